@@ -1,0 +1,1 @@
+"""Sightline brokers on-demand live video from a place on the map."""

@@ -1,0 +1,1 @@
+"""Mailbox, ref, registry, supervisor, timers: the actor kernel on trio."""

@@ -1,0 +1,1 @@
+"""Composition: the one place that chooses adapters."""

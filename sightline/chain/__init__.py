@@ -1,0 +1,1 @@
+"""JSON-RPC, relayer, watcher, contracts and the embedded test chain."""

@@ -1,0 +1,1 @@
+"""Settings: every one with a documented default."""

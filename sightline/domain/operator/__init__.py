@@ -1,0 +1,1 @@
+"""The operator workspace's state machine."""

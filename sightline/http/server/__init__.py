@@ -1,0 +1,1 @@
+"""The one place that knows HTTP on the wire: sockets, parsers, Hypercorn."""

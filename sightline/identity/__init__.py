@@ -1,0 +1,1 @@
+"""API keys, cookies, wallet sign-in, the relations graph."""

@@ -1,0 +1,1 @@
+"""The simulation test kit: world, faults, checkers, scenarios."""
