@@ -1,0 +1,58 @@
+"""The tree of errors. Each class says whose move it is.
+
+SightlineError
++-- RefusedError          the caller: the call was understood and refused; carries a stable code
++-- UnavailableError      a dependency: surely nothing happened, try again later
+|   +-- StoreUnavailableError
+|   +-- VideoUnavailableError
+|   +-- ChainUnavailableError
+|   +-- AuthzUnavailableError
++-- OutcomeUnknownError   nobody knows yet: ask again with the same command id
++-- InvariantError        us: a bug; the actor crashes and is reloaded
+"""
+
+from sightline.domain.refusal import Refusal
+
+
+class SightlineError(Exception):
+    """Base of every error that Sightline raises on purpose."""
+
+
+class RefusedError(SightlineError):
+    """A command was refused; nothing changed."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"{refusal.code}: {refusal.message}")
+        self.refusal = refusal
+
+
+class UnavailableError(SightlineError):
+    """A dependency did not answer and surely nothing happened."""
+
+    def __init__(self, message: str = "", *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class StoreUnavailableError(UnavailableError):
+    """The database was not reached; nothing was written."""
+
+
+class VideoUnavailableError(UnavailableError):
+    """The video backend did not do what was asked; nothing changed."""
+
+
+class ChainUnavailableError(UnavailableError):
+    """The chain's endpoint did not answer."""
+
+
+class AuthzUnavailableError(UnavailableError):
+    """The authorization graph did not answer."""
+
+
+class OutcomeUnknownError(SightlineError):
+    """The write was sent and its answer was lost: it may or may not have happened."""
+
+
+class InvariantError(SightlineError):
+    """Something that must hold does not: our bug, never the caller's."""

@@ -1,0 +1,263 @@
+"""The meter: which seconds of a live session were clean. A pure function of recorded evidence.
+
+Three things can make time dirty, each a *window*: no proof of presence (LOCATION_STALE), presence outside the
+fence (GEOFENCE_EXIT), no proof of media (MEDIA_LOST). Heartbeats and media are *signals*: instants at which
+something was proved, folded into runs, and breaks at which something was reported lost. A window opens when a
+signal has been silent for `silence_ms` or broke, is dated back to the last proof plus `grace_ms`, and closes at
+the next proof. Because a signal is a set of instants, late evidence gives the same meter as evidence in order.
+
+Proofs no further apart than `grace_ms` form one run; a break inside a run has no effect, since what arrived
+outweighs a notice that it was lost. What is charged is whole clean seconds, floored once, at the very end.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, final
+
+from sightline.domain.units import SECOND_MS, MicroUsdc, floor_div
+
+Interval = tuple[int, int]
+
+OPEN: Final = -1
+"""End of a fence window that has not closed."""
+
+
+class PauseReason(StrEnum):
+    """Why the meter is paused."""
+
+    LOCATION_STALE = "LOCATION_STALE"
+    GEOFENCE_EXIT = "GEOFENCE_EXIT"
+    MEDIA_LOST = "MEDIA_LOST"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterLimits:
+    """The numbers of LIVE enforcement; every one is a setting."""
+
+    silence_ms: int = 10_000
+    grace_ms: int = 2_000
+    pause_max_ms: int = 60_000
+    paused_total_max_ms: int = 180_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A set of proofs, kept as sorted disjoint runs, and a sorted set of breaks."""
+
+    runs: tuple[Interval, ...] = ()
+    breaks: tuple[int, ...] = ()
+
+    @property
+    def last_proof_ms(self) -> int | None:
+        """The newest proof, or None."""
+        return self.runs[-1][1] if self.runs else None
+
+    def prove(self, at_ms: int, grace_ms: int) -> "Signal":
+        """Add a proof, in any order."""
+        runs = self.runs
+        if runs and runs[-1][0] <= at_ms:
+            first, last = runs[-1]
+            if at_ms <= last:
+                return self
+            if at_ms - last <= grace_ms:
+                return replace(self, runs=(*runs[:-1], (first, at_ms)))
+            return replace(self, runs=(*runs, (at_ms, at_ms)))
+        return replace(self, runs=_merge((*runs, (at_ms, at_ms)), grace_ms))
+
+    def lose(self, at_ms: int) -> "Signal":
+        """Add a break, in any order."""
+        if at_ms in self.breaks:
+            return self
+        return replace(self, breaks=tuple(sorted((*self.breaks, at_ms))))
+
+
+def _merge(runs: tuple[Interval, ...], grace_ms: int) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for first, last in sorted(runs):
+        if merged and first - merged[-1][1] <= grace_ms:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything the meter of one session knows. `first_outside_ms` is a fix outside that needs a second one."""
+
+    started_at_ms: int
+    presence: Signal = Signal()
+    media: Signal = Signal()
+    fence_windows: tuple[Interval, ...] = ()
+    first_outside_ms: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A dirty span; `to_ms` is None while it is open."""
+
+    from_ms: int
+    to_ms: int | None
+    reason: PauseReason
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The meter at one instant."""
+
+    windows: tuple[Window, ...]
+    dirty_ms: int
+    clean_seconds: int
+    pause: Window | None
+    """The open window that opened first; its `from_ms` is the start of the pause it is part of."""
+    pause_from_ms: int | None
+
+
+def windows_at(evidence: Evidence, now_ms: int, limits: MeterLimits) -> tuple[Window, ...]:
+    """Every dirty window known at `now_ms`, by start."""
+    found = _signal_windows(evidence.started_at_ms, evidence.presence, now_ms, PauseReason.LOCATION_STALE, limits)
+    found += _signal_windows(evidence.started_at_ms, evidence.media, now_ms, PauseReason.MEDIA_LOST, limits)
+    found += [
+        Window(start, None if end == OPEN else end, PauseReason.GEOFENCE_EXIT)
+        for start, end in evidence.fence_windows
+        if start < now_ms
+    ]
+    return tuple(sorted(found, key=lambda window: (window.from_ms, window.reason)))
+
+
+def _signal_windows(
+    started_at_ms: int, signal: Signal, now_ms: int, reason: PauseReason, limits: MeterLimits
+) -> list[Window]:
+    windows: list[Window] = []
+    last: int | None = None
+    for first, end in signal.runs:
+        if first >= now_ms:
+            break
+        window = _gap_window(started_at_ms, last, first, signal.breaks, limits)
+        if window is not None and window[1] > window[0]:
+            windows.append(Window(window[0], window[1], reason))
+        last = end
+    if last is None or last < now_ms:
+        window = _gap_window(started_at_ms, last, now_ms, signal.breaks, limits)
+        if window is not None and window[0] <= now_ms:
+            windows.append(Window(window[0], None, reason))
+    return windows
+
+
+def _gap_window(
+    started_at_ms: int, last: int | None, until: int, breaks: tuple[int, ...], limits: MeterLimits
+) -> Interval | None:
+    """The dirty part of the silence between the proof `last` (None: never any) and `until`, if there is one."""
+    begin = started_at_ms if last is None else max(last, started_at_ms)
+    if until <= begin:
+        return None
+    place = bisect_right(breaks, begin)
+    broke = place < len(breaks) and breaks[place] <= until
+    if last is not None and place and breaks[place - 1] == last:
+        broke, place = True, place - 1
+    if not broke and until - begin < limits.silence_ms:
+        return None
+    if last is None or last < started_at_ms:
+        return (started_at_ms, until)
+    graced = last + limits.grace_ms
+    start = min(graced, breaks[place]) if broke else graced
+    return (max(started_at_ms, start), until)
+
+
+def union(windows: tuple[Window, ...], until_ms: int) -> list[Interval]:
+    """The windows as sorted disjoint spans, open ones ending at `until_ms`."""
+    spans: list[Interval] = []
+    for window in windows:
+        start, end = window.from_ms, until_ms if window.to_ms is None else min(window.to_ms, until_ms)
+        if end <= start:
+            continue
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def horizon_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int:
+    """Up to when time is proved: what lies behind it may yet turn out dirty, so a live reading stops there."""
+    horizon = now_ms
+    for signal in (evidence.presence, evidence.media):
+        last = signal.last_proof_ms
+        proved = evidence.started_at_ms if last is None else last + limits.grace_ms
+        horizon = min(horizon, max(proved, evidence.started_at_ms))
+    if evidence.first_outside_ms is not None:
+        horizon = min(horizon, max(evidence.first_outside_ms, evidence.started_at_ms))
+    return horizon
+
+
+def read_live(evidence: Evidence, now_ms: int, max_duration_s: int, limits: MeterLimits) -> Reading:
+    """The reading of a LIVE session: counts proved time only, so that it never runs backwards."""
+    windows = windows_at(evidence, now_ms, limits)
+    return _reading(evidence, windows, now_ms, horizon_ms(evidence, now_ms, limits), max_duration_s)
+
+
+def read_final(evidence: Evidence, ended_at_ms: int, max_duration_s: int, limits: MeterLimits) -> Reading:
+    """The reading that is charged: everything not shown dirty by `ended_at_ms` is clean."""
+    windows = windows_at(evidence, ended_at_ms, limits)
+    return _reading(evidence, windows, ended_at_ms, ended_at_ms, max_duration_s)
+
+
+def _reading(
+    evidence: Evidence, windows: tuple[Window, ...], now_ms: int, count_until_ms: int, max_duration_s: int
+) -> Reading:
+    spans = union(windows, now_ms)
+    counted = union(windows, count_until_ms)
+    clean_ms = count_until_ms - evidence.started_at_ms - sum(end - start for start, end in counted)
+    clean_s = min(max_duration_s, floor_div(max(0, clean_ms), SECOND_MS))
+    opened = [window for window in windows if window.to_ms is None]
+    pause_from = None
+    if opened:
+        pause_from = spans[-1][0] if spans and spans[-1][1] >= now_ms else opened[0].from_ms
+    return Reading(
+        windows=windows,
+        dirty_ms=sum(end - start for start, end in spans),
+        clean_seconds=clean_s,
+        pause=opened[0] if opened else None,
+        pause_from_ms=pause_from,
+    )
+
+
+def next_check_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int:
+    """The next instant at which silence alone would open a window, or at which a pause would end the session."""
+    due: list[int] = []
+    for signal in (evidence.presence, evidence.media):
+        last = signal.last_proof_ms
+        silent_at = (evidence.started_at_ms if last is None else last) + limits.silence_ms
+        if silent_at > now_ms:
+            due.append(silent_at)
+    ends_at = pause_end_ms(evidence, now_ms, limits)
+    if ends_at is not None:
+        due.append(ends_at)
+    return min(due) if due else now_ms + limits.silence_ms
+
+
+def pause_end_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int | None:
+    """When the present pause ends the session if nothing recovers; None while nothing is paused."""
+    windows = windows_at(evidence, now_ms, limits)
+    if all(window.to_ms is not None for window in windows):
+        return None
+    spans = union(windows, now_ms)
+    opened_at = min(window.from_ms for window in windows if window.to_ms is None)
+    if not spans or spans[-1][1] < now_ms:
+        return opened_at + limits.pause_max_ms
+    earlier = sum(end - start for start, end in spans[:-1])
+    start = spans[-1][0]
+    return start + min(limits.pause_max_ms, max(0, limits.paused_total_max_ms - earlier))
+
+
+def charge(clean_seconds: int, rate: MicroUsdc, hold: MicroUsdc) -> MicroUsdc:
+    """The price of the clean seconds; never above the hold, since clean seconds never exceed the maximum."""
+    charged = clean_seconds * rate
+    assert 0 <= charged <= hold
+    return MicroUsdc(charged)

@@ -1,0 +1,166 @@
+"""The operator workspace's machine: availability, claims, heartbeats' order. Pure: a new workspace or a refusal.
+
+House rules. BUSY is set here and nowhere else: by a dispatch claim and by a start. It ends when the last claim is
+released, and gives back the availability from before it. A claim is keyed by its session, so that every message
+may be repeated. `accept` makes a claim and leaves availability as it is.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never, final
+
+from sightline.domain.geofence import DeviceKind
+from sightline.domain.operator.model import MAX_START_TIMEOUTS, Availability, Claim, Workspace
+from sightline.domain.refusal import Code, Refusal
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """Change what the caller may change; None leaves a field as it is."""
+
+    name: str | None = None
+    availability: Availability | None = None
+    coverage_lat: float | None = None
+    coverage_lng: float | None = None
+    coverage_radius_m: float | None = None
+    device_kind: DeviceKind | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClaimByDispatch:
+    """The dispatcher takes the operator for a session: ONLINE to BUSY."""
+
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClaimByAccept:
+    """The operator takes a session itself; availability stays."""
+
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Occupy:
+    """A session of this operator is being started: BUSY, and no other session may be live."""
+
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """The start failed: the session is assigned still, not live."""
+
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The session is over for this operator."""
+
+    session_id: str
+    start_timed_out: bool = False
+
+
+OperatorMessage: TypeAlias = Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Release
+
+NOT_ONLINE = Refusal(Code.UNAVAILABLE, "dispatch:notOnline", "No operator available", retry_after_s=5)
+BUSY = Refusal(Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY")
+NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state")
+OTHER_LIVE = Refusal(Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session")
+COVERAGE_PAIR = Refusal(Code.INVALID_INPUT, "workspace:coverage", "coverageLat and coverageLng are set together")
+
+
+def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspace | Refusal:
+    """Take one step. The very same workspace comes back when the message is no news."""
+    match message:
+        case Patch():
+            return _patch(workspace, message, now_ms)
+        case ClaimByDispatch(session_id=session_id):
+            return _claim_by_dispatch(workspace, session_id, now_ms)
+        case ClaimByAccept(session_id=session_id):
+            if session_id in workspace.claims:
+                return workspace
+            return _with_claim(workspace, Claim(session_id=session_id, at_ms=now_ms))
+        case Occupy(session_id=session_id):
+            return _occupy(workspace, session_id)
+        case Vacate(session_id=session_id):
+            claim = workspace.claims.get(session_id)
+            if claim is None or not claim.is_live:
+                return workspace
+            return _with_claim(workspace, replace(claim, is_live=False))
+        case Release():
+            return _release(workspace, message, now_ms)
+        case _:
+            assert_never(message)
+
+
+def _with_claim(workspace: Workspace, claim: Claim) -> Workspace:
+    return replace(workspace, claims={**workspace.claims, claim.session_id: claim})
+
+
+def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Workspace | Refusal:
+    if session_id in workspace.claims:
+        return workspace
+    if workspace.availability is not Availability.ONLINE:
+        return NOT_ONLINE
+    busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)
+    return _with_claim(busy, Claim(session_id=session_id, at_ms=now_ms))
+
+
+def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
+    claim = workspace.claims.get(session_id)
+    if claim is None:
+        return NO_CLAIM
+    if workspace.live_session_id not in {None, session_id}:
+        return OTHER_LIVE
+    if claim.is_live:
+        return workspace
+    rest = workspace.rest if workspace.availability is Availability.BUSY else workspace.availability
+    busy = replace(workspace, availability=Availability.BUSY, rest=rest, start_timeouts=0)
+    return _with_claim(busy, replace(claim, is_live=True))
+
+
+def _release(workspace: Workspace, message: Release, now_ms: int) -> Workspace:
+    if message.session_id not in workspace.claims:
+        return workspace
+    claims = {key: claim for key, claim in workspace.claims.items() if key != message.session_id}
+    timeouts = workspace.start_timeouts + 1 if message.start_timed_out else 0
+    freed = replace(workspace, claims=claims, start_timeouts=timeouts)
+    if not claims and freed.availability is Availability.BUSY:
+        freed = replace(freed, availability=freed.rest)
+    if timeouts >= MAX_START_TIMEOUTS:
+        freed = replace(freed, start_timeouts=0, rest=Availability.OFFLINE)
+        if freed.availability is not Availability.BUSY:
+            freed = replace(freed, availability=Availability.OFFLINE)
+    if not claims:
+        freed = replace(freed, idle_since_ms=now_ms)
+    return freed
+
+
+def _patch(workspace: Workspace, patch: Patch, now_ms: int) -> Workspace | Refusal:
+    changed = workspace
+    if patch.availability is not None:
+        if workspace.availability is Availability.BUSY:
+            return BUSY
+        if patch.availability is not workspace.availability:
+            idle = now_ms if patch.availability is Availability.ONLINE else workspace.idle_since_ms
+            changed = replace(
+                changed, availability=patch.availability, rest=patch.availability, idle_since_ms=idle, start_timeouts=0
+            )
+    if (patch.coverage_lat is None) != (patch.coverage_lng is None):
+        return COVERAGE_PAIR
+    named = {
+        "name": patch.name,
+        "coverage_lat": patch.coverage_lat,
+        "coverage_lng": patch.coverage_lng,
+        "coverage_radius_m": patch.coverage_radius_m,
+        "device_kind": patch.device_kind,
+    }
+    news = {key: value for key, value in named.items() if value is not None and value != getattr(workspace, key)}
+    return replace(changed, **news) if news else changed  # type: ignore[arg-type]  # keys are field names of one type each

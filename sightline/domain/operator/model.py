@@ -1,0 +1,118 @@
+"""A workspace as data. Consumers and operators share one record; what follows concerns operators mostly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, final
+
+from sightline.domain.geofence import DeviceKind, distance_m
+from sightline.domain.session.model import Operator
+
+MAX_START_TIMEOUTS: Final = 3
+"""Assignments in a row that were never started before the operator is taken OFFLINE."""
+
+
+class WorkspaceRole(StrEnum):
+    """What a workspace may be."""
+
+    CONSUMER = "CONSUMER"
+    SUPPLIER = "SUPPLIER"
+
+
+class Availability(StrEnum):
+    """Whether the dispatcher may pick an operator."""
+
+    ONLINE = "ONLINE"
+    OFFLINE = "OFFLINE"
+    BUSY = "BUSY"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A session this operator is tied to. `is_live` from the moment it is being started."""
+
+    session_id: str
+    at_ms: int
+    is_live: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """The circle an operator serves; degrees and metres."""
+
+    lat: float
+    lng: float
+    radius_m: float
+
+    def contains(self, lat: float, lng: float) -> bool:
+        """Whether the point lies inside."""
+        return distance_m(self.lat, self.lng, lat, lng) <= self.radius_m
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """One workspace and the version of its stored row (0: not stored yet).
+
+    `rest` is the availability that comes back when BUSY is over; equal to `availability` while not BUSY.
+    """
+
+    id: str
+    slug: str
+    name: str
+    wallet_address: str
+    roles: tuple[WorkspaceRole, ...]
+    created_at_ms: int
+    created_by_wallet: str
+    availability: Availability = Availability.OFFLINE
+    rest: Availability = Availability.OFFLINE
+    coverage_lat: float | None = None
+    coverage_lng: float | None = None
+    coverage_radius_m: float | None = None
+    device_kind: DeviceKind = DeviceKind.OTHER
+    idle_since_ms: int = 0
+    start_timeouts: int = 0
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    last_sequence: int = -1
+    last_seen_at_ms: int | None = None
+    deleted_at_ms: int | None = None
+    version: int = 0
+
+    @property
+    def is_supplier(self) -> bool:
+        """Whether it may provide feeds."""
+        return WorkspaceRole.SUPPLIER in self.roles
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it may request sessions."""
+        return WorkspaceRole.CONSUMER in self.roles
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """The coverage circle; None (which counts as everywhere) while centre or radius is unset."""
+        if self.coverage_lat is None or self.coverage_lng is None or self.coverage_radius_m is None:
+            return None
+        return Coverage(lat=self.coverage_lat, lng=self.coverage_lng, radius_m=self.coverage_radius_m)
+
+    def covers(self, lat: float, lng: float) -> bool:
+        """Whether the point is served; no coverage counts as everywhere."""
+        coverage = self.coverage
+        return coverage is None or coverage.contains(lat, lng)
+
+    @property
+    def live_session_id(self) -> str | None:
+        """The session that is live, if one is."""
+        return next((claim.session_id for claim in self.claims.values() if claim.is_live), None)
+
+    def as_operator(self) -> Operator:
+        """What a session freezes of it on assignment."""
+        return Operator(
+            workspace_id=self.id,
+            wallet_address=self.wallet_address,
+            device_kind=self.device_kind,
+            coverage_lat=self.coverage_lat,
+            coverage_lng=self.coverage_lng,
+        )

@@ -1,0 +1,38 @@
+"""Why a call is refused: a value, so that machines can return it and the HTTP edge can map it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+
+class Code(StrEnum):
+    """The closed table of machine-readable error codes of the interface."""
+
+    INVALID_INPUT = "INVALID_INPUT"
+    NOT_AUTHENTICATED = "NOT_AUTHENTICATED"
+    REVOKED_API_KEY = "REVOKED_API_KEY"
+    INSUFFICIENT_CREDIT = "INSUFFICIENT_CREDIT"
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    NOT_OPERATOR = "NOT_OPERATOR"
+    NOT_FOUND = "NOT_FOUND"
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
+    FRAME_NOT_AVAILABLE = "FRAME_NOT_AVAILABLE"
+    INVALID_STATE = "INVALID_STATE"
+    CONFLICT = "CONFLICT"
+    RATE_LIMITED = "RATE_LIMITED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    AUTHZ_ERROR = "AUTHZ_ERROR"
+    VIDEO_ERROR = "VIDEO_ERROR"
+    UNAVAILABLE = "UNAVAILABLE"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One refusal. `detail` is the public label `area:what`; `message` overrides the code's default text."""
+
+    code: Code
+    detail: str | None = None
+    message: str | None = None
+    retry_after_s: int | None = None

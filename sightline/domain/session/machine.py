@@ -1,0 +1,407 @@
+"""The session's machine: `step(session, message, now)` gives the next session and what to do, or a refusal.
+
+House rules. Every movement of a session's state happens in this file. A step never acts: it returns events to
+record and effects to carry out after the commit. Deadlines are decided by timestamp inside every step, before
+the message is looked at, so a late call is refused whether or not a timer has fired. Every phase lists every
+message; a new message breaks the build at each phase until someone decides.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from sightline.domain.geofence import Fence, Ring
+from sightline.domain.metering import (
+    OPEN,
+    Evidence,
+    PauseReason,
+    Reading,
+    charge,
+    pause_end_ms,
+    read_final,
+    read_live,
+)
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.messages import (
+    Assign,
+    Cancel,
+    CancelAssignment,
+    ChargeHold,
+    CloseVideo,
+    Effect,
+    End,
+    Event,
+    EventKind,
+    FixReported,
+    GoLive,
+    MediaBroke,
+    MediaProved,
+    Message,
+    Party,
+    ReleaseHold,
+    ReleaseOperator,
+    Settle,
+    SettlementMined,
+    Step,
+    Tick,
+)
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Ended,
+    EndReason,
+    Live,
+    Operator,
+    Requested,
+    Session,
+    SessionLimits,
+    SessionState,
+    Terms,
+    VideoInput,
+    Whereabouts,
+)
+from sightline.domain.settlement import SettlementPayload, fee_of
+from sightline.domain.units import SECOND_MS, MicroUsdc
+
+WRONG_STATE = Refusal(Code.INVALID_STATE, "session:state")
+EXPIRED = Refusal(Code.INVALID_STATE, "session:expired", "The session's deadline has passed")
+
+FACTS = (FixReported, MediaProved, MediaBroke, Tick, SettlementMined)
+
+
+def create(terms: Terms) -> Step:
+    """A new session in REQUESTED."""
+    session = Session(terms=terms, phase=Requested())
+    return Step(session=session, events=(Event(EventKind.CREATED, terms.created_at_ms),))
+
+
+def step(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
+    """Take one step.
+
+    A fact that is no news leaves the session as it is (a Step without events). A command after a deadline is
+    refused as expired; `settle_deadline` says what the passed deadline made of the session.
+    """
+    late = settle_deadline(session, now_ms, limits)
+    if late is not None:
+        if isinstance(message, FACTS):
+            return _record_late_media(late, session, message, limits)
+        return EXPIRED
+    match session.phase:
+        case Requested():
+            return _in_requested(session, message, now_ms, limits)
+        case Assigned():
+            return _in_assigned(session, session.phase, message, now_ms, limits)
+        case Live():
+            return _in_live(session, session.phase, message, now_ms, limits)
+        case Ended():
+            return _in_ended(session, session.phase, message, now_ms)
+        case Closed():
+            return _in_closed(session, session.phase, message)
+
+
+def _record_late_media(late: Step, session: Session, message: Message, limits: SessionLimits) -> Step:
+    """Evidence of before the deadline that arrives after it still counts: apply it, then the deadline."""
+    if not isinstance(session.phase, Live) or not isinstance(message, MediaProved | MediaBroke):
+        return late
+    live = replace(session.phase, evidence=_with_media(session.phase.evidence, message, limits))
+    again = settle_deadline(replace(session, phase=live), session.phase.ends_at_ms, limits)
+    return again if again is not None else late
+
+
+# Deadlines.
+
+
+def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Step | None:
+    """What a passed deadline makes of the session; None while no deadline has passed."""
+    phase = session.phase
+    if isinstance(phase, Requested) and now_ms >= session.terms.wait_deadline_ms:
+        return _close(
+            session,
+            SessionState.EXPIRED,
+            EndReason.WAIT_TIMEOUT,
+            session.terms.wait_deadline_ms,
+            EventKind.EXPIRED,
+        )
+    if isinstance(phase, Assigned) and now_ms >= phase.start_deadline_ms:
+        return _close(
+            session, SessionState.EXPIRED, EndReason.START_TIMEOUT, phase.start_deadline_ms, EventKind.EXPIRED
+        )
+    if isinstance(phase, Live):
+        paused_out_ms = pause_end_ms(phase.evidence, min(now_ms, phase.ends_at_ms), limits.meter)
+        if paused_out_ms is not None and paused_out_ms <= min(now_ms, phase.ends_at_ms):
+            reading = read_live(phase.evidence, paused_out_ms, session.terms.max_duration_s, limits.meter)
+            reason = reading.pause.reason if reading.pause is not None else PauseReason.LOCATION_STALE
+            return _end(session, phase, EndReason(reason.value), paused_out_ms, limits)
+        if now_ms >= phase.ends_at_ms:
+            return _end(session, phase, EndReason.MAX_DURATION, phase.ends_at_ms, limits)
+    return None
+
+
+def deadline_ms(session: Session) -> int | None:
+    """The deadline that callers see as expiresAt; None in a terminal state."""
+    match session.phase:
+        case Requested():
+            return session.terms.wait_deadline_ms
+        case Assigned(start_deadline_ms=deadline):
+            return deadline
+        case Live(ends_at_ms=deadline):
+            return deadline
+        case Ended() | Closed():
+            return None
+
+
+# One function per phase.
+
+
+def _in_requested(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
+    match message:
+        case Assign(operator=operator):
+            return _assign(session, operator, now_ms, limits)
+        case Cancel():
+            return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
+        case GoLive() | End() | CancelAssignment():
+            return WRONG_STATE
+        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+            return Step(session=session)
+        case _:
+            assert_never(message)
+
+
+def _in_assigned(
+    session: Session, phase: Assigned, message: Message, now_ms: int, limits: SessionLimits
+) -> Step | Refusal:
+    match message:
+        case GoLive(video=video):
+            return _go_live(session, phase, video, now_ms, limits)
+        case CancelAssignment():
+            return _close(session, SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED, now_ms, EventKind.CANCELLED)
+        case Assign() | Cancel() | End():
+            return WRONG_STATE
+        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+            return Step(session=session)
+        case _:
+            assert_never(message)
+
+
+def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
+    match message:
+        case End(by=by):
+            reason = EndReason.CONSUMER_ENDED if by is Party.CONSUMER else EndReason.OPERATOR_ENDED
+            return _end(session, phase, reason, now_ms, limits)
+        case FixReported():
+            return _announce_pause(session, _with_fix(phase, message, limits), now_ms, limits)
+        case MediaProved() | MediaBroke():
+            live = replace(phase, evidence=_with_media(phase.evidence, message, limits))
+            return _announce_pause(session, live, now_ms, limits)
+        case Tick():
+            return _announce_pause(session, phase, now_ms, limits)
+        case Assign() | GoLive() | Cancel() | CancelAssignment():
+            return WRONG_STATE
+        case SettlementMined():
+            return Step(session=session)
+        case _:
+            assert_never(message)
+
+
+def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> Step | Refusal:
+    match message:
+        case SettlementMined(tx_hash=tx_hash):
+            if phase.settlement_tx_hash == tx_hash:
+                return Step(session=session)
+            event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
+            return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
+            return WRONG_STATE
+        case FixReported() | MediaProved() | MediaBroke() | Tick():
+            return Step(session=session)
+        case _:
+            assert_never(message)
+
+
+def _in_closed(session: Session, phase: Closed, message: Message) -> Step | Refusal:
+    match message:
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
+            return EXPIRED if phase.state is SessionState.EXPIRED else WRONG_STATE
+        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+            return Step(session=session)
+        case _:
+            assert_never(message)
+
+
+# The movements.
+
+
+def _assign(session: Session, operator: Operator, now_ms: int, limits: SessionLimits) -> Step:
+    is_drone = operator.device_kind.value == "DRONE"
+    timeout_ms = limits.drone_start_timeout_ms if is_drone else limits.start_timeout_ms
+    phase = Assigned(operator=operator, assigned_at_ms=now_ms, start_deadline_ms=now_ms + timeout_ms)
+    event = Event(EventKind.ASSIGNED, now_ms, (("operatorWorkspaceId", operator.workspace_id),))
+    return Step(session=replace(session, phase=phase), events=(event,))
+
+
+def fence_of(terms: Terms, operator: Operator, limits: SessionLimits) -> Fence:
+    """Where the device must stay: mounted ones at their coverage centre, others at the requested point."""
+    lat, lng = operator.coverage_lat, operator.coverage_lng
+    if operator.device_kind.is_mounted() and lat is not None and lng is not None:
+        return Fence(lat=lat, lng=lng, radius_m=limits.fence.mounted_radius_m)
+    radius_m = limits.fence.mounted_radius_m if operator.device_kind.is_mounted() else terms.radius_m
+    return Fence(lat=terms.lat, lng=terms.lng, radius_m=radius_m)
+
+
+def _go_live(session: Session, phase: Assigned, video: VideoInput, now_ms: int, limits: SessionLimits) -> Step:
+    fence = fence_of(session.terms, phase.operator, limits)
+    live = Live(
+        operator=phase.operator,
+        assigned_at_ms=phase.assigned_at_ms,
+        started_at_ms=now_ms,
+        ends_at_ms=now_ms + session.terms.max_duration_s * SECOND_MS,
+        video=video,
+        evidence=Evidence(started_at_ms=now_ms),
+        whereabouts=Whereabouts(fence=fence, device_kind=phase.operator.device_kind),
+    )
+    event = Event(EventKind.STARTED, now_ms, (("videoBackendRef", video.ref),))
+    return Step(session=replace(session, phase=live), events=(event,))
+
+
+def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int, kind: EventKind) -> Step:
+    operator = session.operator
+    phase = Closed(
+        state=state,
+        operator=operator,
+        assigned_at_ms=session.phase.assigned_at_ms if isinstance(session.phase, Assigned) else None,
+        closed_at_ms=at_ms,
+        reason=reason,
+    )
+    effects: tuple[Effect, ...] = (ReleaseHold(),)
+    if operator is not None:
+        effects += (ReleaseOperator(operator.workspace_id, reason is EndReason.START_TIMEOUT),)
+    event = Event(kind, at_ms, (("reason", reason.value),))
+    return Step(session=replace(session, phase=phase), events=(event,), effects=effects)
+
+
+def _end(session: Session, phase: Live, reason: EndReason, at_ms: int, limits: SessionLimits) -> Step:
+    terms = session.terms
+    reading = read_final(phase.evidence, at_ms, terms.max_duration_s, limits.meter)
+    charged = charge(reading.clean_seconds, terms.rate, terms.hold)
+    windows = tuple(replace(window, to_ms=at_ms) if window.to_ms is None else window for window in reading.windows)
+    ended = Ended(
+        operator=phase.operator,
+        assigned_at_ms=phase.assigned_at_ms,
+        started_at_ms=phase.started_at_ms,
+        ended_at_ms=at_ms,
+        reason=reason,
+        video_ref=phase.video.ref,
+        clean_seconds=reading.clean_seconds,
+        charged=charged,
+        windows=windows,
+    )
+    dirty = "; ".join(f"{window.from_ms}-{window.to_ms} {window.reason.value}" for window in windows)
+    event = Event(
+        EventKind.ENDED,
+        at_ms,
+        (
+            ("reason", reason.value),
+            ("startedAtMs", phase.started_at_ms),
+            ("cleanSeconds", reading.clean_seconds),
+            ("chargedMicroUsdc", str(charged)),
+            ("windows", dirty),
+        ),
+    )
+    effects = (
+        Settle(settlement_of(terms, phase.operator, reading.clean_seconds, charged)),
+        ChargeHold(charged),
+        ReleaseOperator(phase.operator.workspace_id, start_timed_out=False),
+        CloseVideo(phase.video.ref),
+    )
+    return Step(session=replace(session, phase=ended), events=(event,), effects=effects)
+
+
+def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged: MicroUsdc) -> SettlementPayload:
+    """The payload of a session's settlement."""
+    fee = fee_of(charged, terms.platform_fee_bps)
+    return SettlementPayload(
+        session_id=terms.id,
+        from_address=terms.payer_address,
+        to_address=operator.wallet_address,
+        to_amount=MicroUsdc(charged - fee),
+        fee_amount=fee,
+        rate=terms.rate,
+        chargeable_seconds=clean_seconds,
+        consumer_workspace_id=terms.consumer_workspace_id,
+        operator_workspace_id=operator.workspace_id,
+        platform_fee_bps=terms.platform_fee_bps,
+    )
+
+
+# Evidence.
+
+
+def _with_media(evidence: Evidence, message: MediaProved | MediaBroke, limits: SessionLimits) -> Evidence:
+    if message.at_ms < evidence.started_at_ms:
+        return evidence
+    if isinstance(message, MediaProved):
+        return replace(evidence, media=evidence.media.prove(message.at_ms, limits.meter.grace_ms))
+    return replace(evidence, media=evidence.media.lose(message.at_ms))
+
+
+def _with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
+    """Take a heartbeat in: presence by receive time, the fence by the adopted position."""
+    fix, where, evidence = message.fix, phase.whereabouts, phase.evidence
+    if fix.at_ms < evidence.started_at_ms:
+        return phase
+    if not message.is_fresh:
+        return replace(phase, whereabouts=replace(where, last_fix=fix))
+    if not fix.is_proof or fix.accuracy_m > limits.fence.accuracy_max_m:
+        coarse = where.coarse_in_row + 1
+        if coarse >= limits.fence.coarse_fixes:
+            evidence = replace(evidence, presence=evidence.presence.lose(fix.at_ms))
+            coarse = 0
+        return replace(phase, evidence=evidence, whereabouts=replace(where, coarse_in_row=coarse, last_fix=fix))
+    evidence = replace(evidence, presence=evidence.presence.prove(fix.at_ms, limits.meter.grace_ms))
+    speed_mps = limits.fence.speed_limit_mps(where.device_kind)
+    track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
+    where = replace(where, track=track, coarse_in_row=0, last_fix=fix)
+    if track.adopted is not fix:
+        return replace(phase, evidence=evidence, whereabouts=where)
+    return _with_ring(phase, evidence, where, where.fence.ring(fix, limits.fence), fix.at_ms, limits)
+
+
+def _with_ring(
+    phase: Live, evidence: Evidence, where: Whereabouts, ring: Ring, at_ms: int, limits: SessionLimits
+) -> Live:
+    is_open = bool(evidence.fence_windows) and evidence.fence_windows[-1][1] == OPEN
+    if ring is Ring.OUTSIDE:
+        outside = where.outside_in_row + 1
+        first = at_ms if evidence.first_outside_ms is None else evidence.first_outside_ms
+        if is_open:
+            return replace(phase, evidence=evidence, whereabouts=where)
+        if outside < limits.fence.outside_fixes:
+            evidence = replace(evidence, first_outside_ms=first)
+            return replace(phase, evidence=evidence, whereabouts=replace(where, outside_in_row=outside))
+        windows = (*evidence.fence_windows, (first, OPEN))
+        evidence = replace(evidence, fence_windows=windows, first_outside_ms=None)
+        return replace(phase, evidence=evidence, whereabouts=replace(where, outside_in_row=0, is_inside=False))
+    evidence = replace(evidence, first_outside_ms=None)
+    where = replace(where, outside_in_row=0)
+    if ring is Ring.INSIDE:
+        if is_open:
+            start = evidence.fence_windows[-1][0]
+            evidence = replace(evidence, fence_windows=(*evidence.fence_windows[:-1], (start, at_ms)))
+        where = replace(where, is_inside=True)
+    return replace(phase, evidence=evidence, whereabouts=where)
+
+
+def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLimits) -> Step:
+    """Record a pause that opened or closed; other evidence is news to nobody and is not stored by itself."""
+    reading = read_live(live.evidence, now_ms, session.terms.max_duration_s, limits.meter)
+    reason = reading.pause.reason if reading.pause is not None else None
+    if reason == live.pause_reason:
+        return Step(session=replace(session, phase=live))
+    live = replace(live, pause_reason=reason)
+    return Step(session=replace(session, phase=live), events=(_pause_event(reading, now_ms),))
+
+
+def _pause_event(reading: Reading, now_ms: int) -> Event:
+    if reading.pause is None:
+        return Event(EventKind.RESUMED, now_ms)
+    facts = (("reason", reading.pause.reason.value), ("fromMs", reading.pause.from_ms))
+    return Event(EventKind.PAUSED, now_ms, facts)

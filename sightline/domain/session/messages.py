@@ -1,0 +1,183 @@
+"""What can be said to a session: commands (may be refused), facts (are not), and what a step asks to be done."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, final
+
+from sightline.domain.geofence import Fix
+from sightline.domain.session.model import Operator, Session, VideoInput
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+
+
+class Party(StrEnum):
+    """Who speaks, as seen from the session."""
+
+    CONSUMER = "CONSUMER"
+    OPERATOR = "OPERATOR"
+
+
+# Commands.
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Give the session to an operator whose workspace has claimed it."""
+
+    operator: Operator
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GoLive:
+    """Start: the operator is occupied and the live input exists."""
+
+    video: VideoInput
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class End:
+    """Hang up."""
+
+    by: Party
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The consumer withdraws the request."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CancelAssignment:
+    """The operator drops the assignment."""
+
+
+# Facts.
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FixReported:
+    """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late."""
+
+    fix: Fix
+    is_fresh: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MediaProved:
+    """Frames arrived at `at_ms`, or the publisher connected."""
+
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MediaBroke:
+    """The backend says the publisher went away at `at_ms`."""
+
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; look at the deadlines."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SettlementMined:
+    """The settlement's transaction is confirmed."""
+
+    tx_hash: str
+
+
+Message: TypeAlias = (
+    Assign | GoLive | End | Cancel | CancelAssignment | FixReported | MediaProved | MediaBroke | Tick | SettlementMined
+)
+
+
+# Recorded events and effects.
+
+
+class EventKind(StrEnum):
+    """Kinds of a session's recorded events."""
+
+    CREATED = "CREATED"
+    ASSIGNED = "ASSIGNED"
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    MEDIA_LOST = "MEDIA_LOST"
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    SETTLED = "SETTLED"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact to be recorded. `facts` holds JSON scalars and lists only; it enters the hash chain."""
+
+    kind: EventKind
+    at_ms: int
+    facts: tuple[tuple[str, str | int | None], ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReleaseOperator:
+    """Tell the operator's workspace that it is free of this session."""
+
+    workspace_id: str
+    start_timed_out: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CloseVideo:
+    """Tear down the live input."""
+
+    ref: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Compose the settlement, in the same transaction as the end."""
+
+    payload: SettlementPayload
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReleaseHold:
+    """Give the hold back, in the same transaction."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChargeHold:
+    """Shrink the hold to what is charged, in the same transaction."""
+
+    charged: MicroUsdc
+
+
+Effect: TypeAlias = ReleaseOperator | CloseVideo | Settle | ReleaseHold | ChargeHold
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step that was taken. With no event nothing durable changed and nothing needs to be stored."""
+
+    session: Session
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()

@@ -1,0 +1,225 @@
+"""A session as data: the terms fixed at creation, and one frozen class per phase with what that phase knows."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias, final
+
+from sightline.domain.geofence import DeviceKind, Fence, FenceLimits, Fix, Track
+from sightline.domain.metering import Evidence, MeterLimits, PauseReason, Window
+from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
+
+
+class SessionState(StrEnum):
+    """The states a caller sees."""
+
+    REQUESTED = "REQUESTED"
+    ASSIGNED = "ASSIGNED"
+    LIVE = "LIVE"
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+class EndReason(StrEnum):
+    """Why a session is over."""
+
+    CONSUMER_ENDED = "CONSUMER_ENDED"
+    OPERATOR_ENDED = "OPERATOR_ENDED"
+    MAX_DURATION = "MAX_DURATION"
+    LOCATION_STALE = "LOCATION_STALE"
+    GEOFENCE_EXIT = "GEOFENCE_EXIT"
+    MEDIA_LOST = "MEDIA_LOST"
+    CONSUMER_CANCELLED = "CONSUMER_CANCELLED"
+    OPERATOR_CANCELLED = "OPERATOR_CANCELLED"
+    WAIT_TIMEOUT = "WAIT_TIMEOUT"
+    START_TIMEOUT = "START_TIMEOUT"
+
+
+class MeterState(StrEnum):
+    """What the meter of a session is doing."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """The numbers of a session's life; every one is a setting."""
+
+    start_timeout_ms: int = 120 * SECOND_MS
+    drone_start_timeout_ms: int = 5 * MINUTE_MS
+    meter: MeterLimits = field(default_factory=MeterLimits)
+    fence: FenceLimits = field(default_factory=FenceLimits)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What was agreed when the session was created; never changes."""
+
+    id: str
+    consumer_workspace_id: str
+    payer_address: str
+    lat: float
+    lng: float
+    radius_m: int
+    max_duration_s: int
+    wait_timeout_s: int
+    rate: MicroUsdc
+    hold: MicroUsdc
+    platform_fee_bps: int
+    quote_id: str | None
+    instructions: str | None
+    metadata_json: str | None
+    created_at_ms: int
+
+    @property
+    def wait_deadline_ms(self) -> int:
+        """When an unassigned request expires."""
+        return self.created_at_ms + self.wait_timeout_s * SECOND_MS
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """The operator workspace as the session needs it, frozen when it was assigned."""
+
+    workspace_id: str
+    wallet_address: str
+    device_kind: DeviceKind
+    coverage_lat: float | None
+    coverage_lng: float | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VideoInput:
+    """The live input that the video backend made for the session. `whip_url` embeds a secret."""
+
+    ref: str
+    whip_url: str
+    whep_url: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """Waiting for an operator."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """An operator has it and may start."""
+
+    operator: Operator
+    assigned_at_ms: int
+    start_deadline_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """The operator device's place in the life of one LIVE session."""
+
+    fence: Fence
+    device_kind: DeviceKind
+    track: Track = field(default_factory=Track)
+    is_inside: bool | None = None
+    outside_in_row: int = 0
+    coarse_in_row: int = 0
+    last_fix: Fix | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """Filming, metered."""
+
+    operator: Operator
+    assigned_at_ms: int
+    started_at_ms: int
+    ends_at_ms: int
+    video: VideoInput
+    evidence: Evidence
+    whereabouts: Whereabouts
+    pause_reason: PauseReason | None = None
+    """The pause that callers were last told of; None while RUNNING."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Over after having been LIVE; the charge is fixed."""
+
+    operator: Operator
+    assigned_at_ms: int
+    started_at_ms: int
+    ended_at_ms: int
+    reason: EndReason
+    video_ref: str
+    clean_seconds: int
+    charged: MicroUsdc
+    windows: tuple[Window, ...]
+    settlement_tx_hash: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """Cancelled or expired before it was LIVE; nothing is charged."""
+
+    state: SessionState
+    operator: Operator | None
+    assigned_at_ms: int | None
+    closed_at_ms: int
+    reason: EndReason
+
+
+Phase: TypeAlias = Requested | Assigned | Live | Ended | Closed
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session: terms, phase, and the version of its stored row (0: not stored yet)."""
+
+    terms: Terms
+    phase: Phase
+    version: int = 0
+    head_hash: str = ""
+    """Hash of the newest of the session's recorded events; each event's hash covers the one before."""
+    events: int = 0
+    """How many events are recorded."""
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.terms.id
+
+    @property
+    def state(self) -> SessionState:
+        """The state a caller sees."""
+        match self.phase:
+            case Requested():
+                return SessionState.REQUESTED
+            case Assigned():
+                return SessionState.ASSIGNED
+            case Live():
+                return SessionState.LIVE
+            case Ended():
+                return SessionState.ENDED
+            case Closed(state=state):
+                return state
+
+    @property
+    def operator(self) -> Operator | None:
+        """The assigned operator, if there is one."""
+        return None if isinstance(self.phase, Requested) else self.phase.operator
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing more can happen to it, settlement aside."""
+        return isinstance(self.phase, Ended | Closed)
