@@ -1,0 +1,126 @@
+"""Who may call what, by credential alone."""
+
+import itertools
+
+import pytest
+
+from sightline.domain import access
+from sightline.domain.access import ApiKeyPrincipal, Operation, Role, Scope, Side, WalletPrincipal
+from sightline.domain.refusal import Code
+
+W = "11111111-1111-4111-8111-111111111111"
+
+
+def a_key(*scopes: Scope) -> ApiKeyPrincipal:
+    return ApiKeyPrincipal(workspace_id=W, key_id="k", scopes=frozenset(scopes))
+
+
+def a_wallet(role: Role | None) -> WalletPrincipal:
+    return WalletPrincipal(
+        wallet_address="0x" + "ab" * 20,
+        workspace_id=W if role else None,
+        role=role,
+        signed_in_at_ms=0,
+        expires_at_ms=1,
+    )
+
+
+EVERY = set(Operation)
+WALLET_ONLY_401 = {Operation.SELECT_WORKSPACE, Operation.LIST_WORKSPACES}
+WALLET_ONLY_403 = {
+    Operation.LIST_API_KEYS,
+    Operation.MINT_API_KEY,
+    Operation.REVOKE_API_KEY,
+    Operation.MANAGE_MEMBERS,
+}
+ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE}
+BY_SCOPE = {
+    Scope.SESSIONS_READ: {Operation.READ_SESSION, Operation.GET_WORKSPACE, Operation.WATCH_EVENTS},
+    Scope.SESSIONS_CREATE: {
+        Operation.CREATE_SESSION,
+        Operation.DISPATCH_SESSION,
+        Operation.CANCEL_SESSION,
+        Operation.END_SESSION,
+    },
+    Scope.SESSIONS_OPERATE: {
+        Operation.UPDATE_WORKSPACE,
+        Operation.POST_LOCATION,
+        Operation.ACCEPT_SESSION,
+        Operation.START_SESSION,
+        Operation.END_SESSION,
+        Operation.CANCEL_ASSIGNMENTS,
+    },
+    Scope.PRICING_READ: {Operation.GET_QUOTE},
+    Scope.WALLET_READ: {Operation.READ_WALLET},
+}
+NOT_FOR_VIEWERS = (
+    BY_SCOPE[Scope.SESSIONS_CREATE]
+    | BY_SCOPE[Scope.SESSIONS_OPERATE]
+    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, Operation.MANAGE_MEMBERS}
+)
+WITHOUT_SELECTION = {
+    Operation.ME,
+    Operation.LOGOUT,
+    Operation.SELECT_WORKSPACE,
+    Operation.LIST_WORKSPACES,
+}
+
+
+def allowed(principal: access.Principal) -> set[Operation]:
+    return {operation for operation in Operation if access.may_call(principal, operation) is None}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_key_may_do_what_its_scopes_add_up_to_and_no_more(count: int) -> None:
+    for scopes in itertools.combinations(Scope, count):
+        expected = ANY_KEY.union(*(BY_SCOPE.get(scope, set()) for scope in scopes))
+        assert allowed(a_key(*scopes)) == expected, scopes
+
+
+def test_planned_scopes_are_inert() -> None:
+    inert = a_key(Scope.OPERATORS_WRITE, Scope.COVERAGE_WRITE, Scope.WEBHOOKS_WRITE)
+    assert allowed(inert) == ANY_KEY
+
+
+@pytest.mark.parametrize(
+    ("role", "refused"),
+    [
+        (Role.OWNER, set()),
+        (Role.ADMIN, {Operation.MANAGE_MEMBERS}),
+        (Role.VIEWER, NOT_FOR_VIEWERS),
+    ],
+)
+def test_a_wallet_may_do_what_its_role_allows(role: Role, refused: set[Operation]) -> None:
+    assert allowed(a_wallet(role)) == EVERY - refused
+
+
+def test_a_wallet_without_a_workspace_is_told_to_select_one() -> None:
+    for operation in EVERY - WITHOUT_SELECTION:
+        assert access.may_call(a_wallet(None), operation) == access.WORKSPACE_NOT_SELECTED
+    assert allowed(a_wallet(None)) == WITHOUT_SELECTION
+
+
+def test_keys_are_told_why_a_wallet_session_is_needed() -> None:
+    every_scope = a_key(*Scope)
+    for operation in WALLET_ONLY_401:
+        refusal = access.may_call(every_scope, operation)
+        assert refusal is not None
+        assert refusal.code is Code.NOT_AUTHENTICATED
+    for operation in WALLET_ONLY_403:
+        assert access.may_call(every_scope, operation) == access.WALLET_SESSION_REQUIRED
+
+
+def test_a_key_ends_a_session_only_from_the_side_its_scope_serves() -> None:
+    consumer, operator = a_key(Scope.SESSIONS_CREATE), a_key(Scope.SESSIONS_OPERATE)
+    assert access.may_end(consumer, frozenset({Side.CONSUMER})) is None
+    assert access.may_end(operator, frozenset({Side.OPERATOR})) is None
+    assert access.may_end(consumer, frozenset({Side.OPERATOR})) == access.SCOPE_MISSING
+    assert access.may_end(operator, frozenset({Side.CONSUMER})) == access.SCOPE_MISSING
+    assert access.may_end(operator, frozenset(Side)) is None
+    assert access.may_end(a_wallet(Role.ADMIN), frozenset({Side.CONSUMER})) is None
+
+
+def test_a_principal_is_bound_to_its_own_workspace() -> None:
+    assert access.bound_to(a_key(), W) is None
+    assert access.bound_to(a_key(), "another") == access.WORKSPACE_MISMATCH
+    assert access.bound_to(a_wallet(None), W) == access.WORKSPACE_MISMATCH

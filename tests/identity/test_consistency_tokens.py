@@ -1,0 +1,41 @@
+"""Consistency tokens: opaque, signed, bound to one store."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.domain.consistency import ConsistencyTokens
+
+TOKENS = ConsistencyTokens(backend="p1", store_id="store-a", key=b"k" * 32)
+
+
+@given(st.text())
+def test_a_token_gives_back_what_it_carries(payload: str) -> None:
+    token = TOKENS.encode(payload)
+    if len(token) <= 1024:
+        assert TOKENS.decode(token) == payload
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(token: str) -> None:
+    assert TOKENS.decode(token) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ConsistencyTokens(backend="z1", store_id="store-a", key=b"k" * 32),
+        ConsistencyTokens(backend="p1", store_id="store-b", key=b"k" * 32),
+        ConsistencyTokens(backend="p1", store_id="store-a", key=b"j" * 32),
+    ],
+    ids=["another backend", "another store", "another key"],
+)
+def test_a_token_of_elsewhere_is_foreign(other: ConsistencyTokens) -> None:
+    assert TOKENS.decode(other.encode("7")) is None
+
+
+def test_every_one_character_change_makes_a_token_foreign() -> None:
+    token = TOKENS.encode("123456")
+    for at in range(len(token)):
+        changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
+        assert TOKENS.decode(changed) is None, at
