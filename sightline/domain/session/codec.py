@@ -1,0 +1,157 @@
+"""A session as a JSON-ready document, and back. What is stored is what `to_doc` says; `from_doc` reads every version
+of it that was ever written."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias, assert_never
+
+from sightline.domain.geofence import DeviceKind, Fence, Fix, Track
+from sightline.domain.metering import Evidence, PauseReason, Signal, Window
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Ended,
+    EndReason,
+    Live,
+    Operator,
+    Phase,
+    Requested,
+    Session,
+    SessionState,
+    Terms,
+    VideoInput,
+    Whereabouts,
+)
+from sightline.domain.units import MicroUsdc
+
+Doc: TypeAlias = dict[str, Any]
+
+
+def to_doc(session: Session) -> Doc:
+    """Everything of the session but its version, which is a column of its own."""
+    return {
+        "terms": asdict(session.terms),
+        "phase": _phase_doc(session.phase),
+        "head_hash": session.head_hash,
+        "events": session.events,
+    }
+
+
+def from_doc(doc: Mapping[str, Any], version: int) -> Session:
+    """The session of a stored document."""
+    terms = doc["terms"]
+    return Session(
+        terms=Terms(**{**terms, "rate": MicroUsdc(terms["rate"]), "hold": MicroUsdc(terms["hold"])}),
+        phase=_phase(doc["phase"]),
+        version=version,
+        head_hash=doc["head_hash"],
+        events=doc["events"],
+    )
+
+
+def _phase_doc(phase: Phase) -> Doc:
+    match phase:
+        case Requested():
+            return {"is": "requested"}
+        case Assigned():
+            return {
+                "is": "assigned",
+                "operator": asdict(phase.operator),
+                "assigned_at_ms": phase.assigned_at_ms,
+                "start_deadline_ms": phase.start_deadline_ms,
+            }
+        case Live():
+            return {
+                "is": "live",
+                "operator": asdict(phase.operator),
+                "assigned_at_ms": phase.assigned_at_ms,
+                "started_at_ms": phase.started_at_ms,
+                "ends_at_ms": phase.ends_at_ms,
+                "video": asdict(phase.video),
+                "evidence": asdict(phase.evidence),
+                "whereabouts": asdict(phase.whereabouts),
+                "pause_reason": phase.pause_reason,
+            }
+        case Ended():
+            return {
+                "is": "ended",
+                **asdict(replace(phase, windows=())),
+                "windows": [_window_doc(window) for window in phase.windows],
+            }
+        case Closed():
+            return {"is": "closed", **asdict(phase)}
+        case _:
+            assert_never(phase)
+
+
+def _phase(doc: Mapping[str, Any]) -> Phase:
+    fields = {key: value for key, value in doc.items() if key != "is"}
+    if doc["is"] == "requested":
+        return Requested()
+    operator = _operator(doc["operator"])
+    match doc["is"]:
+        case "assigned":
+            return Assigned(**{**fields, "operator": operator})
+        case "live":
+            return Live(
+                **{
+                    **fields,
+                    "operator": operator,
+                    "video": VideoInput(**doc["video"]),
+                    "evidence": _evidence(doc["evidence"]),
+                    "whereabouts": _whereabouts(doc["whereabouts"]),
+                    "pause_reason": PauseReason(doc["pause_reason"]) if doc["pause_reason"] else None,
+                }
+            )
+        case "ended":
+            windows = tuple(_window(window) for window in doc["windows"])
+            ended = Ended(**{**fields, "operator": operator, "windows": windows, "reason": EndReason(doc["reason"])})
+            return replace(ended, charged=MicroUsdc(ended.charged))
+        case "closed":
+            state, reason = SessionState(doc["state"]), EndReason(doc["reason"])
+            return Closed(**{**fields, "operator": operator, "state": state, "reason": reason})
+        case other:
+            raise ValueError(f"unknown phase {other!r} in a stored session")
+
+
+def _operator(doc: Mapping[str, Any] | None) -> Any:
+    return None if doc is None else Operator(**{**doc, "device_kind": DeviceKind(doc["device_kind"])})
+
+
+def _window_doc(window: Window) -> list[object]:
+    return [window.from_ms, window.to_ms, window.reason]
+
+
+def _window(doc: list[Any]) -> Window:
+    return Window(doc[0], doc[1], PauseReason(doc[2]))
+
+
+def _signal(doc: Mapping[str, Any]) -> Signal:
+    return Signal(runs=tuple((first, last) for first, last in doc["runs"]), breaks=tuple(doc["breaks"]))
+
+
+def _evidence(doc: Mapping[str, Any]) -> Evidence:
+    return Evidence(
+        started_at_ms=doc["started_at_ms"],
+        presence=_signal(doc["presence"]),
+        media=_signal(doc["media"]),
+        fence_windows=tuple((start, end) for start, end in doc["fence_windows"]),
+        first_outside_ms=doc["first_outside_ms"],
+    )
+
+
+def _fix(doc: Mapping[str, Any] | None) -> Fix | None:
+    return None if doc is None else Fix(**doc)
+
+
+def _whereabouts(doc: Mapping[str, Any]) -> Whereabouts:
+    suspects = tuple(Fix(**fix) for fix in doc["track"]["suspects"])
+    return Whereabouts(
+        **{
+            **doc,
+            "fence": Fence(**doc["fence"]),
+            "device_kind": DeviceKind(doc["device_kind"]),
+            "track": Track(adopted=_fix(doc["track"]["adopted"]), suspects=suspects),
+            "last_fix": _fix(doc["last_fix"]),
+        }
+    )

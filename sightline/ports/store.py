@@ -1,0 +1,328 @@
+"""Durable state as a need of the actors.
+
+Every write of an actor's state is one transaction: it checks that the shard is still held at the writer's epoch
+(equality) and that the row has the version the writer read, then stores the new state at version + 1 together with
+everything that must be true with it: recorded events, hold, settlement, quote, relation tuples, idempotency record.
+
+What is raised is the same for each operation: `StoreUnavailableError` when surely nothing was written,
+`OutcomeUnknownError` when nobody knows. What was *decided against* by the store is a returned `Rejected`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol, final
+
+from sightline.domain.geofence import Fix
+from sightline.domain.operator.model import Workspace
+from sightline.domain.pricing import Quote
+from sightline.domain.session.messages import Event
+from sightline.domain.session.model import Session, SessionState
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+from sightline.ports.relations import TupleUpdate
+
+SHARDS: Final = 256
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShardLease:
+    """The right to write a shard's rows: valid while the stored epoch equals `epoch`."""
+
+    shard: int
+    epoch: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """What makes two calls the same call."""
+
+    workspace_id: str
+    method: str
+    path: str
+    key: str
+    body_hash: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyRecord:
+    """The answer that was given to a call, kept 24 hours. `result` is JSON-ready."""
+
+    key: IdempotencyKey
+    result: Mapping[str, object]
+    at_ms: int
+    revision: int | None = None
+    """Revision of the relations graph that the call's own tuples got; filled in by the store."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequest:
+    """Reserve an amount of the payer's funds for a session. `is_enforced`: refuse when they do not cover it."""
+
+    payer_address: str
+    amount: MicroUsdc
+    is_enforced: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event with its place in the session's hash chain. `sequence` counts from 1."""
+
+    sequence: int
+    event: Event
+    hash: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWrite:
+    """One transaction of a session actor. `session.version` is the version read; the row becomes version + 1."""
+
+    lease: ShardLease
+    session: Session
+    at_ms: int
+    due_at_ms: int | None
+    """When the session wants to be woken next; None when terminal."""
+    events: tuple[RecordedEvent, ...] = ()
+    take_hold: HoldRequest | None = None
+    charge_hold: MicroUsdc | None = None
+    release_hold: bool = False
+    settle: SettlementPayload | None = None
+    consume_quote: str | None = None
+    tuples: tuple[TupleUpdate, ...] = ()
+    idempotency: IdempotencyRecord | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceWrite:
+    """One transaction of a workspace actor."""
+
+    lease: ShardLease
+    workspace: Workspace
+    at_ms: int
+    tuples: tuple[TupleUpdate, ...] = ()
+    idempotency: IdempotencyRecord | None = None
+
+
+class RejectedWhy(StrEnum):
+    """Why the store decided against a write."""
+
+    FENCED = "FENCED"
+    """The shard is no longer held at this epoch."""
+    VERSION = "VERSION"
+    """The row is not at the version that was read (or exists already, or is gone)."""
+    QUOTE_CONSUMED = "QUOTE_CONSUMED"
+    FUNDS = "FUNDS"
+    """The enforced hold is not covered."""
+    SLUG_TAKEN = "SLUG_TAKEN"
+    IDEMPOTENT = "IDEMPOTENT"
+    """A record of this idempotency key exists already."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The write was refused; nothing was written."""
+
+    why: RejectedWhy
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The write is durable. `revision` is the relations graph's, when tuples were written."""
+
+    version: int
+    revision: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One accepted heartbeat as recorded."""
+
+    workspace_id: str
+    sequence: int
+    fix: Fix
+    is_fresh: bool
+    session_id: str | None = None
+    heading_degrees: float | None = None
+    speed_mps: float | None = None
+    altitude_m: float | None = None
+    battery_percent: float | None = None
+    source: str | None = None
+    is_mock: bool | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Place of a session in the newest-first list."""
+
+    created_at_ms: int
+    id: str
+
+
+class SessionView(StrEnum):
+    """Which sessions a list is about, from the workspace's point of view."""
+
+    PARTY = "party"
+    CONSUMER = "consumer"
+    OPERATOR = "operator"
+    OPEN = "open"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuery:
+    """A page of sessions, newest first by (created_at, id), strictly after `after` in that order.
+
+    `SessionView.OPEN` lists REQUESTED sessions whose deadline is after `now_ms` inside the workspace's coverage
+    (None counts as everywhere).
+    """
+
+    workspace_id: str
+    view: SessionView
+    now_ms: int
+    limit: int
+    states: frozenset[SessionState] = frozenset()
+    """As stored; the caller allows for deadlines that have passed since."""
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+    after: SessionKey | None = None
+    coverage: tuple[float, float, float] | None = None
+    """(lat, lng, radius in metres)."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSession:
+    """What recovery needs of one session that is not terminal."""
+
+    id: str
+    state: SessionState
+    operator_workspace_id: str | None
+    video_ref: str | None
+    due_at_ms: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A session as stored, with what has been recorded about it elsewhere since."""
+
+    session: Session
+    media_proved_at_ms: int | None = None
+    """Newest checkpoint of media; may be newer than the session's own evidence."""
+    heartbeats: tuple[Heartbeat, ...] = ()
+    """Heartbeats of the operator received since the session went LIVE, by sequence; empty unless LIVE."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Open requests near a point."""
+
+    requests: int
+
+
+class Store(Protocol):
+    """What the actors need of durable storage."""
+
+    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
+        """Take every shard for this owner, raising each epoch by one. Returns shard -> epoch."""
+        ...
+
+    async def write_session(self, write: SessionWrite) -> Committed | Rejected:
+        """Store one session step. Version 0 inserts."""
+        ...
+
+    async def load_session(self, session_id: str) -> StoredSession | None:
+        """Read one session with the evidence recorded since, or None."""
+        ...
+
+    async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
+        """Read one page."""
+        ...
+
+    async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
+        """Ids of the operator's sessions in a state, oldest first by (created_at, id)."""
+        ...
+
+    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+        """Every session that is REQUESTED, ASSIGNED or LIVE."""
+        ...
+
+    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
+        """The recorded events of a session, in order."""
+        ...
+
+    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
+        """Record, per session id, the newest instant at which media was proved (never moves back)."""
+        ...
+
+    async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
+        """Store one workspace step. Version 0 inserts; a taken slug is `SLUG_TAKEN`."""
+        ...
+
+    async def load_workspace(self, workspace_id: str) -> Workspace | None:
+        """Read one workspace, `last_sequence` and `last_seen_at_ms` as of its newest recorded heartbeat."""
+        ...
+
+    async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
+        """Read several workspaces by id; unknown ids are left out."""
+        ...
+
+    async def suppliers(self) -> Sequence[Workspace]:
+        """Every SUPPLIER that is ONLINE or BUSY or holds a claim, for the dispatcher's index and reconciliation."""
+        ...
+
+    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+        """Record heartbeats, all or none, in one transaction."""
+        ...
+
+    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
+        """The newest recorded heartbeat by sequence."""
+        ...
+
+    async def insert_quote(self, quote: Quote) -> None:
+        """Record a quote."""
+        ...
+
+    async def load_quote(self, quote_id: str) -> Quote | None:
+        """Read a quote."""
+        ...
+
+    async def demand_near(
+        self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+    ) -> Demand:
+        """Count other workspaces' REQUESTED (unexpired) and ASSIGNED sessions created since `since_ms`."""
+        ...
+
+    async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
+        """The record of a call with this workspace, method, path and key, whatever its body hash."""
+        ...
+
+    async def record_idempotent(self, record: IdempotencyRecord) -> bool:
+        """Keep the answer of a call whose effect is not an actor's; False if one is kept already."""
+        ...
+
+    async def forget_before(self, before_ms: int) -> None:
+        """Drop idempotency records and unused quotes made before an instant."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatistics:
+    """Counters of a store, for the operator of the server."""
+
+    commits: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    unknown: int = 0
