@@ -1,0 +1,30 @@
+"""A session's recorded events form a hash chain, so that nobody can change what was metered unnoticed."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sightline.domain.session.messages import Event
+from sightline.domain.session.model import Session
+
+
+def event_hash(previous: str, session_id: str, sequence: int, event: Event) -> str:
+    """SHA-256, in hex, over the hash before it and the event in canonical JSON."""
+    body = [previous, session_id, sequence, event.kind.value, event.at_ms, [list(fact) for fact in event.facts]]
+    return hashlib.sha256(json.dumps(body, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
+
+
+def chain(session: Session, events: Sequence[Event]) -> tuple[Session, list[tuple[int, Event, str]]]:
+    """Append events to the session's chain.
+
+    Returns:
+        The session with its new head, and (sequence, event, hash) for each event.
+    """
+    head, count = session.head_hash, session.events
+    recorded: list[tuple[int, Event, str]] = []
+    for event in events:
+        count += 1
+        head = event_hash(head, session.id, count, event)
+        recorded.append((count, event, head))
+    return replace(session, head_hash=head, events=count), recorded
