@@ -1,0 +1,72 @@
+"""API keys as text: `svc_<environment>_<6 hex of the workspace id>_<43 base62 characters>`.
+
+The last part is 32 random bytes, most significant first, left-padded: 62**43 > 2**256, so 43 characters
+always do, and one pattern (`KEY_PATTERN`) serves secret scanners and log redaction. Only an HMAC-SHA-256
+digest is ever stored; 256 random bits need no slow hash, and without the pepper a leaked table cannot even
+be tested against a candidate.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from sightline.domain.access import Environment
+
+SECRET_BYTES: Final = 32
+_ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BASE: Final = len(_ALPHABET)
+_VALUE_OF: Final = {character: value for value, character in enumerate(_ALPHABET)}
+_RANDOM_LENGTH: Final = 43
+_OWNER_LENGTH: Final = 6
+_PREFIX_LENGTH: Final = len("svc_test_") + _OWNER_LENGTH
+KEY_PATTERN: Final = re.compile(r"svc_(?:test|live)_[0-9a-f]{6}_[0-9A-Za-z]{43}")
+
+
+def compose_key(environment: Environment, workspace_id: str, secret: bytes) -> str:
+    """Write a key of 32 random bytes. `workspace_id` is a lower-case UUID."""
+    assert len(secret) == SECRET_BYTES
+    owner = workspace_id.replace("-", "")[:_OWNER_LENGTH]
+    return f"svc_{environment.value.lower()}_{owner}_{_to_base62(secret)}"
+
+
+def is_well_formed(text: str) -> bool:
+    """Tell whether the text could be a key; most of what is not one never reaches the store."""
+    if KEY_PATTERN.fullmatch(text) is None:
+        return False
+    return _from_base62(text[-_RANDOM_LENGTH:]) < 1 << 8 * SECRET_BYTES
+
+
+def shown_prefix(key: str) -> str:
+    """The part of a key that may be shown for ever: everything before the random part."""
+    return key[:_PREFIX_LENGTH]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KeyHasher:
+    """Digests keys under the server's pepper, which must be as secret and as lasting as the key table."""
+
+    pepper: bytes = field(repr=False)
+
+    def digest(self, key: str) -> bytes:
+        """The 32 bytes under which a key is stored and found."""
+        return hmac.digest(self.pepper, b"api-key\x00" + key.encode(), hashlib.sha256)
+
+
+def _to_base62(raw: bytes) -> str:
+    number = int.from_bytes(raw, "big")
+    digits = []
+    for _ in range(_RANDOM_LENGTH):
+        number, digit = divmod(number, _BASE)
+        digits.append(_ALPHABET[digit])
+    assert number == 0
+    return "".join(reversed(digits))
+
+
+def _from_base62(text: str) -> int:
+    number = 0
+    for character in text:
+        number = number * _BASE + _VALUE_OF[character]
+    return number
