@@ -129,7 +129,7 @@ class SignalRequest:
     resource: str | None = None
     """The path segment after the token, if any."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Lower-case names: content-type, if-match, if-none-match, etag, origin, access-control-request-method."""
+    """All request headers, names in lower case."""
     body: bytes = field(default=b"", repr=False)
     base_url: str = ""
     """Scheme and authority as the client sees them, without a trailing slash: for an absolute Location."""

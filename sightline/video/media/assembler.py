@@ -1,0 +1,214 @@
+"""From packets to whole frames: order, gaps, retransmission requests, and never a frame across a gap.
+
+A frame leaves at its marker bit, not when the next one starts, which saves one frame of delay. A gap holds
+everything behind it until it is filled (NACK), until a whole keyframe stands behind it, or until it is too old;
+in the last two cases everything up to the next keyframe is dropped, because decoding it would smear. Pure:
+time comes in as an argument, so loss can be tested without a network.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.video.media.codecs import PayloadFormat
+from sightline.video.rtc.rtp import RtpPacket
+
+NACK_FIRST_MS: Final = 5.0
+"""A packet this late may still be on its way by another route; the floor of an adaptive delay."""
+NACK_FIRST_MAX_MS: Final = 60.0
+NACK_AGAIN_MS: Final = 70.0
+"""Above a usual round trip, so that one loss costs one request."""
+GAP_MAX_MS: Final = 600.0
+"""After this a keyframe is the faster way out."""
+JUMP_AFTER_MS: Final = 120.0
+"""How long a gap may be repaired although a whole keyframe already stands behind it."""
+BUFFER_MAX_PACKETS: Final = 3000
+"""About 3.6 MB: one gap never holds more."""
+NACK_MAX_SEQUENCES: Final = 250
+"""More than this is not a loss but an outage."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EncodedFrame:
+    """One whole encoded frame, still as RTP payloads."""
+
+    payloads: tuple[bytes, ...]
+    timestamp: int
+    """RTP timestamp of the publisher, 32 bits."""
+    key: bool
+    arrived_ms: float
+    """When its last packet came, on the caller's clock."""
+    size: int
+
+
+@final
+class Assembler:
+    """Puts one video stream together."""
+
+    def __init__(self, fmt: PayloadFormat, on_frame: Callable[[EncodedFrame], None]) -> None:
+        self.format = fmt
+        self._on_frame = on_frame
+        self.needs_key = True
+        """True while nothing can be shown until a keyframe comes."""
+        self.lost_frames = 0
+        """Times that frames were given up."""
+        self._buffer: dict[int, tuple[RtpPacket, float]] = {}
+        self._expected: int | None = None
+        self._highest = 0
+        self._gap_since_ms: float | None = None
+        self._missing: dict[int, list[float]] = {}  # extended sequence -> [first seen, last asked or 0]
+        self._reorder_ms = NACK_FIRST_MS
+        self._key_at: int | None = None
+        self._parts: list[bytes] = []
+        self._parts_timestamp: int | None = None
+        self._parts_key = False
+        self._parts_whole = False
+        self._in_order = False
+
+    @property
+    def has_gap(self) -> bool:
+        """True while `tick` has something to wait for."""
+        return self._gap_since_ms is not None
+
+    def push(self, packet: RtpPacket, now_ms: float) -> None:
+        """Take one packet, in any order, any number of times."""
+        if self._expected is None:
+            self._expected = self._highest = packet.sequence + 0x10000
+        step = (packet.sequence - self._highest) & 0xFFFF
+        extended = self._highest + (step if step < 0x8000 else step - 0x10000)
+        if extended < self._expected or extended in self._buffer:
+            return
+        if extended - self._expected >= BUFFER_MAX_PACKETS:
+            self._restart_at(extended)
+        self._note_missing(extended, now_ms)
+        self._buffer[extended] = (packet, now_ms)
+        if extended != self._expected and self.format.surely_opens(packet.payload):
+            self._note_possible_key(extended, packet)
+        self._drain(now_ms)
+
+    def tick(self, now_ms: float) -> None:
+        """Give up on gaps that are too old. Call every 10 to 20 ms while `has_gap`."""
+        if self._gap_since_ms is None:
+            return
+        if now_ms - self._gap_since_ms >= GAP_MAX_MS:
+            self._skip_to(min(self._buffer))
+            self._drain(now_ms)
+        else:
+            self._jump_to_key(now_ms)
+
+    def due_nacks(self, now_ms: float) -> list[int]:
+        """The 16-bit sequence numbers to ask for now, ascending in time."""
+        due: list[int] = []
+        first = min(NACK_FIRST_MAX_MS, self._reorder_ms * 1.5)
+        for extended, times in self._missing.items():
+            seen, asked = times
+            if (asked and now_ms - asked >= NACK_AGAIN_MS) or (not asked and now_ms - seen >= first):
+                times[1] = now_ms
+                due.append(extended & 0xFFFF)
+                if len(due) >= NACK_MAX_SEQUENCES:
+                    break
+        return due
+
+    def _note_missing(self, extended: int, now_ms: float) -> None:
+        if extended > self._highest + 1:
+            for absent in range(max(self._highest + 1, extended - NACK_MAX_SEQUENCES), extended):
+                self._missing[absent] = [now_ms, 0.0]
+        elif (times := self._missing.pop(extended, None)) is not None and not times[1]:
+            # It came late by itself: learn how long to wait before calling a packet lost.
+            self._reorder_ms += 0.2 * (max(NACK_FIRST_MS, now_ms - times[0]) - self._reorder_ms)
+        self._highest = max(self._highest, extended)
+
+    def _note_possible_key(self, extended: int, packet: RtpPacket) -> None:
+        if (self._key_at is None or extended > self._key_at) and (
+            self.format.name == "H264" or self.format.is_key(packet.payload)
+        ):
+            self._key_at = extended
+
+    def _restart_at(self, extended: int) -> None:
+        self._buffer.clear()
+        self._missing.clear()
+        self._skip_to(extended)
+
+    def _skip_to(self, extended: int) -> None:
+        """Give up everything before `extended`."""
+        assert self._expected is not None
+        for old in [key for key in self._buffer if key < extended]:
+            del self._buffer[old]
+        for old in [key for key in self._missing if key < extended]:
+            del self._missing[old]
+        self._expected = extended
+        self._gap_since_ms = None
+        self._parts.clear()
+        self._parts_timestamp = None
+        self._in_order = False
+        self.lost_frames += not self.needs_key
+        self.needs_key = True
+        if self._key_at is not None and self._key_at < extended:
+            self._key_at = None
+
+    def _drain(self, now_ms: float) -> None:
+        assert self._expected is not None
+        progressed = False
+        while (entry := self._buffer.pop(self._expected, None)) is not None:
+            self._expected += 1
+            progressed = True
+            self._consume(*entry)
+        if not self._buffer:
+            self._gap_since_ms = None
+        else:
+            if progressed or self._gap_since_ms is None:
+                self._gap_since_ms = now_ms
+            self._jump_to_key(now_ms)
+
+    def _jump_to_key(self, now_ms: float) -> None:
+        """Leave a gap behind when a whole keyframe stands after it."""
+        start = self._key_at
+        if start is None or self._gap_since_ms is None:
+            return
+        if not self.needs_key and now_ms - self._gap_since_ms < JUMP_AFTER_MS:
+            return
+        if start not in self._buffer:
+            self._key_at = None
+            return
+        timestamp = self._buffer[start][0].timestamp
+        at, key = start, False
+        while (entry := self._buffer.get(at)) is not None and entry[0].timestamp == timestamp:
+            key = key or self.format.is_key(entry[0].payload)
+            if entry[0].marker:
+                if not key:
+                    self._key_at = None
+                    return
+                self._skip_to(start)
+                self._drain(now_ms)
+                return
+            at += 1
+
+    def _consume(self, packet: RtpPacket, arrived_ms: float) -> None:
+        in_order, self._in_order = self._in_order, True
+        if not packet.payload:
+            return  # a padding probe: takes a sequence number and nothing else
+        if packet.timestamp != self._parts_timestamp:
+            if self._parts:
+                self._finish(arrived_ms)
+            self._parts_timestamp = packet.timestamp
+            self._parts_whole = in_order or self.format.surely_opens(packet.payload)
+            self._parts_key = False
+        self._parts.append(packet.payload)
+        self._parts_key = self._parts_key or self.format.is_key(packet.payload)
+        if packet.marker:
+            self._finish(arrived_ms)
+            self._parts_timestamp = None
+
+    def _finish(self, arrived_ms: float) -> None:
+        payloads, self._parts = self._parts, []
+        timestamp = self._parts_timestamp
+        if timestamp is None or not self._parts_whole or (self.needs_key and not self._parts_key):
+            if not self._parts_whole:
+                self.needs_key = True
+            return
+        whole = self.format.complete(payloads, key=self._parts_key)
+        if whole is None:
+            return
+        self.needs_key = False
+        self._on_frame(EncodedFrame(whole, timestamp, self._parts_key, arrived_ms, sum(len(part) for part in whole)))

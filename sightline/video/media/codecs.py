@@ -1,0 +1,170 @@
+"""What a forwarder must know about H.264 and VP8 payloads: keyframes, frame starts, the decoder's bitstream.
+
+Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1 (VP8 frame tag).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, final
+
+NAL_IDR, NAL_SPS, NAL_PPS, NAL_AUD, NAL_STAP_A, NAL_FU_A = 5, 7, 8, 9, 24, 28
+_START: Final = b"\0\0\0\1"
+
+
+class PayloadFormat(Protocol):
+    """How one codec sits in RTP payloads."""
+
+    name: str
+    """As in SDP, upper case."""
+    decoder: str
+    """As libavcodec calls it."""
+
+    def is_key(self, payload: bytes) -> bool:
+        """True if the packet belongs to a picture that needs no other."""
+        ...
+
+    def surely_opens(self, payload: bytes) -> bool:
+        """True if the packet is the first of its frame whatever came before it."""
+        ...
+
+    def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
+        """The frame's payloads with what a late joiner needs; None if there is nothing to show in it."""
+        ...
+
+    def unpack(self, payloads: Sequence[bytes]) -> bytes:
+        """The frame as the decoder takes it."""
+        ...
+
+
+def _nals(payload: bytes) -> Iterator[bytes]:
+    """The whole NAL units of one payload; none for a fragment."""
+    kind = payload[0] & 0x1F if payload else 0
+    if 0 < kind < 24:
+        yield payload
+    elif kind == NAL_STAP_A:
+        at = 1
+        while at + 2 < len(payload):
+            size = int.from_bytes(payload[at : at + 2], "big")
+            yield payload[at + 2 : at + 2 + size]
+            at += 2 + size
+
+
+def _nal_kinds(payload: bytes) -> list[int]:
+    if len(payload) >= 2 and payload[0] & 0x1F == NAL_FU_A:
+        return [payload[1] & 0x1F]
+    return [nal[0] & 0x1F for nal in _nals(payload) if nal]
+
+
+@final
+class H264Format:
+    """H.264, packetization modes 0 and 1. Remembers parameter sets, which some senders give only once."""
+
+    name = "H264"
+    decoder = "h264"
+
+    def __init__(self, parameter_sets: Sequence[bytes] = ()) -> None:
+        self._sets: dict[int, bytes] = {nal[0] & 0x1F: nal for nal in parameter_sets if nal}
+
+    @property
+    def profile(self) -> str | None:
+        """profile-level-id of the stream by its SPS, six hex digits; None before the first."""
+        sps = self._sets.get(NAL_SPS)
+        return sps[1:4].hex() if sps is not None and len(sps) >= 4 else None
+
+    def is_key(self, payload: bytes) -> bool:
+        """True for any part of an IDR picture."""
+        if len(payload) < 2:
+            return False
+        kind = payload[0] & 0x1F
+        if kind == NAL_FU_A:
+            return payload[1] & 0x1F == NAL_IDR
+        return kind == NAL_IDR or (kind == NAL_STAP_A and NAL_IDR in _nal_kinds(payload))
+
+    def surely_opens(self, payload: bytes) -> bool:
+        """True where an access unit delimiter or an SPS leads: they can only stand first."""
+        if len(payload) < 4:
+            return False
+        kind = payload[0] & 0x1F
+        if kind == NAL_STAP_A:
+            kind = payload[3] & 0x1F
+        return kind in (NAL_SPS, NAL_AUD)
+
+    def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
+        """Adds the remembered parameter sets to a keyframe that came without; drops frames of sets only."""
+        has_sps = has_picture = False
+        for payload in payloads:
+            kind = payload[0] & 0x1F
+            if kind == NAL_FU_A:
+                has_picture = True
+                continue
+            for nal in _nals(payload):
+                nal_kind = nal[0] & 0x1F if nal else 0
+                if nal_kind in (NAL_SPS, NAL_PPS):
+                    self._sets[nal_kind] = nal
+                    has_sps = has_sps or nal_kind == NAL_SPS
+                elif nal_kind in (1, 2, 3, 4, NAL_IDR):
+                    has_picture = True
+        if not has_picture:
+            return None
+        if key and not has_sps:
+            if not (NAL_SPS in self._sets and NAL_PPS in self._sets):
+                return None
+            return (self._sets[NAL_SPS], self._sets[NAL_PPS], *payloads)
+        return tuple(payloads)
+
+    def unpack(self, payloads: Sequence[bytes]) -> bytes:
+        """Annex B bytes."""
+        out = bytearray()
+        for payload in payloads:
+            if len(payload) >= 2 and payload[0] & 0x1F == NAL_FU_A:
+                if payload[1] & 0x80:
+                    out += _START
+                    out.append(payload[0] & 0xE0 | payload[1] & 0x1F)
+                out += payload[2:]
+            else:
+                for nal in _nals(payload):
+                    out += _START
+                    out += nal
+        return bytes(out)
+
+
+def _vp8_body(payload: bytes) -> int | None:
+    """Where the VP8 data starts behind the payload descriptor."""
+    at = 1
+    if payload[0] & 0x80:
+        if len(payload) < 2:
+            return None
+        extension = payload[1]
+        at = 2
+        if extension & 0x80:
+            if len(payload) <= at:
+                return None
+            at += 2 if payload[at] & 0x80 else 1
+        at += bool(extension & 0x40) + bool(extension & 0x30)
+    return at if at < len(payload) else None
+
+
+@final
+class Vp8Format:
+    """VP8."""
+
+    name = "VP8"
+    decoder = "vp8"
+
+    def is_key(self, payload: bytes) -> bool:
+        """True for the first packet of a keyframe."""
+        at = _vp8_body(payload) if payload else None
+        return at is not None and self.surely_opens(payload) and not payload[at] & 1
+
+    def surely_opens(self, payload: bytes) -> bool:
+        """True at the start of partition 0."""
+        return bool(payload) and payload[0] & 0x17 == 0x10
+
+    def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
+        """Only frames that begin at their beginning."""
+        del key
+        return tuple(payloads) if payloads and self.surely_opens(payloads[0]) else None
+
+    def unpack(self, payloads: Sequence[bytes]) -> bytes:
+        """The frame without descriptors."""
+        parts = ((payload, _vp8_body(payload)) for payload in payloads if payload)
+        return b"".join(payload[at:] for payload, at in parts if at is not None)

@@ -1,0 +1,70 @@
+"""Settings of the video room."""
+
+from dataclasses import dataclass, field
+from typing import final
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IceServer:
+    """A STUN or TURN server that clients are told to use (Link header, RFC 9725 section 4.6)."""
+
+    url: str
+    username: str = field(default="", repr=False)
+    credential: str = field(default="", repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetOptions:
+    """Where media sockets are bound and what is told to the other side."""
+
+    bind_addresses: tuple[str, ...] = ()
+    """Local addresses to bind; empty means every interface."""
+    advertised_addresses: tuple[str, ...] = ()
+    """Public addresses instead of the bound ones, in the same order (1:1 NAT); empty means the bound ones."""
+    loopback: bool = True
+    """Also offer 127.0.0.1, for clients on this machine. Browsers ignore it."""
+    ipv6: bool = False
+    """Also offer IPv6 addresses."""
+    udp_port_min: int = 0
+    """First UDP port of the range for media; 0 means any free port. One socket per peer and address."""
+    udp_port_max: int = 0
+    """Last UDP port of the range, inclusive."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The embedded backend."""
+
+    secret: bytes = field(repr=False)
+    """At least 16 bytes; the secrets in publish and play URLs derive from it. Change it and all URLs change."""
+    public_url: str
+    """Scheme and authority that publish and play URLs begin with, no trailing slash."""
+    workers: int = 0
+    """Worker processes; 0 means one per core."""
+    net: NetOptions = NetOptions()
+    ice_servers: tuple[IceServer, ...] = ()
+    """Told to clients; the server itself needs none."""
+    handshake_ms: int = 10_000
+    """A peer that is not connected by then is dropped."""
+    stale_ms: int = 2_000
+    """No packet, or no whole frame, for so long is reported."""
+    lost_ms: int = 10_000
+    """A publisher silent for so long is dropped."""
+    takeover_grace_ms: int = 5_000
+    """A publisher may come back within this time without anybody being told that it had gone."""
+    viewers_max: int = 64
+    """Viewers of one input."""
+    peers_max: int = 400
+    """Peers of one worker."""
+    publish_bitrate_bps: int = 4_000_000
+    """What publishers are told they may send (REMB)."""
+    gop_max_bytes: int = 8_000_000
+    gop_max_ms: int = 12_000
+    """A longer or larger group of pictures is not kept: late viewers then wait for a keyframe."""
+    warm_ms: int = 3_000
+    """How long after a poll frames are still decoded."""
+    request_timeout_ms: int = 15_000
+    """How long the server waits for a worker's answer, besides the wait that was asked for."""

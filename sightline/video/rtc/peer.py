@@ -1,0 +1,244 @@
+"""One remote WebRTC peer, whichever side made the offer."""
+
+import asyncio
+import ipaddress
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, final
+
+import structlog
+from aiortc import RTCCertificate
+from aiortc.rtcicetransport import RTCIceCandidate
+from aiortc.sdp import candidate_from_sdp
+
+from sightline.video.options import NetOptions
+from sightline.video.rtc import patches
+from sightline.video.rtc.rtp import is_rtcp
+from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
+
+CERTIFICATE_RENEW: Final = timedelta(days=10)
+"""aiortc's certificates live for 30 days; a worker may run for longer."""
+EARLY_MAX_PACKETS: Final = 256
+SEND_BUFFER_MAX_BYTES: Final = 512 * 1024
+"""More than this waiting in a socket means that the network does not take it: drop to a keyframe."""
+log = structlog.get_logger()
+
+
+@final
+class Certificates:
+    """The DTLS certificate of this process, renewed in time. Making one costs a millisecond per peer otherwise."""
+
+    def __init__(self) -> None:
+        self._current = RTCCertificate.generateCertificate()
+
+    def current(self) -> RTCCertificate:
+        """A certificate that is good for at least ten days."""
+        if self._current.expires - datetime.now(tz=UTC) < CERTIFICATE_RENEW:
+            self._current = RTCCertificate.generateCertificate()
+        return self._current
+
+
+def choose_addresses(net: NetOptions, prefer: str) -> list[tuple[str, str]]:
+    """Pairs of (address to bind, address to advertise), best first.
+
+    Args:
+        prefer: The host by which the client reached our HTTP port: what works there works for media, and some
+            clients (FFmpeg) try only the first candidate.
+    """
+    bind = list(net.bind_addresses) or patches.host_addresses(ipv6=net.ipv6)
+    advertised = list(net.advertised_addresses)
+    pairs = [(address, advertised[index] if index < len(advertised) else address) for index, address in enumerate(bind)]
+    if net.loopback and "127.0.0.1" not in bind:
+        pairs.append(("127.0.0.1", "127.0.0.1"))
+    host = "127.0.0.1" if prefer in ("localhost", "") else prefer
+    return sorted(pairs, key=lambda pair: pair[1] != host)
+
+
+def usable_candidate(line: str) -> RTCIceCandidate | None:
+    """A remote candidate that we can send to: UDP with a literal address; None for mDNS names, TCP and nonsense."""
+    try:
+        candidate = candidate_from_sdp(line.removeprefix("a=").removeprefix("candidate:"))
+        ipaddress.ip_address(candidate.ip)
+    except (ValueError, AssertionError, IndexError):
+        return None
+    if candidate.protocol.lower() != "udp" or not 0 < candidate.port < 65536:
+        return None
+    candidate.component = 1
+    return candidate
+
+
+def transport_section(description: Description) -> Section:
+    """The section that carries the transport of everything bundled.
+
+    Raises:
+        SdpError: Audio and video are not on one transport.
+    """
+    media = [section for section in description.sections if section.kind in ("audio", "video") and section.port]
+    if not media:
+        raise SdpError("every m-line is refused")
+    if len({section.ufrag for section in media}) > 1 and len(description.bundle) < len(media):
+        raise SdpError("audio and video must be bundled on one transport (a=group:BUNDLE)")
+    return next((section for section in media if section.mid in description.bundle[:1]), media[0])
+
+
+@final
+class Peer:
+    """Transport of one peer: start it, send to it, get its packets, be told once when it has gone.
+
+    Args:
+        on_packet: Takes (decrypted packet, is it RTCP). Runs in the socket's callback: must be quick.
+        on_connected: Called once when media can flow.
+        on_closed: Called once, with a reason, however it ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        net: NetOptions,
+        certificates: Certificates,
+        prefer: str,
+        controlling: bool,
+        on_packet: Callable[[bytes, bool], None],
+        on_connected: Callable[[], None],
+        on_closed: Callable[[str], None],
+    ) -> None:
+        self._on_packet = on_packet
+        self._on_connected = on_connected
+        self._on_closed = on_closed
+        connection = patches.IceConnection(
+            sockets=lambda: choose_addresses(net, prefer),
+            ports=(net.udp_port_min, net.udp_port_max),
+            ice_controlling=controlling,
+        )
+        certificate = certificates.current()
+        self._fingerprint = next(
+            print_.value for print_ in certificate.getFingerprints() if print_.algorithm == "sha-256"
+        )
+        self._transport = patches.Transport(connection, certificate)
+        self._connection = connection
+        self._early: deque[bytes] = deque(maxlen=EARLY_MAX_PACKETS)
+        self._task: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self.connected = False
+        self.closed = False
+        self.buffered_bytes = 0
+
+    async def gather(self, setup: str) -> LocalTransport:
+        """Bind sockets and describe our side.
+
+        Raises:
+            OSError: No socket could be bound (port range used up).
+        """
+        await self._transport.gather()
+        candidates = self._connection.local_candidates
+        if not candidates:
+            await self._transport.stop()
+            raise OSError("no UDP port could be bound")
+        return LocalTransport(
+            ufrag=self._connection.local_username,
+            password=self._connection.local_password,
+            fingerprint=self._fingerprint,
+            setup=setup,
+            candidates=tuple(candidate.to_sdp() for candidate in candidates),
+        )
+
+    async def connect(self, remote: Description, *, role: str, handshake_ms: int) -> None:
+        """Begin the handshakes in the background.
+
+        Raises:
+            SdpError: The remote description has no usable transport.
+        """
+        section = transport_section(remote)
+        self._connection.media_sink = self._early.append
+        for line in [line for one in remote.sections for line in one.candidates]:
+            await self.add_candidate(line)
+        self._transport.on_state_change(self._state_changed)
+        self._task = asyncio.create_task(self._handshake(section, remote.ice_lite, role, handshake_ms / 1000))
+
+    async def add_candidate(self, line: str) -> None:
+        """Take a trickled candidate; unusable ones are dropped silently (RFC 9725, section 4.3.2)."""
+        candidate = usable_candidate(line)
+        if candidate is None or self.closed:
+            return
+        await self._connection.add_remote_candidate(
+            patches.remote_candidate(
+                foundation=candidate.foundation,
+                priority=candidate.priority,
+                host=candidate.ip,
+                port=candidate.port,
+                kind=candidate.type,
+            )
+        )
+
+    async def _handshake(self, section: Section, ice_lite: bool, role: str, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._transport.start(
+                    ufrag=section.ufrag,
+                    password=section.password,
+                    ice_lite=ice_lite,
+                    fingerprints=section.fingerprints,
+                    role=role,
+                )
+        except TimeoutError:
+            self.close("handshake timed out")
+            return
+        except Exception as error:  # noqa: BLE001  # whatever a hostile peer provokes ends this peer only
+            log.warning("peer_handshake_failed", error=repr(error))
+            self.close("handshake failed")
+            return
+        if self._transport.state != "connected":
+            self.close("handshake failed")
+        elif not self.closed:
+            self.connected = True
+            self._on_connected()
+            self._connection.media_sink = self._take
+            while self._early:
+                self._take(self._early.popleft())
+
+    def _state_changed(self) -> None:
+        if self.connected and self._transport.state in ("closed", "failed"):
+            self.close("peer has gone")
+
+    def _take(self, data: bytes) -> None:
+        if self.closed:
+            return
+        rtcp = is_rtcp(data)
+        clear = self._transport.unprotect(data, rtcp=rtcp)
+        if clear is not None:
+            self._on_packet(clear, rtcp)
+
+    def send(self, data: bytes, *, rtcp: bool = False) -> None:
+        """Encrypt and send one packet; silently nothing while not connected."""
+        if self.connected and not self.closed:
+            self.buffered_bytes = self._connection.send_now(self._transport.protect(data, rtcp=rtcp))
+
+    @property
+    def congested(self) -> bool:
+        """True when the socket holds more than is healthy."""
+        return self.buffered_bytes > SEND_BUFFER_MAX_BYTES
+
+    def close(self, reason: str) -> None:
+        """End it; tells `on_closed` once. The sockets close in the background, see `wait_closed`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._connection.media_sink = None
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        self._stopping = asyncio.create_task(self._stop())
+        self._on_closed(reason)
+
+    async def _stop(self) -> None:
+        try:
+            async with asyncio.timeout(5):
+                await self._transport.stop()
+        except Exception as error:  # noqa: BLE001  # nothing may keep a dead peer alive
+            log.warning("peer_stop_failed", error=repr(error))
+
+    async def wait_closed(self) -> None:
+        """Wait until the sockets are closed."""
+        if self._stopping is not None:
+            await self._stopping

@@ -1,0 +1,276 @@
+"""Session descriptions: read any offer or answer that clients send, write short ones.
+
+Our own reader because what comes in is hostile: everything wrong is an `SdpError` with a sentence for the
+client, never an assertion. Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8829 (JSEP), RFC 9725 section 4.4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+MAX_BYTES: Final = 64 * 1024
+DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
+
+
+class SdpError(ValueError):
+    """The description cannot be used; the message is for the client."""
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Codec:
+    """One payload type of a section."""
+
+    payload_type: int
+    name: str
+    """Upper case."""
+    clock_rate: int
+    channels: int = 1
+    parameters: dict[str, str] = field(default_factory=dict)
+    feedback: list[str] = field(default_factory=list)
+
+    @property
+    def profile(self) -> str:
+        """profile-level-id in lower case; without one, constrained baseline 3.1 (RFC 6184, section 8.1)."""
+        return self.parameters.get("profile-level-id", "42e01f").lower()
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Section:
+    """One m-line."""
+
+    kind: str
+    port: int
+    protocol: str
+    formats: list[str]
+    mid: str = ""
+    direction: str = "sendrecv"
+    codecs: list[Codec] = field(default_factory=list)
+    ssrcs: list[int] = field(default_factory=list)
+    fid: dict[int, int] = field(default_factory=dict)
+    """Retransmission SSRC -> media SSRC."""
+    ufrag: str = ""
+    password: str = ""
+    fingerprints: list[tuple[str, str]] = field(default_factory=list)
+    setup: str = ""
+    candidates: list[str] = field(default_factory=list)
+    rtcp_mux: bool = False
+    simulcast: bool = False
+
+    def rtx_of(self, payload_type: int) -> Codec | None:
+        """The retransmission format of a payload type."""
+        wanted = str(payload_type)
+        return next((c for c in self.codecs if c.name == "RTX" and c.parameters.get("apt") == wanted), None)
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Description:
+    """A whole offer or answer."""
+
+    sections: list[Section]
+    bundle: list[str]
+    ice_lite: bool = False
+
+
+def _parameters(text: str) -> dict[str, str]:
+    pairs = (part.strip().partition("=") for part in text.split(";"))
+    return {name.lower(): value for name, _, value in pairs if name}
+
+
+def _number(text: str, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > most:
+        raise SdpError(f"not a number between 0 and {most}: {text[:20]!r}")
+    return int(text)
+
+
+def _apply_codec_line(section: Section, name: str, value: str) -> None:
+    head, _, rest = value.partition(" ")
+    if name == "rtcp-fb" and head == "*":
+        for each in section.codecs:
+            each.feedback.append(rest.strip())
+        return
+    payload_type = _number(head, 127)
+    codec = next((c for c in section.codecs if c.payload_type == payload_type), None)
+    if name == "rtpmap" and codec is None:
+        encoding = rest.strip().split("/")
+        if len(encoding) < 2:
+            raise SdpError("rtpmap without a clock rate")
+        channels = _number(encoding[2], 255) if len(encoding) > 2 else 1
+        section.codecs.append(
+            Codec(
+                payload_type=payload_type,
+                name=encoding[0].upper(),
+                clock_rate=_number(encoding[1], 10_000_000),
+                channels=channels,
+            )
+        )
+    elif codec is not None and name == "fmtp":
+        codec.parameters.update(_parameters(rest))
+    elif codec is not None and name == "rtcp-fb":
+        codec.feedback.append(rest.strip())
+
+
+_TEXT_FIELDS: Final = {"mid": "mid", "ice-ufrag": "ufrag", "ice-pwd": "password", "setup": "setup"}
+_FLAGS: Final = {"rtcp-mux": "rtcp_mux", "simulcast": "simulcast", "rid": "simulcast"}
+
+
+def _apply_line(section: Section, name: str, value: str) -> None:
+    if name in ("rtpmap", "fmtp", "rtcp-fb"):
+        _apply_codec_line(section, name, value)
+    elif name in _TEXT_FIELDS:
+        setattr(section, _TEXT_FIELDS[name], value)
+    elif name in DIRECTIONS:
+        section.direction = name
+    elif name in _FLAGS:
+        setattr(section, _FLAGS[name], True)
+    elif name == "fingerprint":
+        algorithm, _, digest = value.partition(" ")
+        section.fingerprints.append((algorithm.lower(), digest.strip()))
+    elif name == "candidate":
+        section.candidates.append(value)
+    elif name == "ssrc":
+        ssrc = _number(value.partition(" ")[0], 0xFFFFFFFF)
+        if ssrc not in section.ssrcs:
+            section.ssrcs.append(ssrc)
+    elif name == "ssrc-group" and value.startswith("FID "):
+        numbers = [_number(item, 0xFFFFFFFF) for item in value.split()[1:]]
+        if len(numbers) == 2:
+            section.fid[numbers[1]] = numbers[0]
+
+
+def parse(body: bytes) -> Description:
+    """Read a description.
+
+    Raises:
+        SdpError: It is none, or it lacks what a WebRTC peer must say.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise SdpError("the body is not UTF-8 text") from error
+    if len(body) > MAX_BYTES or not text.startswith("v=0"):
+        raise SdpError("the body is not a session description")
+    session: list[tuple[str, str]] = []
+    result = Description(sections=[], bundle=[])
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("m="):
+            words = line[2:].split()
+            if len(words) < 4:
+                raise SdpError("malformed m-line")
+            port = _number(words[1].partition("/")[0], 65535)
+            section = Section(kind=words[0], port=port, protocol=words[2], formats=words[3:])
+            result.sections.append(section)
+            for name, value in session:
+                _apply_line(section, name, value)
+        elif line.startswith("a="):
+            name, _, value = line[2:].partition(":")
+            if result.sections:
+                _apply_line(result.sections[-1], name, value.strip())
+            elif name == "group" and value.startswith("BUNDLE"):
+                result.bundle = value.split()[1:]
+            elif name == "ice-lite":
+                result.ice_lite = True
+            elif name in ("ice-ufrag", "ice-pwd", "fingerprint", "setup", *DIRECTIONS):
+                session.append((name, value.strip()))
+    _check(result)
+    return result
+
+
+def _check(description: Description) -> None:
+    media = [section for section in description.sections if section.kind in ("audio", "video")]
+    if not media:
+        raise SdpError("the description has neither audio nor video")
+    for section in media:
+        if not section.ufrag or not section.password:
+            raise SdpError("ice-ufrag or ice-pwd is missing")
+        if not section.fingerprints:
+            raise SdpError("the DTLS fingerprint is missing")
+        section.codecs.sort(key=lambda codec: _rank(section.formats, codec.payload_type))
+
+
+def _rank(formats: list[str], payload_type: int) -> int:
+    text = str(payload_type)
+    return formats.index(text) if text in formats else len(formats)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTransport:
+    """What our side says about its one bundled transport."""
+
+    ufrag: str
+    password: str
+    fingerprint: str
+    """SHA-256, colon separated, upper case."""
+    setup: str
+    candidates: tuple[str, ...]
+    """candidate lines without the attribute name, best first."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSection:
+    """One m-line of ours; `codecs` empty means refused."""
+
+    kind: str
+    mid: str
+    direction: str
+    codecs: Sequence[Codec] = ()
+    ssrc: int | None = None
+    rtx_ssrc: int | None = None
+    stream: str = ""
+    protocol: str = "UDP/TLS/RTP/SAVPF"
+    formats: Sequence[str] = ()
+
+
+def _codec_lines(codec: Codec) -> list[str]:
+    channels = f"/{codec.channels}" if codec.channels > 1 else ""
+    name = "rtx" if codec.name == "RTX" else "opus" if codec.name == "OPUS" else codec.name
+    lines = [f"a=rtpmap:{codec.payload_type} {name}/{codec.clock_rate}{channels}"]
+    lines += [f"a=rtcp-fb:{codec.payload_type} {feedback}" for feedback in codec.feedback]
+    if codec.parameters:
+        fmtp = ";".join(f"{k}={v}" if v else k for k, v in codec.parameters.items())
+        lines.append(f"a=fmtp:{codec.payload_type} {fmtp}")
+    return lines
+
+
+def _section_lines(section: LocalSection, transport: LocalTransport, *, first: bool) -> list[str]:
+    if not section.codecs:
+        return [
+            f"m={section.kind} 0 {section.protocol} {' '.join(section.formats) or '0'}",
+            "c=IN IP4 0.0.0.0",
+            "a=inactive",
+            f"a=mid:{section.mid}",
+        ]
+    formats = " ".join(str(codec.payload_type) for codec in section.codecs)
+    lines = [f"m={section.kind} 9 {section.protocol} {formats}", "c=IN IP4 0.0.0.0"]
+    lines += [f"a={section.direction}", f"a=mid:{section.mid}", "a=rtcp-mux", "a=rtcp-mux-only"]
+    for codec in section.codecs:
+        lines += _codec_lines(codec)
+    if section.ssrc is not None:
+        lines.append(f"a=msid:{section.stream} {section.kind}")
+        if section.rtx_ssrc is not None:
+            lines.append(f"a=ssrc-group:FID {section.ssrc} {section.rtx_ssrc}")
+            lines.append(f"a=ssrc:{section.rtx_ssrc} cname:{section.stream}")
+        lines.append(f"a=ssrc:{section.ssrc} cname:{section.stream}")
+    lines += [f"a=ice-ufrag:{transport.ufrag}", f"a=ice-pwd:{transport.password}"]
+    lines += [f"a=fingerprint:sha-256 {transport.fingerprint}", f"a=setup:{transport.setup}"]
+    if first:
+        lines += [f"a=candidate:{candidate}" for candidate in transport.candidates]
+        lines.append("a=end-of-candidates")
+    return lines
+
+
+def build(sections: Sequence[LocalSection], transport: LocalTransport, *, session_number: int) -> bytes:
+    """Write a description with everything bundled on one transport; candidates stand in the first taken section."""
+    bundle = " ".join(section.mid for section in sections if section.codecs)
+    lines = ["v=0", f"o=- {session_number} 1 IN IP4 0.0.0.0", "s=-", "t=0 0", f"a=group:BUNDLE {bundle}"]
+    lines += ["a=msid-semantic: WMS *", "a=ice-options:trickle"]
+    first = True
+    for section in sections:
+        lines += _section_lines(section, transport, first=first and bool(section.codecs))
+        first = first and not section.codecs
+    return ("\r\n".join(lines) + "\r\n").encode()
