@@ -221,7 +221,8 @@ class StoredSession:
     media_proved_at_ms: int | None = None
     """Newest checkpoint of media; may be newer than the session's own evidence."""
     heartbeats: tuple[Heartbeat, ...] = ()
-    """Heartbeats of the operator received since the session went LIVE, by sequence; empty unless LIVE."""
+    """The operator's heartbeats received since the session went LIVE whose sequence is above the session's own
+    `whereabouts.last_sequence`, by sequence; empty unless LIVE."""
 
 
 @final

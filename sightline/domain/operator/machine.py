@@ -84,9 +84,9 @@ def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspa
         case ClaimByDispatch(session_id=session_id):
             return _claim_by_dispatch(workspace, session_id, now_ms)
         case ClaimByAccept(session_id=session_id):
-            if session_id in workspace.claims:
-                return workspace
-            return _with_claim(workspace, Claim(session_id=session_id, at_ms=now_ms))
+            return _claim_again(workspace, session_id, now_ms) or _with_claim(
+                workspace, Claim(session_id=session_id, at_ms=now_ms)
+            )
         case Occupy(session_id=session_id):
             return _occupy(workspace, session_id)
         case Vacate(session_id=session_id):
@@ -104,9 +104,16 @@ def _with_claim(workspace: Workspace, claim: Claim) -> Workspace:
     return replace(workspace, claims={**workspace.claims, claim.session_id: claim})
 
 
+def _claim_again(workspace: Workspace, session_id: str, now_ms: int) -> Workspace | None:
+    """A repeated claim is granted and made young, so that a doubt about the old one does not undo it."""
+    claim = workspace.claims.get(session_id)
+    return None if claim is None else _with_claim(workspace, replace(claim, at_ms=now_ms))
+
+
 def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Workspace | Refusal:
-    if session_id in workspace.claims:
-        return workspace
+    again = _claim_again(workspace, session_id, now_ms)
+    if again is not None:
+        return again
     if workspace.availability is not Availability.ONLINE:
         return NOT_ONLINE
     busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)

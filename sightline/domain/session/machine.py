@@ -346,8 +346,9 @@ def _with_media(evidence: Evidence, message: MediaProved | MediaBroke, limits: S
 def _with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
     """Take a heartbeat in: presence by receive time, the fence by the adopted position."""
     fix, where, evidence = message.fix, phase.whereabouts, phase.evidence
-    if fix.at_ms < evidence.started_at_ms:
+    if fix.at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
         return phase
+    where = replace(where, last_sequence=message.sequence)
     if not message.is_fresh:
         return replace(phase, whereabouts=replace(where, last_fix=fix))
     if not fix.is_proof or fix.accuracy_m > limits.fence.accuracy_max_m:

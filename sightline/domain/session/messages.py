@@ -65,6 +65,7 @@ class FixReported:
     """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late."""
 
     fix: Fix
+    sequence: int
     is_fresh: bool = True
 
 

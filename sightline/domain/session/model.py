@@ -131,6 +131,8 @@ class Whereabouts:
     outside_in_row: int = 0
     coarse_in_row: int = 0
     last_fix: Fix | None = None
+    last_sequence: int = -1
+    """Sequence of the newest heartbeat taken in; what is recorded after it is taken in again by recovery."""
 
 
 @final
