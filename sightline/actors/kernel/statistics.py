@@ -1,0 +1,135 @@
+"""What the kernel counts, per kind of actor. Counting costs an integer addition, reading makes a frozen copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+BUCKETS = 28
+"""Bucket i counts durations under 2**i microseconds; the last one is everything over about two minutes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Durations by powers of two of a microsecond."""
+
+    counts: tuple[int, ...]
+    total_s: float
+
+    @property
+    def count(self) -> int:
+        """How many were measured."""
+        return sum(self.counts)
+
+    @staticmethod
+    def upper_bounds_s() -> tuple[float, ...]:
+        """The exclusive upper bound of each bucket, in seconds."""
+        return tuple((1 << index) / 1e6 for index in range(BUCKETS))
+
+    def quantile_s(self, share: float) -> float:
+        """An upper bound, within a factor of two, of the given share (0..1) of the durations."""
+        rank = share * self.count
+        seen = 0
+        for index, count in enumerate(self.counts):
+            seen += count
+            if seen >= rank and seen:
+                return (1 << index) / 1e6
+        return 0.0
+
+
+@final
+class Recorder:
+    """A histogram while it is being filled."""
+
+    __slots__ = ("_counts", "_total_s")
+
+    def __init__(self) -> None:
+        self._counts = [0] * BUCKETS
+        self._total_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Count one duration; a negative one (the clock of a test) counts as zero."""
+        if duration_s <= 0.0:
+            self._counts[0] += 1
+            return
+        self._total_s += duration_s
+        index = int(duration_s * 1e6).bit_length()
+        self._counts[index if index < BUCKETS else BUCKETS - 1] += 1
+
+    def freeze(self) -> Histogram:
+        """Copy what was counted so far."""
+        return Histogram(tuple(self._counts), self._total_s)
+
+
+@final
+@dataclass(slots=True)
+class Counters:
+    """The running counts of one kind."""
+
+    handled: int = 0
+    overloaded: int = 0
+    conflated: int = 0
+    expired: int = 0
+    ask_timeouts: int = 0
+    dead_letters: int = 0
+    activations: int = 0
+    passivations: int = 0
+    restarts: int = 0
+    reloads: int = 0
+    load_failures: int = 0
+    wait: Recorder = field(default_factory=Recorder)
+    handle: Recorder = field(default_factory=Recorder)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindStatistics:
+    """One kind of actor at one instant. Counts are totals since the start.
+
+    Attributes:
+        active: Actors in memory, parked ones included.
+        running: Actors with a turn, a load or a back-off in progress.
+        parked: Actors that failed too often, by id, with the reason.
+        depth: Messages waiting in all mailboxes; `depth_max` in the fullest one.
+        oldest_wait_s: How long the oldest waiting message has waited.
+        expired: Asks dropped unhandled because their deadline passed in the mailbox.
+        dead_letters: Messages nobody asked for and nobody handled.
+        restarts: Crashes followed by a load; `reloads` are the orderly ones.
+        load_failures: Loads refused because a dependency was away.
+        wait: From sending to the turn; `handle` is the turn itself.
+    """
+
+    active: int
+    running: int
+    parked: Mapping[str, str]
+    depth: int
+    depth_max: int
+    oldest_wait_s: float
+    handled: int
+    overloaded: int
+    conflated: int
+    expired: int
+    ask_timeouts: int
+    dead_letters: int
+    activations: int
+    passivations: int
+    restarts: int
+    reloads: int
+    load_failures: int
+    wait: Histogram
+    handle: Histogram
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelStatistics:
+    """The whole kernel at one instant."""
+
+    kinds: Mapping[str, KindStatistics]
+    workers: int
+    workers_idle: int
+    helpers: int
+    timers: int
+    timer_heap: int
