@@ -1,1 +1,18 @@
 """The one place that knows HTTP on the wire: sockets, parsers, Hypercorn."""
+
+from sightline.http.server.asgi import ASGIApp as ASGIApp
+from sightline.http.server.asgi import ClientGoneError as ClientGoneError
+from sightline.http.server.asgi import Headers as Headers
+from sightline.http.server.asgi import Message as Message
+from sightline.http.server.asgi import Receive as Receive
+from sightline.http.server.asgi import Scope as Scope
+from sightline.http.server.asgi import Send as Send
+from sightline.http.server.lifespan import LifespanError as LifespanError
+from sightline.http.server.options import Bound as Bound
+from sightline.http.server.options import Fault as Fault
+from sightline.http.server.options import Limits as Limits
+from sightline.http.server.options import ListenerOptions as ListenerOptions
+from sightline.http.server.options import RenderedFault as RenderedFault
+from sightline.http.server.options import ServerOptions as ServerOptions
+from sightline.http.server.options import TlsOptions as TlsOptions
+from sightline.http.server.serve import serve as serve

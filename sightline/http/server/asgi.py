@@ -1,0 +1,17 @@
+"""The names of ASGI that this room uses (asgi.readthedocs.io, specification 3.0)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+Scope: TypeAlias = dict[str, Any]
+Message: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+class ClientGoneError(OSError):
+    """The peer has gone while an answer was being written to it."""

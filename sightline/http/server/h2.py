@@ -1,0 +1,195 @@
+"""HTTP/2, which Hypercorn speaks, made safe: one hostile packet must cost one connection, not the server.
+
+In Hypercorn 0.18 an exception in a connection task reaches the nursery of the server and stops the process (its issue
+225). So its TCPServer runs here inside `guarded`, with nothing above it that it could take down. It also writes under
+an unbounded shield, hence `BoundedStream`.
+"""
+
+import logging
+from typing import Any, cast
+
+import structlog
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+from sightline.http.server.asgi import Message, Receive, Scope, Send
+from sightline.http.server.options import Fault
+from sightline.http.server.parser import READ_BYTES
+from sightline.http.server.shared import Shared
+
+log = structlog.get_logger()
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+class BoundedStream:
+    """A stream whose writes give up, and which first hands out bytes that were read before."""
+
+    def __init__(self, stream: trio.abc.Stream, write_s: float, already_read: bytes = b"") -> None:
+        self._stream = stream
+        self._write_s = write_s
+        self._already_read = already_read
+
+    def __getattr__(self, name: str) -> object:
+        # Hypercorn asks for do_handshake, selected_alpn_protocol, transport_stream, socket, send_eof.
+        return getattr(self._stream, name)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See trio.abc.ReceiveStream."""
+        if self._already_read:
+            data, self._already_read = self._already_read, b""
+            return data
+        return bytes(await self._stream.receive_some(max_bytes or READ_BYTES))
+
+    async def send_all(self, data: bytes) -> None:
+        """See trio.abc.SendStream; raises BrokenResourceError when the peer does not read."""
+        with trio.move_on_after(self._write_s) as scope:
+            await self._stream.send_all(data)
+        if scope.cancelled_caught:
+            raise trio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        """See trio.abc.AsyncResource."""
+        await trio.aclose_forcefully(self._stream)
+
+
+class Http2Server:
+    """Makes connections of one `serve` call; `drain` lets idle ones go."""
+
+    def __init__(self, shared: Shared) -> None:
+        limits = shared.options.limits
+        config = Config()
+        config.errorlog = logging.getLogger("sightline.hypercorn")
+        config.accesslog = None
+        config.include_server_header = False
+        config.include_date_header = False
+        config.keep_alive_timeout = limits.idle_s
+        config.keep_alive_max_requests = limits.h2_requests_max
+        config.read_timeout = int(limits.idle_s) or 1
+        config.h2_max_concurrent_streams = limits.h2_streams_max
+        config.h2_max_header_list_size = limits.header_bytes_max
+        config.websocket_max_message_size = limits.websocket_message_bytes_max
+        config.websocket_ping_interval = limits.websocket_ping_s
+        self._config = config
+        self._context = WorkerContext(None)
+        self._shared = shared
+        self._app = ASGIWrapper(cast("Any", BoundedApp(shared)))
+
+    async def drain(self) -> None:
+        """Idle connections close; busy ones finish."""
+        await self._context.terminated.set()
+
+    async def run(self, stream: trio.abc.Stream, already_read: bytes = b"") -> None:
+        """Serve one connection to its end. Only cancellation leaves this."""
+        bounded = BoundedStream(stream, self._shared.options.limits.write_s, already_read)
+        server = _GuardedServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
+        try:
+            await server.run()
+        except* Exception as group:  # noqa: BLE001 (logged, and there is nobody to tell)
+            # Whatever the peer sent, it was enough; the stack is Hypercorn's own.
+            log.info("http2_connection_failed", errors=[type(e).__name__ for e in _leaves(group)])
+        finally:
+            await trio.aclose_forcefully(stream)
+
+
+class _GuardedServer(TCPServer):
+    """A TCPServer that speaks HTTP/2 from the first byte, whichever way it was agreed on."""
+
+    async def _read_data(self) -> None:
+        protocol = self.protocol
+        if not isinstance(protocol.protocol, H2Protocol):
+            protocol.protocol = H2Protocol(
+                protocol.app,
+                protocol.config,
+                protocol.context,
+                protocol.task_group,
+                protocol.state,
+                protocol.ssl,
+                protocol.client,
+                protocol.server,
+                protocol.send,
+            )
+            await protocol.protocol.initiate()
+        await super()._read_data()
+
+
+class BoundedApp:
+    """The application behind Hypercorn: bodies arrive whole and bounded, failures are worded as everywhere."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._run(scope, receive, send)
+            return
+        body = await self._read_body(scope, receive, send)
+        if body is None:
+            return
+        given = False
+
+        async def receive_whole() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._run(scope, receive_whole, send)
+
+    async def _read_body(self, scope: Scope, receive: Receive, send: Send) -> bytes | None:
+        limits = self._shared.options.limits
+        pieces: list[bytes] = []
+        size = 0
+        with trio.move_on_after(limits.body_s):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > limits.body_bytes_max:
+                    await self._send_fault(scope, send, Fault(413, "http:bodyTooLarge"))
+                    return None
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+        await self._send_fault(scope, send, Fault(408, "http:bodyTimeout"))
+        return None
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        failed = False
+        try:
+            await self._shared.app(scope, receive, watched_send)
+        except* Exception:
+            failed = True
+            log.exception("http_application_failed", path=scope["path"])
+        if failed and not started and scope["type"] == "http":
+            await self._send_fault(scope, send, Fault(500, "http:internal"))
+
+    async def _send_fault(self, scope: Scope, send: Send, fault: Fault) -> None:
+        request_id = dict(scope["headers"]).get(b"x-request-id")
+        rendered = self._shared.render(Fault(fault.status, fault.label, request_id))
+        headers = [*rendered.headers, (b"content-length", b"%d" % len(rendered.body))]
+        await send({"type": "http.response.start", "status": fault.status, "headers": headers})
+        body = b"" if scope["method"] == "HEAD" else rendered.body
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    leaves: list[BaseException] = []
+    for error in group.exceptions:
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves

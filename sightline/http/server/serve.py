@@ -1,0 +1,243 @@
+"""An ASGI application goes in, listeners come out.
+
+One nursery holds a task per listener, one per connection, and the sweeper that looks at every deadline. An exception
+in a connection never reaches it. Stopping: listeners close, idle connections close, what is in flight may finish for
+`drain_s`, then it is cancelled.
+"""
+
+import errno
+import socket
+import ssl
+from collections import Counter
+
+import structlog
+import trio
+
+from sightline.http.server.asgi import ASGIApp
+from sightline.http.server.connection import Connection
+from sightline.http.server.h2 import PREFACE, Http2Server
+from sightline.http.server.lifespan import lifespan
+from sightline.http.server.options import Bound, Fault, ListenerOptions, ServerOptions, TlsOptions
+from sightline.http.server.scope import Peer
+from sightline.http.server.shared import Shared
+from sightline.http.server.transport import SocketTransport, StreamTransport
+
+log = structlog.get_logger()
+
+_ACCEPT_BATCH = 64
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_OUT_OF_RESOURCES_PAUSE_S = 0.1
+
+
+async def serve(
+    app: ASGIApp,
+    options: ServerOptions,
+    *,
+    shutdown: trio.Event,
+    task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until `shutdown` is set and everything in flight has ended.
+
+    Reports the bound addresses, in the order of `options.listeners`, once connections are accepted.
+
+    Raises:
+        OSError: If an address cannot be bound.
+        ssl.SSLError: If a certificate cannot be loaded.
+        LifespanError: If the application fails to start.
+
+    Cancellation: connections are cut; the application's lifespan still ends.
+    """
+    listeners = [_Listener(listener) for listener in options.listeners]
+    try:
+        for listener in listeners:
+            listener.listen()
+        async with lifespan(app, options.startup_s):
+            await _Server(app, options, listeners).run(shutdown, task_status)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+class _Listener:
+    def __init__(self, options: ListenerOptions) -> None:
+        self.options = options
+        self.tls = None if options.tls is None else _make_tls(options.tls)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.bound = Bound(options.host, options.port, self.tls is not None)
+
+    def listen(self) -> None:
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind((self.options.host, self.options.port))
+        self.socket.listen(self.options.backlog)
+        host, port = self.socket.getsockname()[:2]
+        self.bound = Bound(host, port, self.tls is not None)
+
+    def close(self) -> None:
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+def _make_tls(options: TlsOptions) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # RFC 9113, 9.2.1.
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(list(options.alpn))
+    context.load_cert_chain(options.cert_file, options.key_file, options.key_password)
+    return context
+
+
+class _Server:
+    def __init__(self, app: ASGIApp, options: ServerOptions, listeners: list[_Listener]) -> None:
+        self._options = options
+        self._listeners = listeners
+        self._shared = Shared(app, options)
+        self._h2 = Http2Server(self._shared)
+        self._per_ip: Counter[str] = Counter()
+        self._count = 0
+        self._idle = trio.Event()
+
+    async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[list[Bound]]) -> None:
+        self._shared.read_clock()
+        async with trio.open_nursery() as connections:
+            async with trio.open_nursery() as accepting:
+                for listener in self._listeners:
+                    accepting.start_soon(self._accept, listener, connections)
+                connections.start_soon(self._sweep)
+                task_status.started([listener.bound for listener in self._listeners])
+                await shutdown.wait()
+                accepting.cancel_scope.cancel()
+            await self._drain()
+            connections.cancel_scope.cancel()
+
+    async def _drain(self) -> None:
+        self._shared.draining = True
+        for listener in self._listeners:
+            listener.close()
+        await self._h2.drain()
+        for connection in tuple(self._shared.open):
+            connection.drain()
+        if self._count:
+            with trio.move_on_after(self._options.drain_s):
+                await self._idle.wait()
+        log.info("http_drained", cut=self._count)
+
+    async def _sweep(self) -> None:
+        while True:
+            await trio.sleep(self._options.sweep_s)
+            self._shared.read_clock()
+            now = trio.current_time()
+            for connection in tuple(self._shared.open):
+                connection.sweep(now)
+                if self._shared.draining:
+                    connection.drain()
+
+    async def _accept(self, listener: _Listener, connections: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener.socket)
+            for _ in range(_ACCEPT_BATCH):
+                try:
+                    sock, address = listener.socket.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _OUT_OF_RESOURCES:
+                        log.warning("http_accept_failed", error=error.strerror)
+                        await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
+                    break
+                self._admit(listener, sock, address[0], address[1], connections)
+
+    def _admit(self, listener: _Listener, sock: socket.socket, host: str, port: int, connections: trio.Nursery) -> None:
+        limits = self._options.limits
+        counted = host not in limits.per_ip_exempt
+        crowded = counted and self._per_ip[host] >= limits.connections_per_ip_max
+        if crowded or self._count >= limits.connections_max:
+            self._turn_away(listener, sock)
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server = sock.getsockname()[:2]
+        except OSError:
+            sock.close()
+            return
+        peer = Peer(
+            (host, port),
+            server,
+            secure=listener.tls is not None,
+            trusted=host in listener.options.trusted_proxies,
+        )
+        self._count += 1
+        if counted:
+            self._per_ip[host] += 1
+        connections.start_soon(self._connect, listener, sock, peer, counted)
+
+    def _turn_away(self, listener: _Listener, sock: socket.socket) -> None:
+        """Answer at once what fits the socket's buffer: a refused connection must not cost a task."""
+        log.info("http_connection_refused", connections=self._count)
+        try:
+            sock.setblocking(False)
+            if listener.tls is None:
+                sock.send(self._shared.encode_fault(Fault(503, "http:connections")))
+                sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        sock.close()
+
+    async def _connect(self, listener: _Listener, sock: socket.socket, peer: Peer, counted: bool) -> None:
+        try:
+            if listener.tls is not None:
+                await self._serve_tls(listener.tls, sock, peer)
+            elif listener.options.h2c:
+                await self._serve_h2c(sock, peer)
+            else:
+                transport = SocketTransport(sock, self._options.limits.write_s)
+                await Connection(self._shared, transport, peer).run()
+        except* Exception:
+            log.exception("http_connection_failed")
+        finally:
+            sock.close()
+            self._count -= 1
+            if counted:
+                self._forget(peer.client[0])
+            if self._count == 0 and self._shared.draining:
+                self._idle.set()
+
+    def _forget(self, host: str) -> None:
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
+
+    async def _serve_tls(self, context: ssl.SSLContext, sock: socket.socket, peer: Peer) -> None:
+        limits = self._options.limits
+        tcp = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        stream = trio.SSLStream(tcp, context, server_side=True, https_compatible=True)
+        try:
+            with trio.fail_after(limits.handshake_s):
+                await stream.do_handshake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, ssl.SSLError):
+            await trio.aclose_forcefully(stream)
+            return
+        if stream.selected_alpn_protocol() == "h2":
+            await self._h2.run(stream)
+        else:
+            await Connection(self._shared, StreamTransport(stream, limits.write_s), peer).run()
+
+    async def _serve_h2c(self, sock: socket.socket, peer: Peer) -> None:
+        limits = self._options.limits
+        transport = SocketTransport(sock, limits.write_s)
+        first = b""
+        with trio.move_on_after(limits.head_s):
+            while len(first) < len(PREFACE) and PREFACE.startswith(first):
+                data = await transport.receive()
+                if not data:
+                    break
+                first += data
+        if first.startswith(PREFACE):
+            tcp = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+            await self._h2.run(tcp, first)
+        else:
+            await Connection(self._shared, transport, peer, first).run()

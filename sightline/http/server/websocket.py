@@ -1,0 +1,321 @@
+"""One WebSocket connection (RFC 6455) between the application and the peer, framed by wsproto.
+
+The application pulls: nothing is read while it does not ask, so a slow application holds back its peer and no queue
+grows here. Compression is not offered: it would let a small packet become a large message.
+"""
+
+import base64
+import binascii
+from collections import deque
+from enum import Enum, auto
+from hashlib import sha1
+
+import structlog
+import trio
+from wsproto.connection import Connection as Frames
+from wsproto.connection import ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from sightline.http.server.asgi import ClientGoneError, Headers, Message
+from sightline.http.server.options import Fault
+from sightline.http.server.parser import Request
+from sightline.http.server.response import ResponseHead
+from sightline.http.server.scope import Peer, make_scope
+from sightline.http.server.shared import Shared
+from sightline.http.server.transport import Transport
+
+log = structlog.get_logger()
+
+_NEVER = float("inf")
+# RFC 6455, 1.3.
+_ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+# Pings without any sign of life before the peer is given up.
+_SILENT_PINGS = 3
+_GOING_AWAY = 1001
+_ABNORMAL = 1006
+_TOO_BIG = 1009
+
+
+class _Phase(Enum):
+    HANDSHAKE = auto()
+    OPEN = auto()
+    REFUSING = auto()
+    CLOSED = auto()
+
+
+class WebSocketSession:
+    """See the module."""
+
+    __slots__ = (
+        "_accepted",
+        "_close_code",
+        "_connect_given",
+        "_deadline",
+        "_frames",
+        "_heard_at",
+        "_inbox",
+        "_leftover",
+        "_partial",
+        "_partial_size",
+        "_peer",
+        "_phase",
+        "_pinged_at",
+        "_reading",
+        "_refusal",
+        "_refusal_body",
+        "_request",
+        "_scope",
+        "_send_lock",
+        "_shared",
+        "_transport",
+    )
+
+    def __init__(self, shared: Shared, transport: Transport, peer: Peer, request: Request, leftover: bytes) -> None:
+        self._shared = shared
+        self._transport = transport
+        self._peer = peer
+        self._request = request
+        self._leftover = leftover
+        self._frames = Frames(ConnectionType.SERVER)
+        self._phase = _Phase.HANDSHAKE
+        self._accepted = trio.Event()
+        self._connect_given = False
+        self._inbox: deque[Message] = deque()
+        self._partial: list[str] | list[bytes] = []
+        self._partial_size = 0
+        self._close_code = _ABNORMAL
+        self._deadline = _NEVER
+        self._heard_at = self._pinged_at = trio.current_time()
+        self._reading = False
+        self._refusal: ResponseHead | None = None
+        self._refusal_body: list[bytes] = []
+        self._send_lock = trio.Lock()
+        self._scope: trio.CancelScope | None = None
+
+    def sweep(self, now: float) -> None:
+        """Ping a quiet peer, give up a silent one."""
+        if now >= self._deadline:
+            self._deadline = _NEVER
+            self._cancel()
+        elif self._phase is _Phase.OPEN and self._reading:
+            every = self._shared.options.limits.websocket_ping_s
+            if now - self._heard_at > every * _SILENT_PINGS:
+                log.info("websocket_silent")
+                self._cancel()
+            elif now - max(self._heard_at, self._pinged_at) > every and not self._send_lock.locked():
+                self._pinged_at = now
+                self._transport.send_now(self._frames.send(Ping()))
+
+    def drain(self) -> None:
+        """Say goodbye and end."""
+        if self._phase is _Phase.OPEN and not self._send_lock.locked():
+            self._transport.send_now(self._frames.send(CloseConnection(code=_GOING_AWAY)))
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self, scope: trio.CancelScope) -> None:
+        """Serve until the end; `scope` is cancelled when a deadline passes."""
+        fault = self._check_handshake()
+        if fault is not None:
+            await self._transport.send(self._shared.encode_fault(fault))
+            return
+        self._scope = scope
+        self._deadline = trio.current_time() + self._shared.options.limits.handshake_s
+        asgi_scope = make_scope("websocket", self._request, self._peer)
+        asgi_scope["subprotocols"] = self._subprotocols()
+        asgi_scope["extensions"] = {"websocket.http.response": {}}
+        del asgi_scope["method"]
+        code = 1000
+        try:
+            await self._shared.app(asgi_scope, self.receive, self.send)
+        except* ClientGoneError:
+            self._phase = _Phase.CLOSED
+        except* Exception:
+            log.exception("websocket_application_failed", path=self._request.path)
+            code = 1011
+        await self._end(code)
+
+    async def _end(self, code: int) -> None:
+        if self._phase is _Phase.HANDSHAKE:
+            status = 500 if code == 1011 else 403
+            await self._send_fault(Fault(status, "http:internal" if status == 500 else "websocket:refused"))
+        elif self._phase is _Phase.OPEN:
+            await self._close(code, "")
+        if self._phase is not _Phase.CLOSED:
+            return
+        # RFC 6455, 7.1.1: wait a little for the peer's own close.
+        with trio.move_on_after(self._shared.options.limits.linger_s):
+            await self._transport.finish()
+            while await self._transport.receive():
+                continue
+
+    def _check_handshake(self) -> Fault | None:
+        headers = dict(self._request.headers)
+        rid = self._request.request_id
+        if headers.get(b"sec-websocket-version") != b"13":
+            return Fault(426, "websocket:version", rid)
+        key = headers.get(b"sec-websocket-key", b"")
+        try:
+            valid = len(base64.b64decode(key, validate=True)) == 16
+        except (binascii.Error, ValueError):
+            valid = False
+        return None if valid else Fault(400, "websocket:key", rid)
+
+    def _subprotocols(self) -> list[str]:
+        offered = [v for n, v in self._request.headers if n == b"sec-websocket-protocol"]
+        return [p.strip().decode("latin-1") for value in offered for p in value.split(b",") if p.strip()]
+
+    # What the application calls.
+
+    async def receive(self) -> Message:
+        """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
+        if not self._connect_given:
+            self._connect_given = True
+            return {"type": "websocket.connect"}
+        await self._accepted.wait()
+        while not self._inbox:
+            if self._phase is not _Phase.OPEN:
+                return {"type": "websocket.disconnect", "code": self._close_code, "reason": ""}
+            await self._read()
+        return self._inbox.popleft()
+
+    async def _read(self) -> None:
+        data, self._leftover = self._leftover, b""
+        if not data:
+            self._reading = True
+            try:
+                data = await self._transport.receive()
+            finally:
+                self._reading = False
+        self._heard_at = trio.current_time()
+        if not data:
+            self._phase = _Phase.CLOSED
+            return
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                await self._on_event(event)
+                if self._phase is not _Phase.OPEN:
+                    return
+        except (RemoteProtocolError, LocalProtocolError):
+            await self._close(1002, "")
+
+    async def _on_event(self, event: Event) -> None:
+        if isinstance(event, TextMessage | BytesMessage):
+            await self._on_piece(event)
+        elif isinstance(event, Ping):
+            await self._send_frame(event.response())
+        elif isinstance(event, CloseConnection):
+            self._close_code = int(event.code)
+            if self._frames.state is ConnectionState.REMOTE_CLOSING:
+                await self._send_frame(event.response())
+            self._phase = _Phase.CLOSED
+
+    async def _on_piece(self, event: TextMessage | BytesMessage) -> None:
+        self._partial_size += len(event.data)
+        if self._partial_size > self._shared.options.limits.websocket_message_bytes_max:
+            await self._close(_TOO_BIG, "")
+            return
+        self._partial.append(event.data)  # type: ignore[arg-type]  # one message is all text or all bytes
+        if not event.message_finished:
+            return
+        if isinstance(event, TextMessage):
+            self._inbox.append({"type": "websocket.receive", "text": "".join(self._partial)})  # type: ignore[arg-type]
+        else:
+            self._inbox.append({"type": "websocket.receive", "bytes": b"".join(self._partial)})  # type: ignore[arg-type]
+        self._partial = []
+        self._partial_size = 0
+
+    async def send(self, message: Message) -> None:
+        """Take a message of the application.
+
+        Raises:
+            ClientGoneError: If the connection has ended.
+            RuntimeError: If the message has no place in the present phase.
+        """
+        kind = message["type"]
+        if kind == "websocket.accept" and self._phase is _Phase.HANDSHAKE:
+            await self._accept(message)
+        elif kind == "websocket.send":
+            await self._send_message(message)
+        elif kind == "websocket.close":
+            if self._phase is _Phase.HANDSHAKE:
+                await self._send_fault(Fault(403, "websocket:refused"))
+            elif self._phase is _Phase.OPEN:
+                await self._close(message.get("code") or 1000, message.get("reason") or "")
+        elif kind == "websocket.http.response.start" and self._phase is _Phase.HANDSHAKE:
+            self._phase = _Phase.REFUSING
+            self._refusal = ResponseHead(message["status"], message.get("headers", []), method="GET")
+        elif kind == "websocket.http.response.body" and self._refusal is not None:
+            await self._refuse(self._refusal, message)
+        else:
+            msg = f"{kind} is out of place in phase {self._phase.name}"
+            raise RuntimeError(msg)
+
+    async def _accept(self, message: Message) -> None:
+        key = dict(self._request.headers)[b"sec-websocket-key"]
+        token = base64.b64encode(sha1(key + _ACCEPT_GUID, usedforsecurity=False).digest())
+        headers: Headers = [(b"sec-websocket-accept", token)]
+        if message.get("subprotocol"):
+            headers.append((b"sec-websocket-protocol", message["subprotocol"].encode("ascii")))
+        headers += [(bytes(name), bytes(value)) for name, value in message.get("headers") or []]
+        head = ResponseHead(101, headers, method="GET")
+        head.headers[:0] = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade")]
+        data = head.encode(date=self._shared.date, version="1.1", keep_alive=True)
+        self._phase = _Phase.OPEN
+        self._deadline = _NEVER
+        await self._transport.send(data)
+        self._heard_at = trio.current_time()
+        self._accepted.set()
+
+    async def _refuse(self, head: ResponseHead, message: Message) -> None:
+        self._refusal_body.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        body = b"".join(self._refusal_body)
+        head.length = None
+        head.headers = [pair for pair in head.headers if pair[0] != b"content-length"]
+        head.declare(len(body))
+        data = head.encode(date=self._shared.date, version="1.1", keep_alive=False)
+        await self._say_no(data if head.bodiless else data + body)
+
+    async def _send_fault(self, fault: Fault) -> None:
+        fault = Fault(fault.status, fault.label, self._request.request_id)
+        await self._say_no(self._shared.encode_fault(fault))
+
+    async def _say_no(self, data: bytes) -> None:
+        self._phase = _Phase.CLOSED
+        self._refusal = None
+        try:
+            await self._transport.send(data)
+        finally:
+            self._accepted.set()
+
+    async def _send_message(self, message: Message) -> None:
+        if self._phase is _Phase.CLOSED:
+            raise ClientGoneError("the websocket has ended")
+        if self._phase is not _Phase.OPEN:
+            msg = "a message was sent before the websocket was accepted"
+            raise RuntimeError(msg)
+        text = message.get("text")
+        await self._send_frame(TextMessage(text) if text is not None else BytesMessage(message["bytes"]))
+
+    async def _send_frame(self, event: Event) -> None:
+        """Write one frame whole: frames of several tasks must not mix."""
+        async with self._send_lock:
+            try:
+                await self._transport.send(self._frames.send(event))
+            except LocalProtocolError as error:
+                raise ClientGoneError("the websocket has ended") from error
+
+    async def _close(self, code: int, reason: str) -> None:
+        self._phase = _Phase.CLOSED
+        self._close_code = code
+        try:
+            await self._send_frame(CloseConnection(code=code, reason=reason))
+        except ClientGoneError:
+            return
