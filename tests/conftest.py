@@ -1,0 +1,106 @@
+"""What every suite may use: one real Postgres for the whole run, and a fresh, migrated database per test."""
+
+import asyncio
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import trio
+
+from sightline.storage.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.embedded import EmbeddedPostgresOptions, child_command
+from sightline.storage.migrate import migrate
+from sightline.storage.pool import PoolOptions
+
+TEMPLATE = "migrated"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Postgres of our own, up for the whole run; it does not outlive us."""
+    directory: Path = tmp_path_factory.mktemp("pg")
+    options = EmbeddedPostgresOptions(directory=directory / "data", log_path=directory / "log", durable=False)
+    with options.log_path.open("wb") as log_file:
+        process = subprocess.Popen(
+            child_command(options).args,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            word, _, dsn = process.stdout.readline().decode().strip().partition(" ")
+            assert word == "ready", options.log_path.read_text()
+            yield dsn
+        finally:
+            process.stdin.close()
+            process.wait(20)
+            process.stdout.close()
+
+
+def on_server(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
+    """Run a unit on a connection of its own, outside any bridge."""
+
+    async def connected() -> None:
+        connection = await asyncpg.connect(dsn)
+        try:
+            await unit(connection)
+        finally:
+            await connection.close()
+
+    asyncio.run(connected())
+
+
+def dsn_of(postgres_dsn: str, name: str) -> str:
+    """The address of another database on the same server."""
+    return postgres_dsn.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_dsn: str) -> str:
+    """The name of a migrated database that nobody is connected to."""
+    on_server(postgres_dsn, lambda connection: connection.execute(f"CREATE DATABASE {TEMPLATE}"))
+
+    async def migrated() -> None:
+        pool = PoolOptions(dsn=dsn_of(postgres_dsn, TEMPLATE), connections_min=1)
+        async with open_database(DatabaseOptions(pool=pool)) as database:
+            await migrate(database)
+
+    trio.run(migrated)
+    return TEMPLATE
+
+
+@pytest.fixture
+def empty_database_dsn(postgres_dsn: str) -> Iterator[str]:
+    """The address of a fresh database without any schema."""
+    yield from _fresh(postgres_dsn, "template0")
+
+
+@pytest.fixture
+def database_dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
+    """The address of a fresh, migrated database."""
+    yield from _fresh(postgres_dsn, migrated_template)
+
+
+def _fresh(postgres_dsn: str, template: str) -> Iterator[str]:
+    name = f"test_{next(_numbers)}"
+    on_server(
+        postgres_dsn,
+        lambda connection: connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"),
+    )
+    yield dsn_of(postgres_dsn, name)
+    on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def database(database_dsn: str) -> AsyncIterator[Database]:
+    """An open bridge to a fresh, migrated database."""
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=database_dsn))) as opened:
+        yield opened

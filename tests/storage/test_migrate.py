@@ -1,0 +1,65 @@
+"""Migrations against a real Postgres."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from sightline.storage.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.migrate import Migration, SchemaError, known_migrations, migrate
+from sightline.storage.pool import PoolOptions
+
+FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")
+SECOND = Migration(2, "0002_second.sql", "ALTER TABLE first ADD COLUMN c int;")
+BROKEN = Migration(3, "0003_broken.sql", "CREATE TABLE third (a int); SELECT no_such_column;")
+
+
+@pytest.fixture
+async def empty(empty_database_dsn: str) -> AsyncIterator[Database]:
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=empty_database_dsn))) as opened:
+        yield opened
+
+
+async def test_every_migration_is_applied_once(empty: Database) -> None:
+    assert await migrate(empty, [FIRST, SECOND]) == ("0001_first.sql", "0002_second.sql")
+    assert await migrate(empty, [FIRST, SECOND]) == ()
+
+
+async def test_our_own_migrations_apply_to_an_empty_database(empty: Database) -> None:
+    assert len(await migrate(empty)) == len(known_migrations())
+
+
+async def test_servers_that_start_together_take_turns(empty: Database) -> None:
+    applied: list[str] = []
+
+    async def one_server() -> None:
+        applied.extend(await migrate(empty, [FIRST, SECOND]))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(one_server)
+    assert sorted(applied) == ["0001_first.sql", "0002_second.sql"]
+
+
+async def test_a_failing_migration_leaves_nothing_behind(empty: Database) -> None:
+    with pytest.raises(Exception, match="no_such_column"):
+        await migrate(empty, [FIRST, BROKEN])
+    assert await empty.read(lambda c: c.fetchval("SELECT to_regclass('third')")) is None
+    assert await migrate(empty, [FIRST]) == ()
+
+
+async def test_a_database_of_newer_code_is_refused(empty: Database) -> None:
+    await migrate(empty, [FIRST, SECOND])
+    with pytest.raises(SchemaError, match="newer version"):
+        await migrate(empty, [FIRST])
+
+
+async def test_a_migration_changed_after_it_was_applied_is_refused(empty: Database) -> None:
+    await migrate(empty, [FIRST])
+    with pytest.raises(SchemaError, match="not the one"):
+        await migrate(empty, [Migration(1, "0001_first.sql", FIRST.sql + " -- edited")])
+
+
+async def test_a_migration_with_a_number_below_the_newest_is_still_applied(empty: Database) -> None:
+    await migrate(empty, [Migration(9, "0009_late.sql", "CREATE TABLE late (a int);")])
+    assert await migrate(empty, [FIRST, Migration(9, "0009_late.sql", "CREATE TABLE late (a int);")]) == (FIRST.name,)
