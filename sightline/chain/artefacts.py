@@ -1,0 +1,33 @@
+"""The compiled contracts which the package carries; see contracts/build.py."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artefact:
+    """One compiled contract."""
+
+    name: str
+    compiler: str
+    source_sha256: str
+    abi: list[dict[str, Any]]
+    bytecode: bytes
+
+
+@cache
+def artefact(name: str) -> Artefact:
+    """The artefact of a contract: TestUSDC or SessionSettlement."""
+    text = files("sightline.chain").joinpath("artefacts", f"{name}.json").read_text(encoding="ascii")
+    content = json.loads(text)
+    return Artefact(
+        name=name,
+        compiler=content["compiler"],
+        source_sha256=content["sourceSha256"],
+        abi=content["abi"],
+        bytecode=bytes.fromhex(content["bytecode"].removeprefix("0x")),
+    )

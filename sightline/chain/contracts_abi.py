@@ -1,0 +1,107 @@
+"""Call data of the two contracts, and the names of their logs. Tests check them against the artefacts' ABI."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from eth_abi.abi import decode, encode
+
+from sightline.system.keccak import keccak256
+
+CONSENT_TYPE: Final = "(uint256,uint256,uint256,bytes)"
+SETTLE_SIGNATURE: Final = f"settle(bytes32,address,address,uint256,uint256,uint256,uint256,uint256,{CONSENT_TYPE})"
+SETTLE_TYPES: Final = (
+    "bytes32", "address", "address", "uint256", "uint256", "uint256", "uint256", "uint256", CONSENT_TYPE,
+)  # fmt: skip
+CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "uint256", "uint256", "bool")
+
+
+def selector(signature: str) -> bytes:
+    """The four bytes which name a function."""
+    return keccak256(signature.encode("ascii"))[:4]
+
+
+def topic(signature: str) -> str:
+    """The first topic of an event's logs."""
+    return "0x" + keccak256(signature.encode("ascii")).hex()
+
+
+TRANSFER_TOPIC: Final = topic("Transfer(address,address,uint256)")
+APPROVAL_TOPIC: Final = topic("Approval(address,address,uint256)")
+SETTLED_TOPIC: Final = topic("Settled(bytes32,address,address,uint256,uint256,uint256,uint256,uint256)")
+
+
+def call_data(signature: str, values: Sequence[Any] = ()) -> bytes:
+    """A call of a function whose parameters are plain types, such as transfer(address,uint256)."""
+    types = signature[signature.index("(") + 1 : -1]
+    return selector(signature) + encode(types.split(",") if types else [], list(values))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """The payer's signature over one session; empty where none is asked for."""
+
+    max_total: int = 0
+    max_fee_bps: int = 0
+    deadline_s: int = 0
+    signature: bytes = b""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleCall:
+    """The arguments of SessionSettlement.settle."""
+
+    session_id_hash: str
+    payer: str
+    payee: str
+    to_amount: int
+    fee_amount: int
+    rate: int
+    seconds: int
+    platform_fee_bps: int
+    consent: Consent = Consent()
+
+    def data(self) -> bytes:
+        """The call data."""
+        consent = self.consent
+        return selector(SETTLE_SIGNATURE) + encode(
+            SETTLE_TYPES,
+            [
+                bytes.fromhex(self.session_id_hash[2:]), self.payer, self.payee, self.to_amount, self.fee_amount,
+                self.rate, self.seconds, self.platform_fee_bps,
+                (consent.max_total, consent.max_fee_bps, consent.deadline_s, consent.signature),
+            ],
+        )  # fmt: skip
+
+
+def settlement_constructor(
+    *, token: str, owner: str, relayer: str, fee_receiver: str, max_fee_bps: int, session_cap_micro: int,
+    consent_required: bool,
+) -> bytes:  # fmt: skip
+    """The encoded constructor arguments of SessionSettlement."""
+    return encode(
+        CONSTRUCTOR_TYPES,
+        [token, owner, relayer, fee_receiver, max_fee_bps, session_cap_micro, consent_required],
+    )
+
+
+def address_topic(address: str) -> str:
+    """An address as an indexed parameter."""
+    return "0x" + "0" * 24 + address.removeprefix("0x").lower()
+
+
+def topic_address(word: str) -> str:
+    """The lower-case address in an indexed parameter."""
+    return "0x" + word[-40:].lower()
+
+
+def revert_reason(data: bytes) -> str | None:
+    """The text of a revert with Error(string), None for any other data."""
+    if data[:4] != b"\x08\xc3\x79\xa0":
+        return None
+    try:
+        return str(decode(["string"], data[4:])[0])
+    except Exception:  # noqa: BLE001  # hostile bytes raise anything; they are no reason text
+        return None

@@ -1,0 +1,162 @@
+"""The process of the embedded chain: `python -m sightline.chain.embedded --data-dir DIR`.
+
+Prints one JSON line with its port and addresses when it serves, and ends when its standard input closes: the parent
+holds the other end, so that it can not outlive its parent however that ends.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from sightline.chain.embedded.deploy import RICH_WEI, Terms, Treasury, address_of, load_keys, load_secret
+from sightline.chain.embedded.machine import Machine
+from sightline.chain.embedded.methods import Methods, RpcError
+
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+BATCH_MAX: Final = 1_000
+LOCK_WAIT_S: Final = 5.0
+# Python's own recursion carries the EVM's call depth of 1024.
+THREAD_STACK_BYTES: Final = 128 * 1024 * 1024
+
+
+def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
+    """The response to one request object."""
+    if not isinstance(request, dict) or not isinstance(request.get("method"), str):
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "invalid request"}}
+    response: dict[str, Any] = {"jsonrpc": "2.0", "id": request.get("id")}
+    params = request.get("params") or []
+    try:
+        if not isinstance(params, list):
+            raise RpcError(-32602, "params must be a list")
+        response["result"] = methods.answer(request["method"], params)
+    except RpcError as error:
+        response["error"] = {"code": error.code, "message": str(error)}
+        if error.data is not None:
+            response["error"]["data"] = error.data
+    except Exception as error:  # noqa: BLE001  # one bad request must not end the chain
+        print(f"{request['method']}: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
+        response["error"] = {"code": -32603, "message": "internal error"}
+    return response
+
+
+def answer_body(methods: Methods, body: bytes) -> bytes:
+    """The response to a request body, single or batch."""
+    try:
+        request = json.loads(body)
+    except ValueError:
+        request = None
+    if isinstance(request, list) and 0 < len(request) <= BATCH_MAX:
+        return json.dumps([answer_one(methods, item) for item in request]).encode()
+    return json.dumps(answer_one(methods, request)).encode()
+
+
+def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
+    """The HTTP side: POST with a JSON-RPC body, kept alive."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1
+        timeout: ClassVar[float | None] = 120
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            if not 0 < length <= BODY_BYTES_MAX:
+                self.send_error(413)
+                return
+            body = answer_body(methods, self.rfile.read(length))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
+            """Stay silent: the parent logs what it asks."""
+
+    return Handler
+
+
+class Server(ThreadingHTTPServer):
+    """Connections in threads that do not keep the process alive."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def end_with_parent() -> None:
+    """Leave at once when standard input closes; every block is already whole on disk."""
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+def hold_directory(directory: Path) -> int:
+    """Be the only chain over this directory; a predecessor that is still dying is waited for."""
+    descriptor = os.open(directory / "chain.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                sys.exit(f"another embedded chain uses {directory}")
+            time.sleep(0.05)
+        else:
+            return descriptor
+
+
+def main() -> None:
+    """Serve until standard input closes."""
+    parser = argparse.ArgumentParser(prog="sightline.chain.embedded")
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--chain-id", type=int, required=True)
+    parser.add_argument("--max-fee-bps", type=int, required=True)
+    parser.add_argument("--session-cap-micro", type=int, required=True)
+    parser.add_argument("--consent-required", action="store_true")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = hold_directory(options.data_dir)
+    keys = load_keys(options.data_dir)
+    secret = load_secret(options.data_dir)
+    rich = {address_of(keys["deployer"]): RICH_WEI, address_of(keys["relayer"]): RICH_WEI}
+    threading.stack_size(THREAD_STACK_BYTES)
+    machine = Machine(options.data_dir / "chain.sqlite", chain_id=options.chain_id, rich=rich)
+    treasury = Treasury(machine, keys)
+    treasury.deploy(
+        Terms(
+            max_fee_bps=options.max_fee_bps,
+            session_cap_micro=options.session_cap_micro,
+            consent_required=options.consent_required,
+        )
+    )
+    server = Server(("127.0.0.1", 0), handler_class(Methods(machine, treasury, secret)))
+    report = {
+        "port": server.server_address[1],
+        "chainId": machine.chain_id,
+        "genesisHash": machine.genesis_hash,
+        "usdcAddress": machine.store.meta("usdcAddress"),
+        "settlementAddress": machine.store.meta("settlementAddress"),
+        "feeReceiver": machine.store.meta("feeReceiver"),
+        "relayer": address_of(keys["relayer"]),
+    }
+    (options.data_dir / "endpoint.json").write_text(json.dumps(report), encoding="ascii")
+    print(json.dumps(report), flush=True)  # noqa: T201  # the parent reads this line
+    try:
+        server.serve_forever()
+    finally:
+        os.close(lock)
+
+
+if __name__ == "__main__":
+    main()

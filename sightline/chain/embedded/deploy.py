@@ -1,0 +1,163 @@
+"""The first start of an embedded chain: fresh keys, funded accounts, the two contracts; and the faucet."""
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from eth_account import Account
+from eth_utils.address import to_canonical_address, to_checksum_address
+
+from sightline.chain.artefacts import artefact
+from sightline.chain.contracts_abi import call_data, settlement_constructor
+from sightline.chain.embedded import views
+from sightline.chain.embedded.machine import Machine
+from sightline.system.keccak import keccak256
+
+ETHER: Final = 10**18
+RICH_WEI: Final = 1_000_000_000 * ETHER
+# What one faucet payment tops a wallet up to: far more than all approvals of a demonstration cost.
+FAUCET_WEI: Final = 10 * ETHER
+MAX_FEE_WEI: Final = 100 * 10**9
+KEYS_FILE: Final = "keys.json"
+SECRET_FILE: Final = "faucet.secret"  # noqa: S105  # a file name
+ROLES: Final = ("deployer", "relayer", "feeReceiver")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the settlement contract is deployed with; asked for on the first start only."""
+
+    max_fee_bps: int
+    session_cap_micro: int
+    consent_required: bool
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+
+
+def load_keys(directory: Path) -> dict[str, str]:
+    """The chain's private keys by role, made on the first call."""
+    path = directory / KEYS_FILE
+    if not path.exists():
+        write_private(path, json.dumps({role: "0x" + secrets.token_bytes(32).hex() for role in ROLES}))
+    return {role: str(key) for role, key in json.loads(path.read_text(encoding="ascii")).items()}
+
+
+def load_secret(directory: Path) -> str:
+    """The word that opens the faucet, made on the first call."""
+    path = directory / SECRET_FILE
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32))
+    return path.read_text(encoding="ascii").strip()
+
+
+def address_of(key: str) -> str:
+    """The EIP-55 address of a private key."""
+    return str(Account.from_key(key).address)
+
+
+def contract_address(creator: str, nonce: int) -> str:
+    """Where a creation transaction puts its contract: the hash of RLP's [creator, nonce]; nonce below 128."""
+    assert 0 <= nonce < 128
+    encoded = b"\xd6\x94" + to_canonical_address(creator) + (bytes([nonce]) if nonce else b"\x80")
+    return to_checksum_address(keccak256(encoded)[12:])
+
+
+@final
+class Treasury:
+    """The deployer: owner and minter of the token, owner of the settlement contract, giver of native coin."""
+
+    def __init__(self, machine: Machine, keys: dict[str, str]) -> None:
+        self._machine = machine
+        self._keys = keys
+        self.address = address_of(keys["deployer"])
+
+    def deploy(self, terms: Terms) -> None:
+        """Create both contracts, once; a start that was cut off between them goes on where it stopped."""
+        if self._machine.store.meta("settlementAddress") is not None:
+            return
+        token = contract_address(self.address, 0)
+        arguments = settlement_constructor(
+            token=token,
+            owner=self.address,
+            relayer=address_of(self._keys["relayer"]),
+            fee_receiver=address_of(self._keys["feeReceiver"]),
+            max_fee_bps=terms.max_fee_bps,
+            session_cap_micro=terms.session_cap_micro,
+            consent_required=terms.consent_required,
+        )
+        creations = [
+            artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(self.address),
+            artefact("SessionSettlement").bytecode + arguments,
+        ]
+        nonce = self._nonce()
+        raws = [
+            self._signed(nonce + position, None, creation, 0, 5_000_000)
+            for position, creation in enumerate(creations[nonce:])
+        ]
+        self.execute(raws)
+        facts = {"usdcAddress": token, "settlementAddress": contract_address(self.address, 1)}
+        facts["feeReceiver"] = address_of(self._keys["feeReceiver"])
+        self._machine.store.commit_facts(facts)
+
+    def fund(self, address: str, amount_micro: int) -> str:
+        """Mint test USDC and top up native coin; answers the hash of the mint."""
+        nonce = self._nonce()
+        missing = FAUCET_WEI - self._machine.balance(to_canonical_address(address), self._machine.head)
+        raws = []
+        if missing > 0:
+            raws.append(self._signed(nonce, address, b"", missing, 21_000))
+        token = self._machine.store.meta("usdcAddress")
+        assert token is not None, "the token is deployed before anybody is funded"
+        mint = call_data("mint(address,uint256)", [address, amount_micro])
+        raws.append(self._signed(nonce + len(raws), token, mint, 0, 150_000))
+        return self.execute(raws)[-1]
+
+    def execute(self, raws: list[bytes]) -> list[str]:
+        """Mine these transactions in one block.
+
+        Raises:
+            RuntimeError: If one of them is refused or reverts.
+        """
+        transactions = [self._machine.decode(raw) for raw in raws]
+        rejected = self._machine.mine(transactions)
+        hashes = [views.data(transaction.hash) for transaction in transactions]
+        for tx_hash in hashes:
+            receipt = self._machine.store.receipt(tx_hash)
+            if receipt is None or receipt["status"] != "0x1":
+                reasons = "; ".join(str(reason) for reason in rejected.values())
+                msg = f"the treasury's transaction {tx_hash} failed: {reasons or 'reverted'}"
+                raise RuntimeError(msg)
+        return hashes
+
+    def _nonce(self) -> int:
+        return self._machine.nonce(to_canonical_address(self.address), self._machine.head)
+
+    def _signed(self, nonce: int, to: str | None, data: bytes, value: int, gas: int) -> bytes:
+        fields: dict[str, object] = {
+            "type": 2,
+            "chainId": self._machine.chain_id,
+            "nonce": nonce,
+            "to": to or b"",
+            "data": data,
+            "value": value,
+            "gas": gas,
+            "maxFeePerGas": MAX_FEE_WEI,
+            "maxPriorityFeePerGas": 10**9,
+        }
+        if to is None:
+            del fields["to"]
+        return bytes(Account.sign_transaction(fields, self._keys["deployer"]).raw_transaction)

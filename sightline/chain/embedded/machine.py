@@ -1,0 +1,320 @@
+"""The chain itself: genesis, mining, calls. Every method is called under one lock; see `methods`."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from eth import constants
+from eth.abc import VirtualMachineAPI
+from eth.chains.base import MiningChain
+from eth.constants import POST_MERGE_DIFFICULTY, POST_MERGE_MIX_HASH, POST_MERGE_NONCE
+from eth.db.atomic import AtomicDB
+from eth.exceptions import OutOfGas, Revert, VMError
+from eth.vm.forks.prague import PragueVM
+from eth.vm.forks.prague.constants import STANDARD_TOKEN_COST, TOTAL_COST_FLOOR_PER_TOKEN
+from eth.vm.message import Message
+from eth_typing import Address, BlockNumber
+from eth_utils.address import to_canonical_address
+from eth_utils.exceptions import ValidationError
+from eth_utils.hexadecimal import decode_hex
+from rlp.exceptions import RLPException  # type: ignore[import-untyped]
+
+from sightline.chain.embedded import views
+from sightline.chain.embedded.store import ChainStore, Json
+from sightline.system.keccak import keccak256
+
+BLOCK_GAS_MAX: Final = 16_000_000
+# py-evm runs about 3 million gas of plain opcodes per second, and one call at a time.
+CALL_GAS_MAX: Final = 6_000_000
+NO_ADDRESS: Final = Address(b"")
+BLOB_TRANSACTION: Final = 3
+
+
+class RejectedError(Exception):
+    """A transaction that can not enter a block."""
+
+
+class ExecutionError(Exception):
+    """A call failed; `output` is the revert data, None for another fault (such as out of gas)."""
+
+    def __init__(self, message: str, output: bytes | None) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class UnknownBlockError(Exception):
+    """No such block."""
+
+
+class EmbeddedVM(PragueVM):
+    """Prague rules, except that two blocks may share a second: blocks come on demand, and clocks stay honest."""
+
+    @classmethod
+    def validate_header(cls, header: Any, parent_header: Any) -> None:
+        """Check a header against its parent as if the parent were a second older."""
+        if parent_header is not None:
+            parent_header = parent_header.copy(timestamp=parent_header.timestamp - 1)
+        super().validate_header(header, parent_header)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A message to run without a transaction. `to` empty runs `data` as creation code."""
+
+    sender: Address
+    to: Address
+    data: bytes
+    value: int
+    gas: int
+
+
+def _chain_class(chain_id_value: int) -> type[Any]:
+    class Chain(MiningChain):
+        vm_configuration: tuple[tuple[BlockNumber, type[VirtualMachineAPI]], ...] = ((BlockNumber(0), EmbeddedVM),)
+        chain_id = chain_id_value
+
+    return Chain
+
+
+@final
+class Machine:
+    """An EVM chain over a store."""
+
+    def __init__(self, path: Path, *, chain_id: int, rich: dict[str, int]) -> None:
+        """Open the chain, or found it with `rich` accounts (address to wei).
+
+        Raises:
+            ValueError: If the chain in the file has another chain id.
+        """
+        self.store = ChainStore(path)
+        self._database = AtomicDB(self.store.key_values)
+        self.chain_id = chain_id
+        chain_class = _chain_class(chain_id)
+        recorded = self.store.meta("chainId")
+        if recorded is None:
+            self._chain: Any = self._found(chain_class, rich)
+        elif int(recorded) != chain_id:
+            msg = f"the data directory holds chain {recorded}, not {chain_id}"
+            raise ValueError(msg)
+        else:
+            self._chain = chain_class(self._database)
+        self.head = self._block(int(self._chain.get_canonical_head().block_number))
+        self.genesis_hash: str = self._block(0)["hash"]
+
+    def _found(self, chain_class: type[Any], rich: dict[str, int]) -> Any:
+        genesis = {
+            "coinbase": constants.ZERO_ADDRESS,
+            "difficulty": POST_MERGE_DIFFICULTY,
+            "extra_data": b"sightline",
+            "gas_limit": BLOCK_GAS_MAX,
+            "mix_hash": POST_MERGE_MIX_HASH,
+            "nonce": POST_MERGE_NONCE,
+            "receipt_root": constants.BLANK_ROOT_HASH,
+            "transaction_root": constants.BLANK_ROOT_HASH,
+            "timestamp": int(time.time()),
+        }
+        state = {
+            to_canonical_address(account): {"balance": wei, "nonce": 0, "code": b"", "storage": {}}
+            for account, wei in rich.items()
+        }
+        chain = chain_class.from_genesis(self._database, genesis, state)
+        block = chain.get_canonical_block_by_number(0)
+        self.store.commit_genesis(views.block_view(block), {"chainId": str(self.chain_id)})
+        return chain
+
+    def _block(self, number: int) -> Json:
+        block = self.store.block_by_number(number)
+        if block is None:
+            raise UnknownBlockError(f"block {number} is not known")
+        return block
+
+    def resolve(self, tag: str | None) -> Json:
+        """The block that a tag or a number in hex means. Nothing is pending and nothing reorganises here.
+
+        Raises:
+            UnknownBlockError: For a number beyond the head.
+        """
+        if tag in (None, "latest", "pending", "safe", "finalized"):
+            return self.head
+        if tag == "earliest":
+            return self._block(0)
+        return self._block(int(str(tag), 16))
+
+    # Mining.
+
+    def decode(self, raw: bytes) -> Any:
+        """A signed transaction from its bytes.
+
+        Raises:
+            RejectedError: If it is no transaction of this chain.
+        """
+        if raw[:1] == bytes([BLOB_TRANSACTION]):
+            raise RejectedError("transaction type not supported")
+        try:
+            transaction = EmbeddedVM.get_transaction_builder().decode(raw)
+            transaction.validate()
+            transaction.check_signature_validity()
+            _ = transaction.sender
+        except (RLPException, ValidationError, VMError, ValueError, TypeError, IndexError) as error:
+            raise RejectedError(f"invalid transaction: {error}") from error
+        if transaction.chain_id not in (None, self.chain_id):
+            raise RejectedError("invalid chain id for signer")
+        if transaction.gas > BLOCK_GAS_MAX:
+            raise RejectedError("exceeds block gas limit")
+        return transaction
+
+    def mine(self, transactions: list[Any]) -> dict[bytes, RejectedError]:
+        """Put what fits of these transactions into one block; what does not fit is neither mined nor rejected.
+
+        Returns:
+            Why each rejected one was rejected, by transaction hash.
+        """
+        try:
+            return self._mine(transactions)
+        finally:
+            self.store.key_values.discard()
+
+    def _mine(self, transactions: list[Any]) -> dict[bytes, RejectedError]:
+        rejected: dict[bytes, RejectedError] = {}
+        parent = self._chain.get_canonical_head()
+        header = self._chain.create_header_from_parent(
+            parent, mix_hash=keccak256(parent.hash), gas_limit=BLOCK_GAS_MAX
+        ).copy(timestamp=max(parent.timestamp, int(time.time())))
+        machine = self._chain.get_vm(header)
+        header = machine.get_header()
+        mined, receipts, created = [], [], []
+        for transaction in transactions:
+            if header.gas_used + transaction.gas > BLOCK_GAS_MAX:
+                continue
+            refusal = self._refusal(machine.state, transaction, header.base_fee_per_gas)
+            if refusal is not None:
+                rejected[transaction.hash] = RejectedError(refusal)
+                continue
+            try:
+                receipt, computation = machine.apply_transaction(header, transaction)
+            except ValidationError as error:
+                rejected[transaction.hash] = RejectedError(str(error))
+                continue
+            header = machine.add_receipt_to_header(header, receipt)
+            mined.append(transaction)
+            receipts.append(receipt)
+            created.append(None if transaction.to else computation.msg.storage_address)
+        if mined:
+            self._seal(machine, header, mined, receipts, created)
+        return rejected
+
+    def _refusal(self, state: Any, transaction: Any, base_fee: int) -> str | None:
+        """Why a node would not take this transaction, in the words that other nodes use."""
+        nonce = state.get_nonce(transaction.sender)
+        if self.store.transaction(views.data(transaction.hash)) is not None:
+            return "already known"
+        if transaction.nonce < nonce:
+            return f"nonce too low: next nonce {nonce}, tx nonce {transaction.nonce}"
+        if transaction.nonce > nonce:
+            return f"nonce too high: next nonce {nonce}, tx nonce {transaction.nonce}"
+        fee = transaction.max_fee_per_gas if views.transaction_type(transaction) >= 2 else transaction.gas_price
+        if fee < base_fee:
+            return f"max fee per gas less than block base fee: {fee} < {base_fee}"
+        if state.get_balance(transaction.sender) < transaction.value + fee * transaction.gas:
+            return "insufficient funds for gas * price + value"
+        if transaction.gas < transaction.intrinsic_gas:
+            return f"intrinsic gas too low: have {transaction.gas}, want {transaction.intrinsic_gas}"
+        return None
+
+    def _seal(self, machine: Any, header: Any, mined: list[Any], receipts: list[Any], created: list[Any]) -> None:
+        filled = machine.set_block_transactions_and_withdrawals(machine.get_block(), header, mined, receipts)
+        block = machine.mine_block(filled).block
+        self._chain.persist_block(block)
+        view = views.block_view(block)
+        bodies = [views.transaction_view(item, block, position) for position, item in enumerate(mined)]
+        answers = views.receipt_views(block, receipts, created)
+        self.store.commit_block(view, zip(bodies, answers, strict=True))
+        self.head = view
+
+    # Reading.
+
+    def _machine_at(self, block: Json) -> Any:
+        return self._chain.get_vm(self._chain.get_block_header_by_hash(decode_hex(block["hash"])))
+
+    def nonce(self, account: bytes, block: Json) -> int:
+        """Transactions sent by the account up to a block."""
+        return int(self._machine_at(block).state.get_nonce(account))
+
+    def balance(self, account: bytes, block: Json) -> int:
+        """Wei of the account after a block."""
+        return int(self._machine_at(block).state.get_balance(account))
+
+    def code(self, account: bytes, block: Json) -> bytes:
+        """Code of the account after a block."""
+        return bytes(self._machine_at(block).state.get_code(account))
+
+    def slot(self, account: bytes, position: int, block: Json) -> int:
+        """One storage word after a block."""
+        return int(self._machine_at(block).state.get_storage(account, position))
+
+    def run(self, call: Call, block: Json) -> tuple[bytes, int]:
+        """Run a call on the state after a block and forget its effects.
+
+        Returns:
+            Its output and the gas it used, without the intrinsic gas of a transaction.
+
+        Raises:
+            ExecutionError: If it reverts or fails.
+        """
+        state = self._machine_at(block).state
+        context = state.get_transaction_context_class()(gas_price=0, origin=call.sender)
+        try:
+            computation = self._computation(state, call, context)
+        except VMError as error:
+            raise ExecutionError(str(error), None) from error
+        if computation.is_error:
+            fault = computation.error
+            if isinstance(fault, Revert):
+                raise ExecutionError("execution reverted", bytes(computation.output))
+            raise ExecutionError("out of gas" if isinstance(fault, OutOfGas) else str(fault) or "fault", None)
+        return bytes(computation.output), int(computation.get_gas_used())
+
+    def _computation(self, state: Any, call: Call, context: Any) -> Any:
+        kind = state.computation_class
+        if call.to == NO_ADDRESS:
+            # Any address without code will do: nothing of the call stays.
+            created = Address(keccak256(b"sightline call" + call.sender)[12:])
+            message = Message(
+                gas=call.gas, to=NO_ADDRESS, sender=call.sender, value=call.value, data=b"", code=call.data,
+                create_address=created,
+            )  # fmt: skip
+            return kind.apply_create_message(state, message, context)
+        code = state.get_code(call.to)
+        if code[:3] == b"\xef\x01\x00":  # EIP-7702: a plain account that borrows another account's code
+            code = state.get_code(bytes(code[3:23]))
+        message = Message(gas=call.gas, to=call.to, sender=call.sender, value=call.value, data=call.data, code=code)
+        return kind.apply_message(state, message, context)
+
+    def estimate(self, call: Call, block: Json) -> int:
+        """Gas with which a transaction of this call will do.
+
+        Raises:
+            ExecutionError: If it fails with all the gas that may be tried.
+        """
+        zeros = call.data.count(0)
+        tokens = zeros + (len(call.data) - zeros) * STANDARD_TOKEN_COST
+        floor = 21_000 + TOTAL_COST_FLOOR_PER_TOKEN * tokens
+        intrinsic = 21_000 + 4 * tokens
+        if call.to == NO_ADDRESS:
+            intrinsic += 32_000 + 2 * ((len(call.data) + 31) // 32)
+        _, used = self.run(call, block)
+        low, high = used, max(call.gas, used)
+        guess = used
+        # The gas used is what remains after a 63/64 rule at each inner call (EIP-150), so less may not do.
+        while True:
+            try:
+                self.run(Call(sender=call.sender, to=call.to, data=call.data, value=call.value, gas=guess), block)
+            except ExecutionError:
+                low = guess
+                guess = min(high, guess + max(guess // 32, 2_300))
+                if low >= high:
+                    raise
+            else:
+                break
+        return max(floor, intrinsic + guess)

@@ -1,0 +1,190 @@
+"""The embedded chain's only file: py-evm's key-value database and the ready-made answers, in one SQLite database.
+
+A block's trie nodes and its answers are written in one transaction with synchronous=FULL, so that after a kill -9 or a
+power cut the chain stands at a whole block, and a transaction whose hash was answered is there.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+from eth.db.backends.base import BaseDB
+
+Json: TypeAlias = dict[str, Any]
+
+CACHE_ENTRIES_MAX: Final = 200_000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS block (number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tx (
+  hash TEXT PRIMARY KEY, block_number INTEGER NOT NULL, position INTEGER NOT NULL,
+  body TEXT NOT NULL, receipt TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tx_by_block ON tx (block_number, position);
+CREATE TABLE IF NOT EXISTS log (
+  block_number INTEGER NOT NULL, log_index INTEGER NOT NULL, address TEXT NOT NULL, topic0 TEXT, topic1 TEXT,
+  topic2 TEXT, topic3 TEXT, body TEXT NOT NULL, PRIMARY KEY (block_number, log_index)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS log_by_address ON log (address, block_number);
+"""
+
+
+@final
+class KeyValues(BaseDB):
+    """py-evm's database: reads go through to SQLite, writes stay in memory until the store commits them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._pending: dict[bytes, bytes | None] = {}
+        self._cache: dict[bytes, bytes] = {}
+
+    def __getitem__(self, key: bytes) -> bytes:
+        if key in self._pending:
+            value = self._pending[key]
+            if value is None:
+                raise KeyError(key)
+            return value
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
+        row = self._connection.execute("SELECT v FROM kv WHERE k = ?", (key,)).fetchone()
+        if row is None:
+            raise KeyError(key)
+        self._remember(key, row[0])
+        return bytes(row[0])
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._pending[bytes(key)] = bytes(value)
+
+    def __delitem__(self, key: bytes) -> None:
+        self._pending[bytes(key)] = None
+
+    def _exists(self, key: bytes) -> bool:
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
+
+    def _remember(self, key: bytes, value: bytes) -> None:
+        if len(self._cache) >= CACHE_ENTRIES_MAX:
+            self._cache.clear()
+        self._cache[key] = value
+
+    def flush(self) -> None:
+        """Write what is pending into the open SQLite transaction."""
+        for key, value in self._pending.items():
+            if value is None:
+                self._connection.execute("DELETE FROM kv WHERE k = ?", (key,))
+                self._cache.pop(key, None)
+            else:
+                self._connection.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", (key, value))
+                self._remember(key, value)
+        self._pending.clear()
+
+    def discard(self) -> None:
+        """Forget what is pending."""
+        self._pending.clear()
+
+
+@final
+class ChainStore:
+    """Blocks, transactions, receipts and logs as they are answered, beside py-evm's own database."""
+
+    def __init__(self, path: Path) -> None:
+        # One lock in the chain serialises every use; the threads are those of the HTTP server.
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_SCHEMA)
+        self.key_values = KeyValues(self._connection)
+
+    def meta(self, name: str) -> str | None:
+        """One remembered fact."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def commit_genesis(self, block: Json, facts: dict[str, str]) -> None:
+        """Write the first block and the facts about the chain."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self.key_values.flush()
+        for name, value in facts.items():
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+        self._insert_block(block)
+        self._connection.execute("COMMIT")
+
+    def commit_facts(self, facts: dict[str, str]) -> None:
+        """Remember facts."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        for name, value in facts.items():
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+        self._connection.execute("COMMIT")
+
+    def commit_block(self, block: Json, transactions: Iterable[tuple[Json, Json]]) -> None:
+        """Write a mined block; `transactions` are pairs of transaction and receipt."""
+        number = int(block["number"], 16)
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self.key_values.flush()
+            self._insert_block(block)
+            for position, (body, receipt) in enumerate(transactions):
+                self._connection.execute(
+                    "INSERT INTO tx VALUES (?, ?, ?, ?, ?)",
+                    (body["hash"], number, position, json.dumps(body), json.dumps(receipt)),
+                )
+                for entry in receipt["logs"]:
+                    self._insert_log(number, entry)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _insert_block(self, block: Json) -> None:
+        self._connection.execute(
+            "INSERT INTO block VALUES (?, ?, ?)", (int(block["number"], 16), block["hash"], json.dumps(block))
+        )
+
+    def _insert_log(self, number: int, entry: Json) -> None:
+        topics = [*entry["topics"], None, None, None, None][:4]
+        self._connection.execute(
+            "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, int(entry["logIndex"], 16), entry["address"], *topics, json.dumps(entry)),
+        )
+
+    def block_by_number(self, number: int) -> Json | None:
+        """The block as answered, with transaction hashes."""
+        return self._one("SELECT body FROM block WHERE number = ?", number)
+
+    def block_by_hash(self, block_hash: str) -> Json | None:
+        """The block as answered, with transaction hashes."""
+        return self._one("SELECT body FROM block WHERE hash = ?", block_hash)
+
+    def transaction(self, tx_hash: str) -> Json | None:
+        """The transaction as answered."""
+        return self._one("SELECT body FROM tx WHERE hash = ?", tx_hash)
+
+    def receipt(self, tx_hash: str) -> Json | None:
+        """The receipt as answered."""
+        return self._one("SELECT receipt FROM tx WHERE hash = ?", tx_hash)
+
+    def transactions_of(self, number: int) -> list[Json]:
+        """All transactions of a block, in order."""
+        rows = self._connection.execute("SELECT body FROM tx WHERE block_number = ? ORDER BY position", (number,))
+        return [json.loads(row[0]) for row in rows]
+
+    def logs(self, first: int, last: int, addresses: Sequence[str]) -> Iterator[Json]:
+        """Logs of a range of blocks, in order, of these addresses (all when empty)."""
+        query = "SELECT body FROM log WHERE block_number BETWEEN ? AND ?"
+        if addresses:
+            query += f" AND address IN ({','.join('?' * len(addresses))})"
+        rows = self._connection.execute(query + " ORDER BY block_number, log_index", (first, last, *addresses))
+        for row in rows.fetchall():
+            yield json.loads(row[0])
+
+    def _one(self, query: str, key: int | str) -> Json | None:
+        row = self._connection.execute(query, (key,)).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
