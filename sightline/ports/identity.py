@@ -1,5 +1,4 @@
-"""What identity needs of others: a store for nonces and API keys, workspace names, and read calls to the
-verifying chain.
+"""What identity needs of others: a store for nonces and API keys, and the names of workspaces.
 
 Members have no table: they are edges of the authorization graph (`sightline.ports.relations`), so that
 there is one truth.
@@ -90,6 +89,10 @@ class IdentityStore(Protocol):
         """
         ...
 
+    async def give_back_nonce(self, value: str) -> None:
+        """Make a used challenge good again, until it expires; unknown ones are ignored."""
+        ...
+
     async def drop_nonces(self, *, expired_before_ms: int) -> int:
         """Forget challenges that expired before this instant; returns how many."""
         ...
@@ -126,31 +129,4 @@ class WorkspaceDirectory(Protocol):
 
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
         """Look up those that exist and are not deleted, in any order."""
-        ...
-
-
-class EvmRevertedError(Exception):
-    """The called code reverted, ran out of its gas or is no code at all.
-
-    An answer of the chain, not a failure of it.
-    """
-
-
-class EvmCalls(Protocol):
-    """Read-only calls to the chain on which contract wallets are verified, at its newest block.
-
-    Both raise ChainUnavailableError when the chain does not answer. Neither ever follows an off-chain
-    lookup (ERC-3668): an OffchainLookup is a revert like any other.
-    """
-
-    async def call(self, to: str | None, data: bytes, gas_cap: int) -> bytes:
-        """Run a call with at most `gas_cap` gas; without `to`, run `data` as deployment code.
-
-        Raises:
-            EvmRevertedError: The code reverted or ran out of gas.
-        """
-        ...
-
-    async def code(self, address: str) -> bytes:
-        """The code at an address, empty for an account without."""
         ...

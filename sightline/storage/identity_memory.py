@@ -1,4 +1,7 @@
-"""Identity and the authorization graph in memory, for simulation and tests. Behaves as the Postgres ones do."""
+"""Identity and the authorization graph in memory, for simulation and tests.
+
+Behaves as the Postgres ones do.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +26,7 @@ class MemoryIdentityStore:
 
     def __init__(self) -> None:
         self._nonces: dict[str, Nonce] = {}
+        self._used: set[str] = set()
         self._keys: dict[bytes, ApiKeyRecord] = {}
 
     async def add_nonce(self, nonce: Nonce) -> None:
@@ -36,7 +40,15 @@ class MemoryIdentityStore:
         nonce = self._nonces.get(value)
         if nonce is None or (nonce.address, nonce.purpose) != (address, purpose) or nonce.expires_at_ms <= now_ms:
             return None
-        return self._nonces.pop(value)
+        if value in self._used:
+            return None
+        self._used.add(value)
+        return nonce
+
+    async def give_back_nonce(self, value: str) -> None:
+        """Make a used challenge good again."""
+        await trio.lowlevel.checkpoint()
+        self._used.discard(value)
 
     async def drop_nonces(self, *, expired_before_ms: int) -> int:
         """Forget challenges that expired before this instant."""
@@ -44,6 +56,7 @@ class MemoryIdentityStore:
         old = [value for value, nonce in self._nonces.items() if nonce.expires_at_ms < expired_before_ms]
         for value in old:
             del self._nonces[value]
+            self._used.discard(value)
         return len(old)
 
     async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
@@ -66,9 +79,7 @@ class MemoryIdentityStore:
         keys = (each for each in self._keys.values() if each.workspace_id == workspace_id)
         return tuple(sorted(keys, key=lambda each: (each.created_at_ms, each.key_id), reverse=True))
 
-    async def revoke_key(
-        self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int
-    ) -> ApiKeyRecord | None:
+    async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
         """Revoke a key, once."""
         await trio.lowlevel.checkpoint()
         for digest, record in self._keys.items():

@@ -1,11 +1,12 @@
-"""The SQL of the authorization graph. Runs on the asyncio side, inside whatever transaction its caller has open."""
+"""The SQL of the authorization graph.
+
+Runs on the asyncio side, inside whatever transaction its caller has open.
+"""
 
 from collections.abc import Sequence
-from typing import Any
-
-import asyncpg
 
 from sightline.ports.relations import ObjectRef, RelationTuple, TupleUpdate
+from sightline.storage.pool import Connection
 
 _WRITE = """
 WITH gone AS (
@@ -26,7 +27,6 @@ _READ = """
 SELECT resource_type, resource_id, relation, subject_type, subject_id FROM relation_tuple
 WHERE resource_type = $1 AND ($2::text IS NULL OR resource_id = $2)
   AND ($3::text IS NULL OR (subject_type = $3 AND subject_id = $4))
-ORDER BY resource_type, resource_id, relation, subject_type, subject_id
 """
 
 _CHECK = """
@@ -43,7 +43,7 @@ FOR SHARE
 """
 
 
-async def write_tuples(connection: "asyncpg.Connection[Any]", updates: Sequence[TupleUpdate]) -> int:
+async def write_tuples(connection: Connection, updates: Sequence[TupleUpdate]) -> int:
     """Write edges in the caller's transaction and return the graph's revision, in one round trip.
 
     Args:
@@ -56,15 +56,16 @@ async def write_tuples(connection: "asyncpg.Connection[Any]", updates: Sequence[
     return revision
 
 
-async def has_tuple(connection: "asyncpg.Connection[Any]", edge: RelationTuple) -> bool:
+async def has_tuple(connection: Connection, edge: RelationTuple) -> bool:
     """Tell whether an edge stands."""
     return bool(await connection.fetchval(_CHECK, *_row(edge)))
 
 
-async def hold_tuples(connection: "asyncpg.Connection[Any]", edges: Sequence[RelationTuple]) -> bool:
+async def hold_tuples(connection: Connection, edges: Sequence[RelationTuple]) -> bool:
     """Tell whether all edges stand, and keep it so until the caller's transaction ends.
 
-    Holders of edges of one resource wait for each other: two of them must not take away what the other one held.
+    Holders of edges of one resource wait for each other: two of them must not take away what the other one
+    held.
     """
     for resource in sorted({edge.resource for edge in edges}):
         key = f"relation:{resource.type}:{resource.id}"
@@ -76,7 +77,7 @@ async def hold_tuples(connection: "asyncpg.Connection[Any]", edges: Sequence[Rel
 
 
 async def read_tuples(
-    connection: "asyncpg.Connection[Any]",
+    connection: Connection,
     resource_type: str,
     resource_id: str | None,
     subject: ObjectRef | None,
@@ -84,10 +85,12 @@ async def read_tuples(
     """List edges of a resource, or of a subject among resources of a type, in ascending order."""
     of_subject = (subject.type, subject.id) if subject else (None, None)
     rows = await connection.fetch(_READ, resource_type, resource_id, *of_subject)
-    return tuple(RelationTuple(ObjectRef(row[0], row[1]), row[2], ObjectRef(row[3], row[4])) for row in rows)
+    edges = (RelationTuple(ObjectRef(row[0], row[1]), row[2], ObjectRef(row[3], row[4])) for row in rows)
+    # Sorted here: the order of the database's collation is not ours.
+    return tuple(sorted(edges))
 
 
-async def store_id(connection: "asyncpg.Connection[Any]") -> str:
+async def store_id(connection: Connection) -> str:
     """The name of this graph, made with its tables."""
     return str(await connection.fetchval("SELECT store_id FROM relation_store"))
 

@@ -1,0 +1,144 @@
+"""Members of workspaces: edges of the authorization graph, nothing else.
+
+Every workspace keeps an OWNER. A change that takes one away requires, at the moment of writing, that
+another one stands; when somebody else was faster it is decided again from what the graph says now.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.domain.access import Role
+from sightline.domain.errors import AuthzUnavailableError, RefusedError
+from sightline.identity import refusals
+from sightline.identity.addresses import parse_address, shown_address
+from sightline.ports.identity import Member, WorkspaceBrief, WorkspaceDirectory
+from sightline.ports.relations import (
+    ROLE_OF_RELATION,
+    WORKSPACE,
+    PreconditionFailedError,
+    Relations,
+    RelationTuple,
+    TupleUpdate,
+    member_edge,
+    wallet_ref,
+)
+
+_ATTEMPTS_MAX: Final = 5
+_POWER: Final = {role: power for power, role in enumerate(Role)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A workspace that a wallet can access, and as what."""
+
+    workspace: WorkspaceBrief
+    role: Role
+
+
+@final
+class Members:
+    """Lists, adds and removes members."""
+
+    def __init__(self, relations: Relations, directory: WorkspaceDirectory) -> None:
+        self._relations = relations
+        self._directory = directory
+
+    async def members_of(self, workspace_id: str) -> tuple[Member, ...]:
+        """List members, owners first, then by address."""
+        edges = await self._relations.read(resource_type=WORKSPACE, resource_id=workspace_id)
+        roles = _strongest((edge.subject.id, ROLE_OF_RELATION[edge.relation]) for edge in _memberships(edges))
+        members = (
+            Member(workspace_id=workspace_id, wallet_address=shown_address(address), role=role)
+            for address, role in roles.items()
+        )
+        return tuple(sorted(members, key=lambda each: (_POWER[each.role], each.wallet_address.lower())))
+
+    async def role_of(self, workspace_id: str, address: str) -> Role | None:
+        """The wallet's role of this moment, or None."""
+        roles = await self._roles_of(address)
+        return roles.get(workspace_id)
+
+    async def memberships_of(self, address: str) -> tuple[Membership, ...]:
+        """List the workspaces a wallet can access, by slug."""
+        roles = await self._roles_of(address)
+        workspaces = await self._directory.by_ids(tuple(roles)) if roles else ()
+        return tuple(Membership(each, roles[each.id]) for each in sorted(workspaces, key=lambda each: each.slug))
+
+    async def add(self, workspace_id: str, address: str, role: str) -> Member:
+        """Make a wallet a member, or give a member another role.
+
+        Raises:
+            RefusedError: INVALID_INPUT; INVALID_STATE when it would leave no OWNER.
+            AuthzUnavailableError: The graph did not answer.
+        """
+        shown, wanted = parse_address(address), Role.__members__.get(role)
+        if shown is None:
+            raise RefusedError(refusals.BAD_ADDRESS)
+        if wanted is None:
+            raise RefusedError(refusals.BAD_ROLE)
+        await self._change(workspace_id, shown, wanted)
+        return Member(workspace_id=workspace_id, wallet_address=shown, role=wanted)
+
+    async def remove(self, workspace_id: str, address: str) -> Member:
+        """Take a member away. Its selected sessions last until their cookie ends.
+
+        Returns:
+            The member as it was.
+
+        Raises:
+            RefusedError: INVALID_INPUT; NOT_FOUND for no member; INVALID_STATE for the last OWNER.
+            AuthzUnavailableError: The graph did not answer.
+        """
+        shown = parse_address(address)
+        if shown is None:
+            raise RefusedError(refusals.BAD_ADDRESS)
+        role = await self._change(workspace_id, shown, None)
+        assert role is not None
+        return Member(workspace_id=workspace_id, wallet_address=shown, role=role)
+
+    async def _change(self, workspace_id: str, address: str, wanted: Role | None) -> Role | None:
+        """Give the wallet exactly the wanted role, or none; return the one it had."""
+        for _ in range(_ATTEMPTS_MAX):
+            members = {member.wallet_address: member.role for member in await self.members_of(workspace_id)}
+            before = members.get(address)
+            if before is None and wanted is None:
+                raise RefusedError(refusals.UNKNOWN_MEMBER)
+            requires = _what_must_stand(workspace_id, members, address, wanted)
+            updates = [TupleUpdate(member_edge(workspace_id, address, role), present=role is wanted) for role in Role]
+            try:
+                await self._relations.write(updates, requires=requires)
+            except PreconditionFailedError:
+                continue
+            return before
+        raise AuthzUnavailableError("members of this workspace are being changed by others")
+
+    async def _roles_of(self, address: str) -> dict[str, Role]:
+        edges = await self._relations.read(resource_type=WORKSPACE, subject=wallet_ref(address))
+        return _strongest((edge.resource.id, ROLE_OF_RELATION[edge.relation]) for edge in _memberships(edges))
+
+
+def _what_must_stand(
+    workspace_id: str, members: dict[str, Role], address: str, wanted: Role | None
+) -> tuple[RelationTuple, ...]:
+    """The edges on which a change relies: another OWNER, if this one ceases to be one."""
+    if members.get(address) is not Role.OWNER or wanted is Role.OWNER:
+        return ()
+    others = [other for other, role in members.items() if role is Role.OWNER and other != address]
+    if not others:
+        raise RefusedError(refusals.LAST_OWNER)
+    return tuple(member_edge(workspace_id, owner, Role.OWNER) for owner in (others[0], address))
+
+
+def _memberships(edges: Sequence[RelationTuple]) -> list[RelationTuple]:
+    return [edge for edge in edges if edge.relation in ROLE_OF_RELATION]
+
+
+def _strongest(pairs: Iterable[tuple[str, Role]]) -> dict[str, Role]:
+    """Of several roles under one name keep the strongest."""
+    found: dict[str, Role] = {}
+    for name, role in pairs:
+        if name not in found or _POWER[role] < _POWER[found[name]]:
+            found[name] = role
+    return found

@@ -1,0 +1,27 @@
+"""What identity refuses, one value each, so that every answer of a kind reads the same."""
+
+from typing import Final
+
+from sightline.domain.refusal import Code, Refusal
+
+MISSING_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:missing")
+INVALID_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:credential")
+"""Malformed, unknown, forged or of another deployment: which one is nobody's business."""
+EXPIRED_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:session")
+REVOKED_KEY: Final = Refusal(Code.REVOKED_API_KEY, "apiKey:revoked")
+FOREIGN_ORIGIN: Final = Refusal(Code.NOT_AUTHORIZED, "auth:origin")
+
+BAD_ADDRESS: Final = Refusal(Code.INVALID_INPUT, "auth:walletAddress")
+BAD_NONCE: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:nonce")
+BAD_SIGNATURE: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:signature")
+NOT_A_MEMBER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notMember")
+
+BAD_LABEL: Final = Refusal(Code.INVALID_INPUT, "apiKey:label")
+BAD_ENVIRONMENT: Final = Refusal(Code.INVALID_INPUT, "apiKey:environment")
+BAD_SCOPES: Final = Refusal(Code.INVALID_INPUT, "apiKey:scopes")
+KEY_LIMIT: Final = Refusal(Code.CONFLICT, "apiKey:limit")
+UNKNOWN_KEY: Final = Refusal(Code.NOT_FOUND, "apiKey:unknown")
+
+BAD_ROLE: Final = Refusal(Code.INVALID_INPUT, "workspace:role")
+LAST_OWNER: Final = Refusal(Code.INVALID_STATE, "workspace:lastOwner")
+UNKNOWN_MEMBER: Final = Refusal(Code.NOT_FOUND, "workspace:member")

@@ -1,0 +1,185 @@
+"""Whether a wallet signed a text: a key's signature, a contract's word, or the word of a contract not
+deployed yet.
+
+Order, and why it is safe:
+
+1. 65 bytes from which the claimed address is recovered: signed by the key itself. Right also for an account
+that delegates to
+   code (EIP-7702), whose key still rules. ERC-6492 wants contracts asked first, because a *different* key's
+   signature could be wrapped; comparing with the claimed address leaves no room for that.
+2. Ending with the ERC-6492 mark: a contract wallet that may not be deployed. If it is, it is asked
+directly; otherwise (or if
+   it refuses) its factory is called and then the wallet, both inside one simulated call that changes nothing.
+3. Code at the address: the contract is asked (ERC-1271).
+
+A contract is a stranger's code. It runs on the chain's node only, under a cap on gas, signature size and
+time, a few at once, and its revert, its endless loop or its off-chain lookup (ERC-3668, never followed) is
+a plain no. A node that does not answer says neither yes nor no: ChainUnavailableError.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import trio
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_keys.exceptions import BadSignature
+from eth_utils.crypto import keccak
+from eth_utils.exceptions import ValidationError
+
+from sightline.ports.chain import CallRevertedError, ChainReader, ChainUnavailableError
+
+_MAGIC_1271: Final = bytes.fromhex("1626ba7e")
+_YES: Final = _MAGIC_1271 + bytes(28)
+_MARK_6492: Final = bytes.fromhex("6492") * 16
+_KEY_SIGNATURE_BYTES: Final = 65
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureOptions:
+    """Caps on the work of one verification."""
+
+    gas_max: int = 2_000_000
+    """Per call; a multisig wallet needs some 100,000, a passkey wallet without precompile 400,000."""
+    timeout_ms: int = 5_000
+    """For all calls of one verification, waiting for a place included."""
+    signature_bytes_max: int = 8_192
+    at_once_max: int = 8
+    """Contract verifications under way at one time; further ones wait within their time."""
+
+
+@final
+class SignatureVerifier:
+    """Verifies signatures of texts (EIP-191 version 0x45, `personal_sign`)."""
+
+    def __init__(self, chain: ChainReader, options: SignatureOptions | None = None) -> None:
+        self._chain = chain
+        self._options = options or SignatureOptions()
+        self._places = trio.CapacityLimiter(self._options.at_once_max)
+
+    async def is_signed_by(self, address: str, text: str, signature: bytes) -> bool:
+        """Tell whether the wallet signed the text.
+
+        Raises:
+            ChainUnavailableError: A contract would have to be asked and the chain does not answer in time.
+        """
+        if not 0 < len(signature) <= self._options.signature_bytes_max:
+            return False
+        if len(signature) == _KEY_SIGNATURE_BYTES and _recovered(text, signature) == address.lower():
+            return True
+        with trio.move_on_after(self._options.timeout_ms / 1_000):
+            async with self._places:
+                return await self._contract_agrees(address, text_hash(text), signature)
+        raise ChainUnavailableError("the wallet's contract was not heard in time")
+
+    async def _contract_agrees(self, address: str, digest: bytes, signature: bytes) -> bool:
+        is_wrapped = signature.endswith(_MARK_6492)
+        factory, preparation, inner = _unwrapped(signature) if is_wrapped else ("", b"", signature)
+        if not inner:
+            return False
+        question = _question(digest, inner)
+        if await self._chain.code(address) and await self._answers_yes(address, question):
+            return True
+        return is_wrapped and await self._answers_yes(None, _prepare_and_ask(factory, preparation, address, question))
+
+    async def _answers_yes(self, to: str | None, data: bytes) -> bool:
+        try:
+            return await self._chain.call(to, data, gas_cap=self._options.gas_max) == _YES
+        except CallRevertedError:
+            return False
+
+
+def text_hash(text: str) -> bytes:
+    """The 32 bytes that `personal_sign` signs (EIP-191, version 0x45)."""
+    raw = text.encode()
+    return bytes(keccak(b"\x19Ethereum Signed Message:\n" + str(len(raw)).encode() + raw))
+
+
+def _recovered(text: str, signature: bytes) -> str | None:
+    """The lower-case address whose key made the signature, or None for what is no signature."""
+    try:
+        return str(Account.recover_message(encode_defunct(text=text), signature=signature)).lower()
+    except (BadSignature, ValidationError, ValueError):
+        return None
+
+
+def _question(digest: bytes, signature: bytes) -> bytes:
+    """The call isValidSignature(bytes32,bytes) of ERC-1271."""
+    return _MAGIC_1271 + encode(["bytes32", "bytes"], [digest, signature])
+
+
+def _unwrapped(signature: bytes) -> tuple[str, bytes, bytes]:
+    """Take an ERC-6492 signature apart into factory, its call data and the inner signature.
+
+    Empty if it is none.
+    """
+    try:
+        factory, preparation, inner = decode(["address", "bytes", "bytes"], signature[: -len(_MARK_6492)])
+    except (DecodingError, OverflowError, ValueError):
+        return "", b"", b""
+    return str(factory), bytes(preparation), bytes(inner)
+
+
+def _prepare_and_ask(factory: str, preparation: bytes, wallet: str, question: bytes) -> bytes:
+    """Code that calls the factory, then puts the question to the wallet, and returns the wallet's 32 bytes
+    (or reverts).
+
+    It is run as deployment code by a call without a recipient: what it "deploys" is the answer. Whether the
+    factory's call succeeds is not looked at, since only the wallet's word counts. Written by hand because a
+    contract of 70 bytes is easier to review than the validator contract it replaces.
+
+    Source: ERC-6492, section "Verifier side"; opcodes of the Yellow Paper, appendix H.
+    """
+    call_factory = b"".join(
+        (
+            b"\x60\x00\x60\x00",  # no return data wanted
+            _push(len(preparation)),
+            b"\x60\x00\x60\x00",  # from memory 0; value 0
+            b"\x73" + bytes.fromhex(factory.removeprefix("0x")),  # PUSH20
+            b"\x5a\xf1\x50",  # GAS CALL POP
+        )
+    )
+    ask_wallet = b"".join(
+        (
+            b"\x60\x20\x60\x00",  # 32 bytes of the answer to memory 0
+            _push(len(question)),
+            b"\x60\x00",  # from memory 0
+            b"\x73" + bytes.fromhex(wallet.removeprefix("0x")),
+            b"\x5a\xfa",  # GAS STATICCALL
+            b"\x60\x20\x3d\x14\x16",  # success AND RETURNDATASIZE == 32
+        )
+    )
+    answer = bytes.fromhex("60206000f3")  # RETURN 32 bytes from memory 0
+    refuse = bytes.fromhex("60006000fd")  # REVERT with nothing
+    copy_length = len(_copy(0, 0))
+    start_of_data = (
+        2 * copy_length + len(call_factory) + len(ask_wallet) + len(_jump_if(0)) + len(refuse) + 1 + len(answer)
+    )
+    code = b"".join(
+        (
+            _copy(start_of_data, len(preparation)),
+            call_factory,
+            _copy(start_of_data + len(preparation), len(question)),
+            ask_wallet,
+        )
+    )
+    target = len(code) + len(_jump_if(0)) + len(refuse)
+    code += _jump_if(target) + refuse + b"\x5b" + answer
+    assert len(code) == start_of_data
+    return code + preparation + question
+
+
+def _push(number: int) -> bytes:
+    return b"\x61" + number.to_bytes(2, "big")  # PUSH2
+
+
+def _copy(start: int, length: int) -> bytes:
+    """CODECOPY of a stretch of this code to memory 0."""
+    return _push(length) + _push(start) + b"\x60\x00\x39"
+
+
+def _jump_if(target: int) -> bytes:
+    return _push(target) + b"\x57"  # JUMPI

@@ -1,0 +1,236 @@
+"""Identity and the authorization graph on Postgres."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import asyncpg
+
+from sightline.domain.access import Environment, Scope
+from sightline.domain.consistency import ConsistencyTokens
+from sightline.domain.errors import AuthzUnavailableError, StoreUnavailableError
+from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose
+from sightline.ports.relations import (
+    ObjectRef,
+    PreconditionFailedError,
+    RelationTuple,
+    Staged,
+    TupleUpdate,
+)
+from sightline.storage import identity_sql
+from sightline.storage.bridge import Database
+from sightline.storage.pool import Connection
+
+_ADD_NONCE = """
+INSERT INTO auth_nonce (value, address, purpose, message, chain_id, expires_at_ms) VALUES ($1, $2, $3, $4,
+$5, $6)
+"""
+
+_TAKE_NONCE = """
+UPDATE auth_nonce SET used_at_ms = $4
+WHERE value = $1 AND address = $2 AND purpose = $3 AND used_at_ms IS NULL AND expires_at_ms > $4
+RETURNING value, address, purpose, message, chain_id, expires_at_ms
+"""
+
+_KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, created_at_ms, created_by_wallet,
+  last_used_at_ms, revoked_at_ms, grace_ends_at_ms"""
+
+_ADD_KEY = """
+INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
+created_by_wallet) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE (SELECT count(*) FROM api_key WHERE
+workspace_id = $2 AND revoked_at_ms IS NULL) < $10 RETURNING 1
+"""
+
+_REVOKE_KEY = f"""
+UPDATE api_key SET revoked_at_ms = coalesce(revoked_at_ms, $3),
+  grace_ends_at_ms = coalesce(grace_ends_at_ms, $3::bigint + $4::bigint)
+WHERE workspace_id = $1 AND key_id = $2
+RETURNING {_KEY_COLUMNS}
+"""  # noqa: S608  constants only
+
+_MARK_USED = """
+UPDATE api_key k SET last_used_at_ms = u.at_ms
+FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS t(key_id, at_ms)) u
+WHERE k.key_id = u.key_id AND coalesce(k.last_used_at_ms, 0) < u.at_ms
+"""
+
+
+@final
+class PostgresIdentityStore:
+    """Nonces and API keys in two tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_nonce(self, nonce: Nonce) -> None:
+        """Keep a fresh challenge."""
+        row = (nonce.value, nonce.address, nonce.purpose, nonce.message, nonce.chain_id, nonce.expires_at_ms)
+        await self._database.run(lambda connection: connection.execute(_ADD_NONCE, *row))
+
+    async def take_nonce(self, value: str, *, address: str, purpose: Purpose, now_ms: int) -> Nonce | None:
+        """Use up a challenge by one atomic UPDATE."""
+        row = await self._database.run(
+            lambda connection: connection.fetchrow(_TAKE_NONCE, value, address, purpose.value, now_ms)
+        )
+        if row is None:
+            return None
+        return Nonce(
+            value=row["value"],
+            address=row["address"],
+            purpose=Purpose(row["purpose"]),
+            message=row["message"],
+            chain_id=row["chain_id"],
+            expires_at_ms=row["expires_at_ms"],
+        )
+
+    async def give_back_nonce(self, value: str) -> None:
+        """Make a used challenge good again."""
+        await self._database.run(
+            lambda connection: connection.execute("UPDATE auth_nonce SET used_at_ms = NULL WHERE value = $1", value)
+        )
+
+    async def drop_nonces(self, *, expired_before_ms: int) -> int:
+        """Forget challenges that expired before this instant."""
+        status = await self._database.run(
+            lambda connection: connection.execute("DELETE FROM auth_nonce WHERE expires_at_ms < $1", expired_before_ms)
+        )
+        return int(status.removeprefix("DELETE "))
+
+    async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
+        """Keep a fresh key within the workspace's limit; minters of one workspace wait for each other."""
+        row = (
+            record.key_id,
+            record.workspace_id,
+            digest,
+            record.label,
+            record.prefix,
+            record.environment.value,
+            sorted(record.scopes),
+            record.created_at_ms,
+            record.created_by_wallet,
+            limit,
+        )
+
+        async def unit(connection: Connection) -> bool:
+            lock = f"api_key:{record.workspace_id}"
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lock)
+            return await connection.fetchval(_ADD_KEY, *row) is not None
+
+        return await self._database.transact(unit)
+
+    async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
+        """Find a key by its digest."""
+        query = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE digest = $1"  # noqa: S608  constants only
+        row = await self._database.read(lambda connection: connection.fetchrow(query, digest))
+        return None if row is None else _record(row)
+
+    async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
+        """List a workspace's keys, newest first."""
+        query = (
+            f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1"  # noqa: S608  constants only
+            " ORDER BY created_at_ms DESC, key_id DESC"
+        )
+        rows = await self._database.read(lambda connection: connection.fetch(query, workspace_id))
+        return tuple(_record(row) for row in rows)
+
+    async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
+        """Revoke a key, once."""
+        row = await self._database.run(
+            lambda connection: connection.fetchrow(_REVOKE_KEY, workspace_id, key_id, now_ms, grace_ms)
+        )
+        return None if row is None else _record(row)
+
+    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
+        """Raise the last use of keys, in one statement."""
+        if not used_at_ms:
+            return
+        columns = (list(used_at_ms), list(used_at_ms.values()))
+        # A transaction, because two servers may deadlock over the same keys, and only those are tried again.
+        await self._database.transact(lambda connection: connection.execute(_MARK_USED, *columns))
+
+
+@final
+class PostgresRelations:
+    """The authorization graph in the same database as the sessions, so that both change in one transaction.
+
+    Every read is of the newest committed state of the one primary, hence at least as fresh as any token of
+    this
+    store: a token is handed out only after the commit it speaks of. Open it with `open`.
+    """
+
+    def __init__(self, database: Database, tokens: ConsistencyTokens) -> None:
+        self._database = database
+        self._tokens = tokens
+
+    @classmethod
+    async def open(cls, database: Database, *, token_key: bytes) -> "PostgresRelations":
+        """Read which graph this is; tokens are bound to it."""
+        store_id = await database.read(identity_sql.store_id)
+        return cls(database, ConsistencyTokens(backend="p1", store_id=store_id, key=token_key))
+
+    async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
+        """Apply updates at once."""
+
+        async def unit(connection: Connection) -> int:
+            if requires and not await identity_sql.hold_tuples(connection, requires):
+                raise PreconditionFailedError
+            return await identity_sql.write_tuples(connection, updates)
+
+        try:
+            return self.token_for(await self._database.transact(unit))
+        except StoreUnavailableError as error:
+            raise AuthzUnavailableError(str(error)) from error
+
+    async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
+        """Hand the updates to the caller's transaction."""
+        return Staged(in_commit=tuple(updates))
+
+    async def check(
+        self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
+    ) -> bool:
+        """Tell whether the edge stands."""
+        edge = RelationTuple(resource, relation, subject)
+        try:
+            return await self._database.read(lambda connection: identity_sql.has_tuple(connection, edge))
+        except StoreUnavailableError as error:
+            raise AuthzUnavailableError(str(error)) from error
+
+    async def read(
+        self,
+        *,
+        resource_type: str,
+        resource_id: str | None = None,
+        subject: ObjectRef | None = None,
+        at_least: str | None = None,
+    ) -> tuple[RelationTuple, ...]:
+        """List edges in ascending order."""
+        try:
+            return await self._database.read(
+                lambda connection: identity_sql.read_tuples(connection, resource_type, resource_id, subject)
+            )
+        except StoreUnavailableError as error:
+            raise AuthzUnavailableError(str(error)) from error
+
+    def token_for(self, revision: int) -> str:
+        """Make the token of a revision."""
+        return self._tokens.encode(str(revision))
+
+    def revision_of(self, token: str) -> int | None:
+        """Read a token of this graph; None if it is foreign or malformed."""
+        revision = self._tokens.decode(token)
+        return None if revision is None else int(revision)
+
+
+def _record(row: "asyncpg.Record | Mapping[str, Any]") -> ApiKeyRecord:
+    return ApiKeyRecord(
+        key_id=str(row["key_id"]),
+        workspace_id=str(row["workspace_id"]),
+        label=row["label"],
+        prefix=row["prefix"],
+        environment=Environment(row["environment"]),
+        scopes=frozenset(Scope(scope) for scope in row["scopes"]),
+        created_at_ms=row["created_at_ms"],
+        created_by_wallet=row["created_by_wallet"],
+        last_used_at_ms=row["last_used_at_ms"],
+        revoked_at_ms=row["revoked_at_ms"],
+        grace_ends_at_ms=row["grace_ends_at_ms"],
+    )

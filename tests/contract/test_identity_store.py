@@ -1,0 +1,184 @@
+"""What every identity store promises, in memory and on Postgres."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+import trio
+
+from sightline.domain.access import Environment, Scope
+from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose
+from sightline.storage.bridge import DatabaseOptions, open_database
+from sightline.storage.identity_memory import MemoryIdentityStore
+from sightline.storage.identity_pg import PostgresIdentityStore
+from sightline.storage.pool import PoolOptions
+
+NOW = 1_800_000_000_000
+WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
+OTHER_WORKSPACE = "00000000-2222-4222-8222-222222222222"
+ADDRESS = "0x52908400098527886e0f7030069857d2e4169ee7"
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def postgres_address(request: pytest.FixtureRequest) -> str | None:
+    """Where the store under test lives; None for memory."""
+    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
+
+
+@pytest.fixture
+async def store(postgres_address: str | None) -> AsyncIterator[IdentityStore]:
+    if postgres_address is None:
+        yield MemoryIdentityStore()
+        return
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=postgres_address))) as database:
+        yield PostgresIdentityStore(database)
+
+
+def a_nonce(value: str = "ab" * 16, **changes: object) -> Nonce:
+    nonce = Nonce(
+        value=value,
+        address=ADDRESS,
+        purpose=Purpose.LOGIN,
+        message="sign\nme",
+        chain_id=131277322940537,
+        expires_at_ms=NOW + 300_000,
+    )
+    return replace(nonce, **changes)  # type: ignore[arg-type]
+
+
+def a_key(number: int = 1, **changes: object) -> ApiKeyRecord:
+    record = ApiKeyRecord(
+        key_id=f"00000000-0000-4000-8000-{number:012}",
+        workspace_id=WORKSPACE,
+        label="robot",
+        prefix="svc_test_9c2d41",
+        environment=Environment.TEST,
+        scopes=frozenset({Scope.SESSIONS_READ, Scope.WALLET_READ}),
+        created_at_ms=NOW + number,
+        created_by_wallet="0x52908400098527886E0F7030069857D2E4169EE7",
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def digest_of(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+async def at_once(calls: list[Callable[[], Awaitable[object]]]) -> list[object]:
+    results: list[object] = []
+
+    async def gather(call: Callable[[], Awaitable[object]]) -> None:
+        results.append(await call())
+
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(gather, call)
+    return results
+
+
+async def take(store: IdentityStore, nonce: Nonce, now_ms: int = NOW) -> Nonce | None:
+    return await store.take_nonce(nonce.value, address=nonce.address, purpose=nonce.purpose, now_ms=now_ms)
+
+
+async def test_a_nonce_comes_back_whole_and_once(store: IdentityStore) -> None:
+    await store.add_nonce(a_nonce())
+    assert await take(store, a_nonce()) == a_nonce()
+    assert await take(store, a_nonce()) is None
+
+
+async def test_of_many_takers_one_gets_the_nonce(store: IdentityStore) -> None:
+    await store.add_nonce(a_nonce())
+    taken = await at_once([lambda: take(store, a_nonce()) for _ in range(12)])
+    assert taken.count(a_nonce()) == 1
+    assert taken.count(None) == 11
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"value": "cd" * 16}, {"address": "0x" + "11" * 20}, {"purpose": Purpose.CREATE_WORKSPACE}],
+    ids=["unknown", "another wallet's", "another purpose's"],
+)
+async def test_a_nonce_serves_nobody_else_and_stays_good(store: IdentityStore, changes: dict[str, object]) -> None:
+    await store.add_nonce(a_nonce())
+    assert await take(store, a_nonce(**changes)) is None
+    assert await take(store, a_nonce()) is not None
+
+
+async def test_a_nonce_expires_to_the_millisecond(store: IdentityStore) -> None:
+    await store.add_nonce(a_nonce("aa"))
+    await store.add_nonce(a_nonce("bb"))
+    assert await take(store, a_nonce("aa"), NOW + 299_999) is not None
+    assert await take(store, a_nonce("bb"), NOW + 300_000) is None
+
+
+async def test_a_nonce_given_back_is_good_once_more(store: IdentityStore) -> None:
+    await store.add_nonce(a_nonce())
+    await take(store, a_nonce())
+    await store.give_back_nonce(a_nonce().value)
+    await store.give_back_nonce("unknown")
+    assert await take(store, a_nonce()) is not None
+    assert await take(store, a_nonce()) is None
+
+
+async def test_old_nonces_are_dropped_and_young_ones_kept(store: IdentityStore) -> None:
+    await store.add_nonce(a_nonce("aa", expires_at_ms=NOW - 1))
+    await store.add_nonce(a_nonce("bb", expires_at_ms=NOW))
+    assert await store.drop_nonces(expired_before_ms=NOW) == 1
+    assert await store.drop_nonces(expired_before_ms=NOW) == 0
+
+
+async def test_a_key_is_found_by_its_digest_alone(store: IdentityStore) -> None:
+    assert await store.add_key(a_key(), digest_of(1), limit=50)
+    assert await store.key_of(digest_of(1)) == a_key()
+    assert await store.key_of(digest_of(2)) is None
+
+
+async def test_keys_are_listed_newest_first_and_by_workspace(store: IdentityStore) -> None:
+    for number in (2, 3, 1):
+        await store.add_key(a_key(number), digest_of(number), limit=50)
+    await store.add_key(a_key(9, workspace_id=OTHER_WORKSPACE), digest_of(9), limit=50)
+    assert await store.keys_in(WORKSPACE) == (a_key(3), a_key(2), a_key(1))
+    assert await store.keys_in("33333333-3333-4333-8333-333333333333") == ()
+
+
+async def test_the_limit_counts_live_keys_of_the_workspace(store: IdentityStore) -> None:
+    assert await store.add_key(a_key(1), digest_of(1), limit=2)
+    assert await store.add_key(a_key(2), digest_of(2), limit=2)
+    assert not await store.add_key(a_key(3), digest_of(3), limit=2)
+    assert await store.add_key(a_key(4, workspace_id=OTHER_WORKSPACE), digest_of(4), limit=2)
+    await store.revoke_key(WORKSPACE, a_key(1).key_id, now_ms=NOW, grace_ms=60_000)
+    assert await store.add_key(a_key(3), digest_of(3), limit=2)
+    assert await store.key_of(digest_of(3)) == a_key(3)
+
+
+async def test_the_limit_holds_when_keys_are_minted_at_once(store: IdentityStore) -> None:
+    def mint(number: int) -> Callable[[], Awaitable[object]]:
+        return lambda: store.add_key(a_key(number), digest_of(number), limit=3)
+
+    kept = await at_once([mint(number) for number in range(1, 11)])
+    assert kept.count(True) == 3
+    assert len(await store.keys_in(WORKSPACE)) == 3
+
+
+async def test_a_second_revocation_changes_nothing(store: IdentityStore) -> None:
+    await store.add_key(a_key(), digest_of(1), limit=50)
+    first = await store.revoke_key(WORKSPACE, a_key().key_id, now_ms=NOW, grace_ms=60_000)
+    assert first == a_key(revoked_at_ms=NOW, grace_ends_at_ms=NOW + 60_000)
+    assert await store.revoke_key(WORKSPACE, a_key().key_id, now_ms=NOW + 5, grace_ms=60_000) == first
+    assert await store.key_of(digest_of(1)) == first
+
+
+async def test_a_key_of_another_workspace_cannot_be_revoked(store: IdentityStore) -> None:
+    await store.add_key(a_key(), digest_of(1), limit=50)
+    assert await store.revoke_key(OTHER_WORKSPACE, a_key().key_id, now_ms=NOW, grace_ms=1) is None
+    assert await store.key_of(digest_of(1)) == a_key()
+
+
+async def test_the_last_use_only_moves_forward(store: IdentityStore) -> None:
+    await store.add_key(a_key(1), digest_of(1), limit=50)
+    await store.add_key(a_key(2), digest_of(2), limit=50)
+    await store.mark_used({a_key(1).key_id: NOW + 10, a_key(2).key_id: NOW + 20, a_key(7).key_id: NOW})
+    await store.mark_used({a_key(1).key_id: NOW + 5, a_key(2).key_id: NOW + 25})
+    await store.mark_used({})
+    assert await store.key_of(digest_of(1)) == a_key(1, last_used_at_ms=NOW + 10)
+    assert await store.key_of(digest_of(2)) == a_key(2, last_used_at_ms=NOW + 25)

@@ -1,0 +1,190 @@
+"""What every authorization graph promises, in memory, on Postgres and in SpiceDB."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from sightline.domain.access import Role
+from sightline.ports.relations import (
+    CONSUMER_WORKSPACE,
+    OPERATOR_WORKSPACE,
+    SESSION,
+    WORKSPACE,
+    PreconditionFailedError,
+    Relations,
+    RelationTuple,
+    TupleUpdate,
+    consumer_edge,
+    member_edge,
+    operator_edge,
+    session_ref,
+    wallet_ref,
+    workspace_ref,
+)
+from sightline.storage.bridge import DatabaseOptions, open_database
+from sightline.storage.identity_memory import MemoryRelations
+from sightline.storage.identity_pg import PostgresRelations
+from sightline.storage.pool import PoolOptions
+
+TOKEN_KEY = b"t" * 32
+CONSUMER = "11111111-1111-4111-8111-111111111111"
+OPERATOR = "22222222-2222-4222-8222-222222222222"
+SESSION_ID = "33333333-3333-4333-8333-333333333333"
+ALICE = "0x52908400098527886E0F7030069857D2E4169EE7"
+BOB = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def postgres_address(request: pytest.FixtureRequest) -> str | None:
+    """Where the store under test lives; None for memory."""
+    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
+
+
+@pytest.fixture
+async def relations(postgres_address: str | None) -> AsyncIterator[Relations]:
+    if postgres_address is None:
+        yield MemoryRelations(token_key=TOKEN_KEY)
+        return
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=postgres_address))) as database:
+        yield await PostgresRelations.open(database, token_key=TOKEN_KEY)
+
+
+def put(*edges: RelationTuple) -> list[TupleUpdate]:
+    return [TupleUpdate(edge) for edge in edges]
+
+
+def gone(*edges: RelationTuple) -> list[TupleUpdate]:
+    return [TupleUpdate(edge, present=False) for edge in edges]
+
+
+async def stands(relations: Relations, edge: RelationTuple, at_least: str | None = None) -> bool:
+    return await relations.check(edge.resource, edge.relation, edge.subject, at_least=at_least)
+
+
+ASSIGNED = operator_edge(SESSION_ID, OPERATOR)
+REQUESTED = consumer_edge(SESSION_ID, CONSUMER)
+
+
+async def test_an_edge_stands_from_its_writing_to_its_removal(relations: Relations) -> None:
+    assert not await stands(relations, ASSIGNED)
+    token = await relations.write(put(ASSIGNED))
+    assert await stands(relations, ASSIGNED, token)
+    token = await relations.write(gone(ASSIGNED))
+    assert not await stands(relations, ASSIGNED, token)
+
+
+async def test_writing_and_removing_twice_is_no_error(relations: Relations) -> None:
+    await relations.write(put(ASSIGNED))
+    await relations.write(put(ASSIGNED))
+    assert await stands(relations, ASSIGNED)
+    await relations.write(gone(ASSIGNED))
+    await relations.write(gone(ASSIGNED))
+    assert not await stands(relations, ASSIGNED)
+
+
+async def test_an_edge_says_nothing_about_its_neighbours(relations: Relations) -> None:
+    await relations.write(put(ASSIGNED))
+    resource, subject = session_ref(SESSION_ID), workspace_ref(OPERATOR)
+    assert not await relations.check(resource, CONSUMER_WORKSPACE, subject)
+    assert not await relations.check(resource, OPERATOR_WORKSPACE, workspace_ref(CONSUMER))
+    assert not await relations.check(session_ref(CONSUMER), OPERATOR_WORKSPACE, subject)
+
+
+async def test_one_write_puts_and_removes(relations: Relations) -> None:
+    viewer, admin = (member_edge(CONSUMER, ALICE, role) for role in (Role.VIEWER, Role.ADMIN))
+    await relations.write(put(viewer))
+    await relations.write([*put(admin), *gone(viewer)])
+    assert await relations.read(resource_type=WORKSPACE, resource_id=CONSUMER) == (admin,)
+
+
+async def test_edges_are_read_by_resource_in_order(relations: Relations) -> None:
+    await relations.write(put(ASSIGNED, REQUESTED, member_edge(CONSUMER, ALICE, Role.OWNER)))
+    assert await relations.read(resource_type=SESSION, resource_id=SESSION_ID) == (REQUESTED, ASSIGNED)
+    assert await relations.read(resource_type=SESSION, resource_id=CONSUMER) == ()
+
+
+async def test_edges_are_read_by_subject_in_order(relations: Relations) -> None:
+    of_alice = [member_edge(OPERATOR, ALICE, Role.ADMIN), member_edge(CONSUMER, ALICE, Role.OWNER)]
+    await relations.write(put(*of_alice, member_edge(CONSUMER, BOB, Role.ADMIN)))
+    read = await relations.read(resource_type=WORKSPACE, subject=wallet_ref(ALICE))
+    assert read == tuple(sorted(of_alice))
+
+
+async def test_edges_are_read_by_resource_and_subject(relations: Relations) -> None:
+    wanted = member_edge(CONSUMER, ALICE, Role.OWNER)
+    others = (member_edge(CONSUMER, BOB, Role.OWNER), member_edge(OPERATOR, ALICE, Role.OWNER))
+    await relations.write(put(wanted, *others))
+    read = await relations.read(resource_type=WORKSPACE, resource_id=CONSUMER, subject=wallet_ref(ALICE))
+    assert read == (wanted,)
+
+
+async def test_an_address_is_one_wallet_in_any_case(relations: Relations) -> None:
+    await relations.write(put(member_edge(CONSUMER, ALICE, Role.OWNER)))
+    assert await relations.check(workspace_ref(CONSUMER), "owner", wallet_ref(ALICE.lower()))
+
+
+async def test_a_required_edge_lets_the_write_through_only_while_it_stands(relations: Relations) -> None:
+    alice, bob = (member_edge(CONSUMER, who, Role.OWNER) for who in (ALICE, BOB))
+    await relations.write(put(alice, bob))
+    await relations.write(gone(alice), requires=(bob,))
+    with pytest.raises(PreconditionFailedError):
+        await relations.write([*gone(bob), *put(ASSIGNED)], requires=(alice, bob))
+    assert await stands(relations, bob)
+    assert not await stands(relations, ASSIGNED)
+
+
+async def test_of_two_writes_that_undo_each_others_requirement_one_wins(relations: Relations) -> None:
+    owners = [member_edge(CONSUMER, who, Role.OWNER) for who in (ALICE, BOB)]
+    for _ in range(10):
+        await relations.write(put(*owners))
+        lost = 0
+
+        async def leave(mine: RelationTuple, other: RelationTuple) -> None:
+            nonlocal lost
+            try:
+                await relations.write(gone(mine), requires=(other,))
+            except PreconditionFailedError:
+                lost += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave, *owners)
+            nursery.start_soon(leave, *reversed(owners))
+        assert lost == 1
+        assert len(await relations.read(resource_type=WORKSPACE, resource_id=CONSUMER)) == 1
+
+
+@pytest.mark.parametrize("token", ["", "p1.MQ.AAAA", "not a token", "z1..", "\x00", "é" * 2000])
+async def test_a_foreign_or_malformed_token_reads_fully_consistent(relations: Relations, token: str) -> None:
+    await relations.write(put(ASSIGNED))
+    assert await stands(relations, ASSIGNED, token)
+    assert not await stands(relations, REQUESTED, token)
+    assert await relations.read(resource_type=SESSION, resource_id=SESSION_ID, at_least=token) == (ASSIGNED,)
+
+
+async def test_every_write_gives_a_token_of_its_own(relations: Relations) -> None:
+    tokens = [await relations.write(put(edge)) for edge in (ASSIGNED, REQUESTED)]
+    assert tokens[0] != tokens[1]
+    for token in tokens:
+        assert token.isascii()
+        assert 8 <= len(token) <= 512
+
+
+async def test_staged_edges_stand_at_once_or_with_the_commit(relations: Relations) -> None:
+    """Whoever stages carries `in_commit` into its transaction.
+
+    Here that transaction is a write of its own.
+    """
+    staged = await relations.stage(put(ASSIGNED))
+    assert bool(staged.in_commit) != bool(staged.token)
+    if staged.in_commit:
+        assert not await stands(relations, ASSIGNED)
+        await relations.write(staged.in_commit)
+    assert await stands(relations, ASSIGNED, staged.token)
+
+
+async def test_what_was_staged_at_once_can_be_undone(relations: Relations) -> None:
+    staged = await relations.stage(put(ASSIGNED))
+    if staged.undo:
+        await relations.write(staged.undo)
+    assert not await stands(relations, ASSIGNED)
