@@ -183,12 +183,13 @@ class SessionView(StrEnum):
 class SessionQuery:
     """A page of sessions, newest first by (created_at, id), strictly after `after` in that order.
 
+    View None lists both sides.
     `SessionView.OPEN` lists REQUESTED sessions whose deadline is after `now_ms` inside the workspace's coverage
     (None counts as everywhere).
     """
 
     workspace_id: str
-    view: SessionView
+    view: SessionView | None
     now_ms: int
     limit: int
     states: frozenset[SessionState] = frozenset()

@@ -68,6 +68,11 @@ EXPIRED = Refusal(Code.INVALID_STATE, "session:expired", "The session's deadline
 FACTS = (FixReported, MediaProved, MediaBroke, Tick, SettlementMined)
 
 
+def wrong_state(session: Session) -> Refusal:
+    """The refusal of a command that the session's state does not allow."""
+    return EXPIRED if session.state is SessionState.EXPIRED else WRONG_STATE
+
+
 def create(terms: Terms) -> Step:
     """A new session in REQUESTED."""
     session = Session(terms=terms, phase=Requested())
@@ -95,7 +100,7 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
         case Ended():
             return _in_ended(session, session.phase, message, now_ms)
         case Closed():
-            return _in_closed(session, session.phase, message)
+            return _in_closed(session, message)
 
 
 def _record_late_media(late: Step, session: Session, message: Message, limits: SessionLimits) -> Step:
@@ -217,10 +222,10 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             assert_never(message)
 
 
-def _in_closed(session: Session, phase: Closed, message: Message) -> Step | Refusal:
+def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
-            return EXPIRED if phase.state is SessionState.EXPIRED else WRONG_STATE
+            return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
             return Step(session=session)
         case _:

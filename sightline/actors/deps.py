@@ -1,0 +1,72 @@
+"""What the actors are given: ports, limits, and the small services they share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+from sightline.actors.watch import Watchers
+from sightline.domain.session.model import SessionLimits
+from sightline.domain.units import MicroUsdc
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.ports.relations import Relations
+from sightline.ports.store import SHARDS, ShardLease, Store
+from sightline.ports.video import VideoBackend
+
+SESSION = "session"
+WORKSPACE = "workspace"
+DISPATCHER = "dispatcher"
+DISPATCHER_ID = "dispatcher"
+
+
+def shard_of(actor_id: str) -> int:
+    """The shard of a UUID: its first byte, which is random in a version 4 UUID."""
+    return int(actor_id[:2], 16) % SHARDS
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The numbers of the actors; every one is a setting."""
+
+    session: SessionLimits = field(default_factory=SessionLimits)
+    platform_fee_bps: int = 1500
+    base_rate: MicroUsdc = field(default=MicroUsdc(1000))
+    corridors: Mapping[str, int] = field(default_factory=dict)
+    """Basis points by zone, a zone being the one-degree cell "lat,lng" of its south-west corner."""
+    quote_ttl_ms: int = 120_000
+    quote_radius_m: float = 50.0
+    demand_radius_m: float = 5_000.0
+    demand_window_ms: int = 300_000
+    dispatch_mode: str = "prefer"
+    """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tier A only."""
+    seen_within_ms: int = 60_000
+    funds_policy: str = "advisory"
+    captured_ahead_ms: int = 30_000
+    captured_late_ms: int = 10_000
+    claim_doubt_ms: int = 15_000
+    ask_timeout_s: float = 10.0
+    video_timeout_s: float = 10.0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deps:
+    """Everything an actor may use."""
+
+    store: Store
+    video: VideoBackend
+    relations: Relations
+    clock: Clock
+    ids: Ids
+    limits: Limits
+    watchers: Watchers
+    epochs: Mapping[int, int]
+    """Shard to the epoch at which this process holds it."""
+    on_settlement: Callable[[], None]
+    """Called after a settlement was composed."""
+
+    def lease(self, actor_id: str) -> ShardLease:
+        """The lease under which the actor's state is written."""
+        shard = shard_of(actor_id)
+        return ShardLease(shard, self.epochs[shard])

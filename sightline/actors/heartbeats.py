@@ -1,0 +1,88 @@
+"""Group commit of heartbeats: one writer, many workspaces, one transaction per batch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+import trio
+
+from sightline.domain.errors import SightlineError
+from sightline.ports.store import Heartbeat, Store
+
+BATCH_MAX: Final = 2_000
+QUEUE_MAX: Final = 20_000
+WRITERS: Final = 2
+"""Batches under way at once: while one waits for its commit the next one fills."""
+
+Done: TypeAlias = Callable[[Exception | None], None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Heartbeats of one report, and whom to tell."""
+
+    heartbeats: tuple[Heartbeat, ...]
+    done: Done
+
+
+@final
+class HeartbeatWriter:
+    """Writes what is submitted, in batches as large as have gathered while the last one was being written."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: list[Submitted] = []
+        self._queued = 0
+        self._wakeup = trio.Event()
+        self._turn = trio.Lock()
+
+    @property
+    def depth(self) -> int:
+        """Heartbeats that wait for a batch."""
+        return self._queued
+
+    def submit(self, heartbeats: tuple[Heartbeat, ...], done: Done) -> bool:
+        """Hand over heartbeats; `done(None)` is called once they are durable, `done(error)` if they are not.
+
+        Returns:
+            False if too many wait already; nothing was taken.
+        """
+        if self._queued + len(heartbeats) > QUEUE_MAX:
+            return False
+        self._queue.append(Submitted(heartbeats, done))
+        self._queued += len(heartbeats)
+        self._wakeup.set()
+        return True
+
+    async def run(self) -> None:
+        """Write for ever."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(WRITERS):
+                nursery.start_soon(self._write_batches)
+
+    async def _write_batches(self) -> None:
+        while True:
+            async with self._turn:
+                while not self._queue:
+                    self._wakeup = trio.Event()
+                    await self._wakeup.wait()
+                batch = self._take()
+            error: Exception | None = None
+            try:
+                await self._store.append_heartbeats([beat for item in batch for beat in item.heartbeats])
+            except SightlineError as caught:
+                error = caught
+            for item in batch:
+                item.done(error)
+
+    def _take(self) -> list[Submitted]:
+        count, size = 0, 0
+        for item in self._queue:
+            if count and size + len(item.heartbeats) > BATCH_MAX:
+                break
+            count += 1
+            size += len(item.heartbeats)
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        self._queued -= size
+        return batch

@@ -1,0 +1,123 @@
+"""ONLINE operators in the order in which they are dispatched, findable by the point they cover. No scan per request.
+
+Coverage circles are kept in grids of several cell sizes, each circle in the grid whose cells are about its own size, so
+that a circle lies in few cells and a point looks into one cell per grid. Within a cell operators are sorted by
+(idle since, id). Operators without coverage serve everywhere and have a list of their own.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from heapq import merge
+from typing import Final, TypeAlias, final
+
+from sortedcontainers import SortedList
+
+from sightline.domain.operator.model import Availability, Workspace
+
+CELL_DEGREES: Final = (0.02, 0.08, 0.32, 1.28, 5.12)
+"""Cell sizes of the grids, in degrees."""
+
+METERS_PER_DEGREE: Final = 111_195.0
+POLAR_DEGREES: Final = 85.0
+"""Beyond this latitude meridians crowd together; such circles are listed as everywhere and checked exactly."""
+
+Place: TypeAlias = tuple[int, int, int]
+Entry: TypeAlias = tuple[int, str]
+
+EVERYWHERE: Final[Place] = (-1, 0, 0)
+
+
+def _places(workspace: Workspace) -> tuple[Place, ...]:
+    """The cells that a workspace's coverage touches."""
+    coverage = workspace.coverage
+    if coverage is None:
+        return (EVERYWHERE,)
+    half_lat = coverage.radius_m / METERS_PER_DEGREE
+    edge = abs(coverage.lat) + half_lat
+    if edge > POLAR_DEGREES:
+        return (EVERYWHERE,)
+    half_lng = half_lat / math.cos(math.radians(edge))
+    grid = next((index for index, size in enumerate(CELL_DEGREES) if size >= half_lng), len(CELL_DEGREES) - 1)
+    size = CELL_DEGREES[grid]
+    rows = range(math.floor((coverage.lat - half_lat) / size), math.floor((coverage.lat + half_lat) / size) + 1)
+    first, last = math.floor((coverage.lng - half_lng) / size), math.floor((coverage.lng + half_lng) / size)
+    columns = {_wrapped(column, size) for column in range(first, last + 1)}
+    return tuple((grid, row, column) for row in rows for column in sorted(columns))
+
+
+def _wrapped(column: int, size: float) -> int:
+    """The column of a longitude, the same on both sides of the antimeridian."""
+    lng = (column + 0.5) * size
+    return math.floor((((lng + 180.0) % 360.0) - 180.0) / size)
+
+
+@final
+class OperatorIndex:
+    """The ONLINE operators of one process."""
+
+    def __init__(self) -> None:
+        self._online: dict[str, Workspace] = {}
+        self._all: SortedList = SortedList()
+        self._cells: dict[Place, SortedList] = {}
+
+    def __len__(self) -> int:
+        return len(self._online)
+
+    def put(self, workspace: Workspace) -> None:
+        """Take in a workspace's present state; one that is not ONLINE is left out."""
+        self.remove(workspace.id)
+        if workspace.availability is not Availability.ONLINE or not workspace.is_supplier or workspace.deleted_at_ms:
+            return
+        self._online[workspace.id] = workspace
+        entry = (workspace.idle_since_ms, workspace.id)
+        self._all.add(entry)
+        for place in _places(workspace):
+            self._cells.setdefault(place, SortedList()).add(entry)
+
+    def remove(self, workspace_id: str) -> Workspace | None:
+        """Leave a workspace out; returns what was known of it."""
+        workspace = self._online.pop(workspace_id, None)
+        if workspace is None:
+            return None
+        entry = (workspace.idle_since_ms, workspace.id)
+        self._all.remove(entry)
+        for place in _places(workspace):
+            cell = self._cells[place]
+            cell.remove(entry)
+            if not cell:
+                del self._cells[place]
+        return workspace
+
+    def longest_idle(self) -> Iterator[Workspace]:
+        """All of them, longest idle first."""
+        for _, workspace_id in self._all:
+            yield self._online[workspace_id]
+
+    def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
+        """Those that cover the point, longest idle first."""
+        lists = [self._cells[EVERYWHERE]] if EVERYWHERE in self._cells else []
+        for grid, size in enumerate(CELL_DEGREES):
+            place = (grid, math.floor(lat / size), _wrapped(math.floor(lng / size), size))
+            if place in self._cells:
+                lists.append(self._cells[place])
+        for _, workspace_id in merge(*lists):
+            workspace = self._online[workspace_id]
+            if workspace.covers(lat, lng):
+                yield workspace
+
+    def choose(
+        self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], is_fresh: Callable[[Workspace], bool]
+    ) -> Workspace | None:
+        """The operator for a point, by tiers: (A) covers it, free of claims and fresh; (B) covers it; (C) any."""
+        if mode == "literal":
+            return next((found for found in self.longest_idle() if found.id not in excluded), None)
+        second: Workspace | None = None
+        for found in self.covering(lat, lng):
+            if found.id in excluded:
+                continue
+            if not found.claims and is_fresh(found):
+                return found
+            second = second or found
+        if mode == "strict":
+            return None
+        return second or next((found for found in self.longest_idle() if found.id not in excluded), None)

@@ -1,0 +1,407 @@
+"""The workspace actor: owns one workspace's availability, claims, and the order of its heartbeats.
+
+Spoken to by the broker (commands and heartbeats), by sessions (claims) and by the heartbeat writer. Survives a crash by
+its row and the recorded heartbeats. A heartbeat is accepted here, written in a batch with those of others, and only
+then acknowledged and passed on to the session that is live.
+"""
+
+from dataclasses import replace
+from typing import Any, Final, final
+
+from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
+from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.kernel.behaviour import Context
+from sightline.actors.kernel.envelope import Envelope
+from sightline.actors.kernel.errors import OverloadedError, ReloadRequestedError
+from sightline.actors.kernel.mailbox import Lane
+from sightline.actors.messages import (
+    CheckClaim,
+    ClaimOperator,
+    ClaimsChecked,
+    ClaimStanding,
+    CreateWorkspace,
+    DoubtClaims,
+    FreeOperator,
+    GetWorkspace,
+    HeartbeatsWritten,
+    HeartbeatTaken,
+    OccupyOperator,
+    OperatorChanged,
+    PatchWorkspace,
+    ReportHeartbeat,
+    ReportHeartbeats,
+    RestoreClaim,
+    VacateOperator,
+)
+from sightline.actors.types import Answer, Caller, HeartbeatReport
+from sightline.domain.access import Role
+from sightline.domain.errors import InvariantError, RefusedError, SightlineError, StoreUnavailableError
+from sightline.domain.geofence import DeviceKind, Fix
+from sightline.domain.operator import machine
+from sightline.domain.operator.machine import (
+    ClaimByAccept,
+    ClaimByDispatch,
+    Occupy,
+    Release,
+    Vacate,
+)
+from sightline.domain.operator.model import Workspace
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.views import workspace_view
+from sightline.ports.relations import TupleUpdate, member_edge
+from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, RejectedWhy, WorkspaceWrite
+
+DOUBT_TIMER: Final = "doubt"
+NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
+NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
+NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
+SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
+
+
+@final
+class WorkspaceActor:
+    """One workspace."""
+
+    def __init__(self, context: Context, deps: Deps, writer: HeartbeatWriter) -> None:
+        self._context = context
+        self._deps = deps
+        self._writer = writer
+        self._workspace: Workspace | None = None
+        self._accepted = -1
+        """Sequence of the newest heartbeat handed to the writer."""
+        self._writing: dict[int, tuple[Envelope, tuple[Heartbeat, ...], tuple[Refusal | None, ...]]] = {}
+        self._ticket = 0
+
+    # The kernel's side.
+
+    async def load(self) -> None:
+        """Read the workspace; claims are doubted soon, since a crash may have cut a dispatch in two."""
+        self._workspace = await self._deps.store.load_workspace(self._context.id)
+        if self._workspace is not None:
+            self._accepted = self._workspace.last_sequence
+            self._announce(self._workspace)
+            self._arm_doubt()
+
+    def snapshot(self) -> Workspace | None:
+        """The workspace as stored, with what its durable heartbeats say."""
+        return self._workspace
+
+    def may_passivate(self) -> bool:
+        """Whether no heartbeat is on its way; claims are watched over by a timer that wakes the actor."""
+        return not self._writing
+
+    async def handle(self, envelope: Envelope) -> None:
+        """Take one turn."""
+        try:
+            await self._handle(envelope)
+        except RefusedError as refused:
+            envelope.fail(refused)
+
+    async def _handle(self, envelope: Envelope) -> None:
+        message = envelope.message
+        match message:
+            case ReportHeartbeat(report=report):
+                self._heartbeats(envelope, (report,))
+            case HeartbeatsWritten():
+                self._written(message)
+            case ReportHeartbeats(reports=reports):
+                self._heartbeats(envelope, reports)
+            case GetWorkspace():
+                envelope.reply(self._workspace)
+            case CreateWorkspace():
+                envelope.reply(await self._create(message))
+            case PatchWorkspace():
+                envelope.reply(await self._patch(message))
+            case ClaimOperator(session_id=session_id, is_dispatch=is_dispatch):
+                claim: ClaimByDispatch | ClaimByAccept = (
+                    ClaimByDispatch(session_id) if is_dispatch else ClaimByAccept(session_id)
+                )
+                envelope.reply(await self._tie(claim))
+            case OccupyOperator(session_id=session_id):
+                envelope.reply(await self._tie(Occupy(session_id)))
+            case VacateOperator(session_id=session_id):
+                await self._fact(Vacate(session_id))
+            case FreeOperator(session_id=session_id, start_timed_out=timed_out, claimed_at_ms=claimed_at_ms):
+                await self._free(session_id, claimed_at_ms, timed_out=timed_out)
+            case RestoreClaim(session_id=session_id, is_live=is_live):
+                await self._restore(session_id, is_live=is_live)
+            case DoubtClaims():
+                self._doubt_claims()
+            case ClaimsChecked(standings=standings):
+                await self._claims_checked(standings)
+            case _:
+                raise InvariantError(f"a workspace does not understand {type(message).__name__}")
+
+    def _existing(self) -> Workspace:
+        if self._workspace is None:
+            raise RefusedError(NOT_FOUND)
+        return self._workspace
+
+    # Commands.
+
+    async def _create(self, command: CreateWorkspace) -> Answer:
+        if self._workspace is not None:
+            raise ReloadRequestedError("the workspace exists already")
+        new, now_ms = command.workspace, self._now()
+        workspace = Workspace(
+            id=self._context.id,
+            slug=new.slug,
+            name=new.name,
+            wallet_address=new.wallet_address,
+            roles=new.roles,
+            created_at_ms=now_ms,
+            created_by_wallet=new.wallet_address,
+        )
+        owner = TupleUpdate(member_edge(workspace.id, new.wallet_address, Role.OWNER))
+        staged = await self._deps.relations.stage([owner])
+        return await self._commit_command(workspace, command.caller, tuples=staged.in_commit)
+
+    async def _patch(self, command: PatchWorkspace) -> Answer:
+        workspace, patch = self._existing(), command.patch
+        if not workspace.is_supplier and patch != replace(machine.Patch(), name=patch.name):
+            raise RefusedError(NOT_SUPPLIER)
+        changed = machine.step(workspace, patch, self._now())
+        if isinstance(changed, Refusal):
+            raise RefusedError(changed)
+        if changed is workspace:
+            return Answer(workspace_view(workspace), self._now())
+        return await self._commit_command(changed, command.caller)
+
+    # Claims.
+
+    async def _tie(self, message: ClaimByDispatch | ClaimByAccept | Occupy) -> object:
+        """Claim or occupy: the operator as it now stands, or a refusal as a value."""
+        workspace = self._existing()
+        if not workspace.is_supplier:
+            return NOT_OPERATOR
+        changed = machine.step(workspace, message, self._now())
+        if isinstance(changed, Refusal):
+            self._announce(workspace)
+            return changed
+        if changed is not workspace:
+            await self._commit(changed)
+        return self._existing().as_operator()
+
+    async def _fact(self, message: Vacate | Release) -> None:
+        if self._workspace is None:
+            return
+        changed = machine.step(self._workspace, message, self._now())
+        assert not isinstance(changed, Refusal), "giving back cannot be refused"
+        if changed is not self._workspace:
+            await self._commit(changed)
+        else:
+            self._announce(changed)
+
+    async def _free(self, session_id: str, claimed_at_ms: int | None, *, timed_out: bool) -> None:
+        claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
+        if claimed_at_ms is not None and (claim is None or claim.at_ms != claimed_at_ms):
+            return
+        await self._fact(Release(session_id, timed_out))
+
+    async def _restore(self, session_id: str, *, is_live: bool) -> None:
+        """A session that stands by its operator after a restart; normally the claim is there already."""
+        workspace = self._workspace
+        if workspace is None:
+            return
+        claim = workspace.claims.get(session_id)
+        if claim is not None and (claim.is_live or not is_live):
+            return
+        changed = machine.step(workspace, ClaimByAccept(session_id), self._now())
+        if is_live and isinstance(changed, Workspace):
+            changed = machine.step(changed, Occupy(session_id), self._now())
+        if isinstance(changed, Workspace):
+            await self._commit(changed)
+
+    def _doubt_claims(self) -> None:
+        """Ask the sessions of older claims whether they stand; the answers come back as a message."""
+        workspace = self._workspace
+        if workspace is None or not workspace.claims:
+            return
+        limit_ms = self._now() - self._deps.limits.claim_doubt_ms
+        doubted = [(claim.session_id, claim.at_ms) for claim in workspace.claims.values() if claim.at_ms <= limit_ms]
+        self._arm_doubt()
+        if doubted:
+            self._context.spawn(
+                lambda: self._ask_sessions(doubted), on_value=ClaimsChecked, on_error=lambda _error: None
+            )
+
+    async def _ask_sessions(self, doubted: list[tuple[str, int]]) -> tuple[tuple[str, int, ClaimStanding], ...]:
+        standings = []
+        for session_id, at_ms in doubted:
+            session = self._context.registry.ref(SESSION, session_id)
+            try:
+                check = CheckClaim(self._context.id)
+                standing = await session.ask(check, timeout_s=self._deps.limits.ask_timeout_s)
+            except SightlineError:
+                continue
+            standings.append((session_id, at_ms, standing))
+        return tuple(standings)
+
+    async def _claims_checked(self, standings: tuple[tuple[str, int, ClaimStanding], ...]) -> None:
+        for session_id, at_ms, standing in standings:
+            claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
+            if claim is None or claim.at_ms != at_ms:
+                continue
+            if standing is ClaimStanding.GONE:
+                await self._fact(Release(session_id))
+            elif standing is ClaimStanding.ASSIGNED and claim.is_live:
+                await self._fact(Vacate(session_id))
+
+    def _arm_doubt(self) -> None:
+        timers = self._context.timers
+        if self._workspace is None or not self._workspace.claims:
+            timers.cancel(self._context.ref, DOUBT_TIMER)
+        else:
+            at_ms = self._now() + self._deps.limits.claim_doubt_ms
+            timers.set(self._context.ref, at_ms, DoubtClaims(), name=DOUBT_TIMER)
+
+    # Heartbeats.
+
+    def _heartbeats(self, envelope: Envelope, reports: tuple[HeartbeatReport, ...]) -> None:
+        workspace = self._existing()
+        if not workspace.is_supplier:
+            raise RefusedError(NOT_SUPPLIER)
+        now_ms, before = self._now(), self._accepted
+        accepted: list[Heartbeat] = []
+        verdicts: list[Refusal | None] = []
+        for report in reports:
+            refusal = self._judge(workspace, report, now_ms)
+            verdicts.append(refusal)
+            if refusal is None:
+                self._accepted = report.sequence
+                accepted.append(self._heartbeat(workspace, report, now_ms))
+        if not accepted:
+            self._answer(envelope, tuple(verdicts))
+            return
+        self._ticket += 1
+        ticket = self._ticket
+        if not self._writer.submit(tuple(accepted), lambda error: self._told(ticket, error)):
+            self._accepted = before
+            envelope.fail(OverloadedError("too many heartbeats wait to be written"))
+            return
+        self._writing[ticket] = (envelope, tuple(accepted), tuple(verdicts))
+
+    def _told(self, ticket: int, error: Exception | None) -> None:
+        self._context.ref.tell(HeartbeatsWritten(ticket, error), lane=Lane.CONTROL)
+
+    def _judge(self, workspace: Workspace, report: HeartbeatReport, now_ms: int) -> Refusal | None:
+        captured = report.captured_at_ms
+        if captured is not None and captured > now_ms + self._deps.limits.captured_ahead_ms:
+            return Refusal(Code.INVALID_INPUT, "location:capturedAt", "capturedAt lies in the future")
+        if report.sequence <= self._accepted:
+            message = f"The sequence must be greater than the last accepted one, {self._accepted}"
+            return Refusal(Code.CONFLICT, "location:sequence", message)
+        if report.session_id is not None and report.session_id != workspace.live_session_id:
+            message = "sessionId is not a LIVE session of this workspace"
+            return Refusal(Code.INVALID_STATE, "location:session", message)
+        return None
+
+    def _heartbeat(self, workspace: Workspace, report: HeartbeatReport, now_ms: int) -> Heartbeat:
+        captured = now_ms if report.captured_at_ms is None else report.captured_at_ms
+        is_typed_or_mocked = report.source == "MANUAL" or report.is_mock is True
+        fix = Fix(
+            lat=report.lat,
+            lng=report.lng,
+            accuracy_m=report.accuracy_m,
+            at_ms=now_ms,
+            taken_at_ms=captured,
+            is_proof=not is_typed_or_mocked or workspace.device_kind in {DeviceKind.FIXED, DeviceKind.PTZ},
+        )
+        return Heartbeat(
+            workspace_id=workspace.id,
+            sequence=report.sequence,
+            fix=fix,
+            is_fresh=now_ms - captured <= self._deps.limits.captured_late_ms,
+            session_id=report.session_id,
+            heading_degrees=report.heading_degrees,
+            speed_mps=report.speed_mps,
+            altitude_m=report.altitude_m,
+            battery_percent=report.battery_percent,
+            source=report.source,
+            is_mock=report.is_mock,
+        )
+
+    def _written(self, written: HeartbeatsWritten) -> None:
+        entry = self._writing.pop(written.ticket, None)
+        if entry is None:
+            return  # of an earlier life; what was written was read by load
+        envelope, heartbeats, verdicts = entry
+        if written.error is not None:
+            envelope.fail(written.error)
+            raise ReloadRequestedError("heartbeats may not have been written")
+        workspace = self._existing()
+        last = heartbeats[-1]
+        self._workspace = workspace = replace(
+            workspace,
+            last_sequence=max(workspace.last_sequence, last.sequence),
+            last_seen_at_ms=max(workspace.last_seen_at_ms or 0, last.fix.at_ms),
+        )
+        session_id = workspace.live_session_id
+        if session_id is not None:
+            session = self._context.registry.ref(SESSION, session_id)
+            for heartbeat in heartbeats:
+                session.tell(HeartbeatTaken(heartbeat), conflate_key="heartbeat")
+        self._answer(envelope, verdicts)
+
+    def _answer(self, envelope: Envelope, verdicts: tuple[Refusal | None, ...]) -> None:
+        if isinstance(envelope.message, ReportHeartbeats):
+            envelope.reply(verdicts)
+        elif verdicts[0] is not None:
+            envelope.fail(RefusedError(verdicts[0]))
+        else:
+            envelope.reply(Answer(workspace_view(self._existing()), self._now()))
+
+    # Durability.
+
+    async def _commit_command(
+        self, workspace: Workspace, caller: Caller, *, tuples: tuple[TupleUpdate, ...] = ()
+    ) -> Answer:
+        now_ms = self._now()
+        view: dict[str, Any] = workspace_view(workspace)
+        record = None
+        if caller.idempotency is not None:
+            record = IdempotencyRecord(key=caller.idempotency, result={"data": view, "token": None}, at_ms=now_ms)
+        await self._commit(workspace, tuples=tuples, record=record)
+        return Answer(view, now_ms)
+
+    async def _commit(
+        self, workspace: Workspace, *, tuples: tuple[TupleUpdate, ...] = (), record: IdempotencyRecord | None = None
+    ) -> None:
+        write = WorkspaceWrite(
+            lease=self._deps.lease(workspace.id),
+            workspace=workspace,
+            at_ms=self._now(),
+            tuples=tuples,
+            idempotency=record,
+        )
+        result = await self._deps.store.write_workspace(write)
+        if isinstance(result, Rejected):
+            raise _rejected(result)
+        self._workspace = replace(workspace, version=result.version)
+        self._announce(self._workspace)
+        self._arm_doubt()
+        self._deps.watchers.notify(WORKSPACE, workspace.id)
+
+    def _announce(self, workspace: Workspace) -> None:
+        if workspace.is_supplier:
+            dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
+            dispatcher.tell(OperatorChanged(workspace), lane=Lane.CONTROL)
+
+    def _now(self) -> int:
+        return self._context.clock.now_ms()
+
+
+def _rejected(rejected: Rejected) -> Exception:
+    """What the store's decision means for the turn."""
+    match rejected.why:
+        case RejectedWhy.SLUG_TAKEN:
+            return RefusedError(SLUG_TAKEN)
+        case RejectedWhy.VERSION:
+            return ReloadRequestedError("the workspace's row has moved on", retry=True)
+        case RejectedWhy.FENCED:
+            return StoreUnavailableError("this server no longer owns the workspace")
+        case RejectedWhy.IDEMPOTENT:
+            message = "The same call is being handled"
+            return RefusedError(Refusal(Code.CONFLICT, "idempotency:inProgress", message, retry_after_s=1))
+        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS:
+            return InvariantError(f"a workspace write was rejected for {rejected.why}")
