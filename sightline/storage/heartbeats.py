@@ -1,0 +1,144 @@
+"""Heartbeats in Postgres: an append-only table, a partition per UTC day of receipt, whole batches in one statement."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import asyncpg
+
+from sightline.domain.geofence import Fix
+from sightline.domain.units import DAY_MS
+from sightline.ports.store import Heartbeat
+from sightline.storage.bridge import Database
+from sightline.storage.pool import Connection
+
+_TYPES: Final = {
+    "workspace_id": "uuid",
+    "sequence": "bigint",
+    "at_ms": "bigint",
+    "taken_at_ms": "bigint",
+    "lat": "float8",
+    "lng": "float8",
+    "accuracy_m": "float8",
+    "is_proof": "boolean",
+    "is_fresh": "boolean",
+    "is_mock": "boolean",
+    "session_id": "uuid",
+    "heading_degrees": "float8",
+    "speed_mps": "float8",
+    "altitude_m": "float8",
+    "battery_percent": "float8",
+    "source": "text",
+}
+_NAMES: Final = ", ".join(_TYPES)
+
+# A batch that is sent again because its outcome was not known changes nothing.
+_APPEND = f"""
+INSERT INTO heartbeat ({_NAMES})
+SELECT * FROM unnest({", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 1))})
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  constants only
+
+LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER BY sequence DESC LIMIT 1"  # noqa: S608
+SINCE: Final = f"""
+SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 AND at_ms >= $2 AND sequence > $3 ORDER BY sequence
+"""  # noqa: S608
+
+
+def _row(heartbeat: Heartbeat) -> tuple[object, ...]:
+    fix = heartbeat.fix
+    return (
+        heartbeat.workspace_id,
+        heartbeat.sequence,
+        fix.at_ms,
+        fix.taken_at_ms,
+        fix.lat,
+        fix.lng,
+        fix.accuracy_m,
+        fix.is_proof,
+        heartbeat.is_fresh,
+        heartbeat.is_mock,
+        heartbeat.session_id,
+        heartbeat.heading_degrees,
+        heartbeat.speed_mps,
+        heartbeat.altitude_m,
+        heartbeat.battery_percent,
+        heartbeat.source,
+    )
+
+
+def heartbeat_of(row: Mapping[str, Any]) -> Heartbeat:
+    """The heartbeat of a row."""
+    return Heartbeat(
+        workspace_id=str(row["workspace_id"]),
+        sequence=row["sequence"],
+        fix=Fix(
+            lat=row["lat"],
+            lng=row["lng"],
+            accuracy_m=row["accuracy_m"],
+            at_ms=row["at_ms"],
+            taken_at_ms=row["taken_at_ms"],
+            is_proof=row["is_proof"],
+        ),
+        is_fresh=row["is_fresh"],
+        is_mock=row["is_mock"],
+        session_id=str(row["session_id"]) if row["session_id"] is not None else None,
+        heading_degrees=row["heading_degrees"],
+        speed_mps=row["speed_mps"],
+        altitude_m=row["altitude_m"],
+        battery_percent=row["battery_percent"],
+        source=row["source"],
+    )
+
+
+async def rows_since(connection: Connection, workspace_id: str, at_ms: int, sequence: int) -> list[Any]:
+    """Rows of a workspace received at or after an instant, above a sequence, by sequence."""
+    rows: list[Any] = await connection.fetch(SINCE, workspace_id, at_ms, sequence)
+    return rows
+
+
+@final
+class HeartbeatTable:
+    """Appends to the partitions, and makes and drops them. Knows which days have one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._days: set[int] = set()
+
+    async def append(self, batch: Sequence[Heartbeat]) -> None:
+        """Record heartbeats, all or none; one statement."""
+        if not batch:
+            return
+        columns = list(zip(*map(_row, batch), strict=True))
+        days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in batch}
+        await self.make_days(days - self._days)
+        try:
+            await self._database.run(lambda connection: connection.execute(_APPEND, *columns))
+        except asyncpg.CheckViolationError:
+            # The partition was dropped under us: these are older than what is kept. Take them all the same.
+            self._days -= days
+            await self.make_days(days)
+            await self._database.run(lambda connection: connection.execute(_APPEND, *columns))
+
+    async def latest(self, workspace_id: str) -> Heartbeat | None:
+        """The newest heartbeat by sequence."""
+        row = await self._database.read(lambda connection: connection.fetchrow(LATEST, workspace_id))
+        return heartbeat_of(row) if row is not None else None
+
+    async def make_days(self, days: set[int]) -> None:
+        """See to it that these days (counted from the epoch) have their partitions."""
+        for day in sorted(days):
+            await self._make_day(day)
+            self._days.add(day)
+
+    async def _make_day(self, day: int) -> None:
+        await self._database.run(
+            lambda connection: connection.execute("SELECT make_heartbeat_day($1)", day), deadline_ms=30_000
+        )
+
+    async def drop_days_before(self, day: int) -> int:
+        """Drop whole days; returns how many."""
+        self._days = {kept for kept in self._days if kept >= day}
+        dropped: int = await self._database.run(
+            lambda connection: connection.fetchval("SELECT drop_heartbeat_days_before($1)", day), deadline_ms=30_000
+        )
+        return dropped

@@ -1,0 +1,394 @@
+"""The store in memory, for simulation and tests. Passes the same contract suite as the one on Postgres.
+
+Each method yields once and then acts without yielding, so that a write is as atomic as a transaction.
+Relations and the ledger are the in-memory ones; a write applies to them within the same step. There is no
+thread and no clock in here.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar, final
+
+import trio
+
+from sightline.domain.geofence import distance_m
+from sightline.domain.operator.model import Availability, Workspace
+from sightline.domain.pricing import Quote
+from sightline.domain.session.model import Live, Session, SessionState
+from sightline.domain.settlement import SettlementPayload
+from sightline.ports.ledger import FundsPolicy
+from sightline.ports.relations import TupleUpdate
+from sightline.ports.store import (
+    SHARDS,
+    Committed,
+    Demand,
+    Heartbeat,
+    IdempotencyKey,
+    IdempotencyRecord,
+    LiveSession,
+    RecordedEvent,
+    Rejected,
+    RejectedWhy,
+    SessionQuery,
+    SessionView,
+    SessionWrite,
+    ShardLease,
+    StoredSession,
+    WorkspaceWrite,
+)
+
+UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
+AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
+
+
+class Graph(Protocol):
+    """The relations graph, within our step."""
+
+    def apply(self, updates: Sequence[TupleUpdate]) -> int:
+        """Write edges; the revision."""
+        ...
+
+
+class Money(Protocol):
+    """The ledger, within our step."""
+
+    def hold(self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int) -> bool:
+        """Reserve; False when enforced and not covered."""
+        ...
+
+    def charge(self, session_id: str, charged_micro: int) -> None:
+        """Lower the reservation to the charge."""
+        ...
+
+    def release(self, session_id: str) -> None:
+        """Give the reservation up."""
+        ...
+
+    def settle(self, payload: SettlementPayload, *, now_ms: int) -> None:
+        """Record what is to be settled."""
+        ...
+
+    def follow(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Follow a workspace's wallet."""
+        ...
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+_Scope = tuple[str, str, str, str]
+
+
+@final
+class MemoryStore:
+    """Durable state, for as long as this object lives."""
+
+    def __init__(self, *, relations: Graph, ledger: Money) -> None:
+        self._relations = relations
+        self._ledger = ledger
+        self._epochs = dict.fromkeys(range(SHARDS), 0)
+        self._sessions: dict[str, Session] = {}
+        self._due: dict[str, int | None] = {}
+        self._events: dict[str, list[RecordedEvent]] = {}
+        self._media: dict[str, int] = {}
+        self._workspaces: dict[str, Workspace] = {}
+        self._slugs: dict[str, str] = {}
+        self._heartbeats: dict[str, list[Heartbeat]] = {}
+        self._quotes: dict[str, Quote] = {}
+        self._answers: dict[_Scope, IdempotencyRecord] = {}
+
+    # --- ownership ---
+
+    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
+        """Take every shard."""
+        await trio.lowlevel.checkpoint()
+        self._epochs = {shard: epoch + 1 for shard, epoch in self._epochs.items()}
+        return dict(self._epochs)
+
+    def _admit(self, lease: ShardLease, record: IdempotencyRecord | None) -> RejectedWhy | None:
+        if self._epochs.get(lease.shard) != lease.epoch:
+            return RejectedWhy.FENCED
+        if record is not None and _scope(record.key) in self._answers:
+            return RejectedWhy.IDEMPOTENT
+        return None
+
+    # --- sessions ---
+
+    async def write_session(self, write: SessionWrite) -> Committed | Rejected:
+        """Store one session step."""
+        await trio.lowlevel.checkpoint()
+        why = self._admit(write.lease, write.idempotency) or self._refuse_session(write)
+        if why is not None:
+            return Rejected(why)
+        # From here on nothing can refuse.
+        session = replace(write.session, version=write.session.version + 1)
+        self._sessions[session.id] = session
+        self._due[session.id] = write.due_at_ms
+        self._events.setdefault(session.id, []).extend(write.events)
+        if write.consume_quote is not None:
+            quote = self._quotes[write.consume_quote]
+            self._quotes[quote.id] = replace(quote, consumed_by=session.id)
+        self._move_money(write)
+        return Committed(session.version, self._conclude(write.tuples, write.idempotency))
+
+    def _refuse_session(self, write: SessionWrite) -> RejectedWhy | None:
+        stored = self._sessions.get(write.session.id)
+        if (stored.version if stored is not None else 0) != write.session.version:
+            return RejectedWhy.VERSION
+        if write.consume_quote is not None:
+            quote = self._quotes.get(write.consume_quote)
+            if quote is None or quote.consumed_by is not None:
+                return RejectedWhy.QUOTE_CONSUMED
+        hold = write.take_hold
+        if hold is not None:
+            policy = FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY
+            held = self._ledger.hold(write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms)
+            if not held:
+                return RejectedWhy.FUNDS
+        return None
+
+    def _move_money(self, write: SessionWrite) -> None:
+        if write.charge_hold is not None:
+            self._ledger.charge(write.session.id, write.charge_hold)
+        if write.release_hold:
+            self._ledger.release(write.session.id)
+        if write.settle is not None:
+            self._ledger.settle(write.settle, now_ms=write.at_ms)
+
+    def _conclude(self, tuples: Sequence[TupleUpdate], record: IdempotencyRecord | None) -> int | None:
+        revision = self._relations.apply(tuples) if tuples else None
+        if record is not None:
+            self._answers[_scope(record.key)] = replace(record, revision=revision)
+        return revision
+
+    async def load_session(self, session_id: str) -> StoredSession | None:
+        """Read one session."""
+        await trio.lowlevel.checkpoint()
+        session = self._sessions.get(session_id)
+        if session is None:
+            return None
+        later: tuple[Heartbeat, ...] = ()
+        if isinstance(phase := session.phase, Live):
+            beats = self._heartbeats.get(phase.operator.workspace_id, [])
+            newer = beats[bisect_right(beats, phase.whereabouts.last_sequence, key=_sequence) :]
+            later = tuple(beat for beat in newer if beat.fix.at_ms >= phase.started_at_ms)
+        return StoredSession(session=session, media_proved_at_ms=self._media.get(session_id), heartbeats=later)
+
+    async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
+        """Read one page."""
+        await trio.lowlevel.checkpoint()
+        place = (query.after.created_at_ms, query.after.id) if query.after is not None else None
+        found = sorted(
+            (
+                session
+                for session in self._sessions.values()
+                if _is_wanted(session, query) and (place is None or _place(session) < place)
+            ),
+            key=_place,
+            reverse=True,
+        )
+        return found[: query.limit]
+
+    async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
+        """Ids of the operator's sessions in a state."""
+        await trio.lowlevel.checkpoint()
+        found = [session for session in self._with_operator(workspace_id) if session.state is state]
+        return [session.id for session in sorted(found, key=_place)]
+
+    def _with_operator(self, workspace_id: str) -> Iterable[Session]:
+        return (
+            session
+            for session in self._sessions.values()
+            if session.operator is not None and session.operator.workspace_id == workspace_id
+        )
+
+    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+        """Every session that is not terminal."""
+        await trio.lowlevel.checkpoint()
+        return [
+            LiveSession(
+                id=session.id,
+                state=session.state,
+                operator_workspace_id=session.operator.workspace_id if session.operator is not None else None,
+                video_ref=session.phase.video.ref if isinstance(session.phase, Live) else None,
+                due_at_ms=self._due[session.id],
+            )
+            for session in sorted(self._sessions.values(), key=lambda session: session.id)
+            if session.state in UNFINISHED
+        ]
+
+    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
+        """The recorded events of a session."""
+        await trio.lowlevel.checkpoint()
+        return list(self._events.get(session_id, []))
+
+    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
+        """Record when media was last proved."""
+        await trio.lowlevel.checkpoint()
+        for session_id, at_ms in proofs.items():
+            self._media[session_id] = max(at_ms, self._media.get(session_id, at_ms))
+
+    # --- workspaces ---
+
+    async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
+        """Store one workspace step."""
+        await trio.lowlevel.checkpoint()
+        why = self._admit(write.lease, write.idempotency) or self._refuse_workspace(write.workspace)
+        if why is not None:
+            return Rejected(why)
+        workspace = replace(write.workspace, version=write.workspace.version + 1)
+        self._workspaces[workspace.id] = workspace
+        self._slugs[workspace.slug] = workspace.id
+        if workspace.version == 1:
+            self._ledger.follow(workspace.id, workspace.wallet_address, now_ms=write.at_ms)
+        return Committed(workspace.version, self._conclude(write.tuples, write.idempotency))
+
+    def _refuse_workspace(self, workspace: Workspace) -> RejectedWhy | None:
+        stored = self._workspaces.get(workspace.id)
+        if (stored.version if stored is not None else 0) != workspace.version:
+            return RejectedWhy.VERSION
+        if self._slugs.get(workspace.slug, workspace.id) != workspace.id:
+            return RejectedWhy.SLUG_TAKEN
+        return None
+
+    async def load_workspace(self, workspace_id: str) -> Workspace | None:
+        """Read one workspace."""
+        await trio.lowlevel.checkpoint()
+        return self._seen(self._workspaces[workspace_id]) if workspace_id in self._workspaces else None
+
+    async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
+        """Read several workspaces."""
+        await trio.lowlevel.checkpoint()
+        return [self._seen(self._workspaces[each]) for each in dict.fromkeys(ids) if each in self._workspaces]
+
+    async def suppliers(self) -> Sequence[Workspace]:
+        """Every supplier the dispatcher must know of."""
+        await trio.lowlevel.checkpoint()
+        return [
+            self._seen(workspace)
+            for workspace in self._workspaces.values()
+            if workspace.is_supplier and (workspace.availability is not Availability.OFFLINE or workspace.claims)
+        ]
+
+    def _seen(self, workspace: Workspace) -> Workspace:
+        beats = self._heartbeats.get(workspace.id)
+        if not beats or beats[-1].sequence <= workspace.last_sequence:
+            return workspace
+        return replace(workspace, last_sequence=beats[-1].sequence, last_seen_at_ms=beats[-1].fix.at_ms)
+
+    # --- heartbeats ---
+
+    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+        """Record heartbeats; recording one twice changes nothing."""
+        await trio.lowlevel.checkpoint()
+        for beat in batch:
+            beats = self._heartbeats.setdefault(beat.workspace_id, [])
+            if not beats or beats[-1].sequence < beat.sequence:
+                beats.append(beat)
+            elif not any(_key(beat) == _key(other) for other in beats):
+                insort(beats, beat, key=_key)
+
+    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
+        """The newest recorded heartbeat."""
+        await trio.lowlevel.checkpoint()
+        beats = self._heartbeats.get(workspace_id)
+        return beats[-1] if beats else None
+
+    # --- quotes and answers ---
+
+    async def insert_quote(self, quote: Quote) -> None:
+        """Record a quote; recording it again changes nothing."""
+        await trio.lowlevel.checkpoint()
+        self._quotes.setdefault(quote.id, quote)
+
+    async def load_quote(self, quote_id: str) -> Quote | None:
+        """Read a quote."""
+        await trio.lowlevel.checkpoint()
+        return self._quotes.get(quote_id)
+
+    async def demand_near(
+        self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+    ) -> Demand:
+        """Count others' open requests near a point."""
+        await trio.lowlevel.checkpoint()
+
+        def counts(session: Session) -> bool:
+            terms = session.terms
+            return (
+                session.state in AWAITED
+                and terms.consumer_workspace_id != not_of
+                and terms.created_at_ms >= since_ms
+                and (session.state is SessionState.ASSIGNED or terms.wait_deadline_ms > now_ms)
+                and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
+            )
+
+        return Demand(sum(map(counts, self._sessions.values())))
+
+    async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
+        """The record of a call."""
+        await trio.lowlevel.checkpoint()
+        return self._answers.get(_scope(key))
+
+    async def record_idempotent(self, record: IdempotencyRecord) -> bool:
+        """Keep the answer of a call."""
+        await trio.lowlevel.checkpoint()
+        return self._answers.setdefault(_scope(record.key), record) is record
+
+    async def forget_before(self, before_ms: int) -> None:
+        """Drop old idempotency records and unused quotes."""
+        await trio.lowlevel.checkpoint()
+        self._answers = _kept(self._answers, lambda record: record.at_ms >= before_ms)
+        self._quotes = _kept(
+            self._quotes, lambda quote: quote.created_at_ms >= before_ms or quote.consumed_by is not None
+        )
+
+
+def _kept(found: Mapping[K, V], keep: Callable[[V], bool]) -> dict[K, V]:
+    return {key: value for key, value in found.items() if keep(value)}
+
+
+def _scope(key: IdempotencyKey) -> _Scope:
+    return (key.workspace_id, key.method, key.path, key.key)
+
+
+def _sequence(beat: Heartbeat) -> int:
+    return beat.sequence
+
+
+def _key(beat: Heartbeat) -> tuple[int, int]:
+    return (beat.sequence, beat.fix.at_ms)
+
+
+def _place(session: Session) -> tuple[int, str]:
+    return (session.terms.created_at_ms, session.id)
+
+
+def _is_wanted(session: Session, query: SessionQuery) -> bool:
+    terms = session.terms
+    if query.states and session.state not in query.states:
+        return False
+    if query.created_after_ms is not None and terms.created_at_ms <= query.created_after_ms:
+        return False
+    if query.created_before_ms is not None and terms.created_at_ms >= query.created_before_ms:
+        return False
+    is_consumer = terms.consumer_workspace_id == query.workspace_id
+    is_operator = session.operator is not None and session.operator.workspace_id == query.workspace_id
+    match query.view:
+        case SessionView.CONSUMER:
+            return is_consumer
+        case SessionView.OPERATOR:
+            return is_operator
+        case SessionView.OPEN:
+            return _is_open(session, query)
+        case SessionView.PARTY | None:
+            return is_consumer or is_operator
+
+
+def _is_open(session: Session, query: SessionQuery) -> bool:
+    terms = session.terms
+    if session.state is not SessionState.REQUESTED or terms.wait_deadline_ms <= query.now_ms:
+        return False
+    if query.coverage is None:
+        return True
+    lat, lng, radius_m = query.coverage
+    return distance_m(lat, lng, terms.lat, terms.lng) <= radius_m

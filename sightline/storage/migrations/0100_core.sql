@@ -1,0 +1,259 @@
+-- Ownership of shards. Every write of an actor's state holds its shard's row FOR SHARE and compares the epoch; taking
+-- a shard over raises the epoch, and so waits for writes under way and refuses those that come later.
+CREATE TABLE shard (
+  id smallint PRIMARY KEY CHECK (id BETWEEN 0 AND 255),
+  owner text,
+  incarnation text,
+  epoch bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+INSERT INTO shard (id) SELECT generate_series(0, 255);
+
+-- Great-circle distance in metres, as the domain computes it.
+CREATE FUNCTION distance_m(lat_a float8, lng_a float8, lat_b float8, lng_b float8) RETURNS float8
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 2 * 6371008.8 * asin(sqrt(least(1.0,
+  sin((radians(lat_b) - radians(lat_a)) / 2) ^ 2
+  + cos(radians(lat_a)) * cos(radians(lat_b)) * sin(radians(lng_b - lng_a) / 2) ^ 2)));
+
+-- Workspaces. `doc` is the whole of it; the columns are what is searched by.
+CREATE TABLE workspace (
+  id uuid PRIMARY KEY,
+  shard smallint NOT NULL,
+  version bigint NOT NULL,
+  slug text NOT NULL UNIQUE,
+  is_dispatchable boolean NOT NULL,
+  doc json NOT NULL,
+  updated_at_ms bigint NOT NULL
+) WITH (fillfactor = 70);
+-- Suppliers that are ONLINE or BUSY or hold a claim.
+CREATE INDEX workspace_dispatchable ON workspace (id) WHERE is_dispatchable;
+
+CREATE TABLE session (
+  id uuid PRIMARY KEY,
+  shard smallint NOT NULL,
+  version bigint NOT NULL,
+  state text NOT NULL CHECK (state IN ('REQUESTED', 'ASSIGNED', 'LIVE', 'ENDED', 'CANCELLED', 'EXPIRED')),
+  consumer_workspace_id uuid NOT NULL,
+  operator_workspace_id uuid,
+  lat float8 NOT NULL,
+  lng float8 NOT NULL,
+  created_at_ms bigint NOT NULL,
+  wait_deadline_ms bigint NOT NULL,
+  due_at_ms bigint,
+  video_ref text,
+  doc json NOT NULL,
+  updated_at_ms bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX session_by_consumer ON session (consumer_workspace_id, created_at_ms DESC, id DESC);
+CREATE INDEX session_by_operator ON session (operator_workspace_id, created_at_ms DESC, id DESC)
+  WHERE operator_workspace_id IS NOT NULL;
+CREATE INDEX session_open ON session (created_at_ms DESC, id DESC) WHERE state = 'REQUESTED';
+CREATE INDEX session_unfinished ON session (id) WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE');
+CREATE INDEX session_awaited ON session (lat, created_at_ms) WHERE state IN ('REQUESTED', 'ASSIGNED');
+
+CREATE TABLE session_event (
+  session_id uuid NOT NULL,
+  sequence integer NOT NULL,
+  kind text NOT NULL,
+  at_ms bigint NOT NULL,
+  facts json NOT NULL,
+  hash text NOT NULL,
+  PRIMARY KEY (session_id, sequence)
+);
+
+-- The newest instant at which a session's media was proved; moves forward only.
+CREATE TABLE media_proof (
+  session_id uuid PRIMARY KEY,
+  proved_at_ms bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Heartbeats, append-only, one partition per UTC day of receipt. The key makes recording one twice harmless.
+CREATE TABLE heartbeat (
+  workspace_id uuid NOT NULL,
+  sequence bigint NOT NULL,
+  at_ms bigint NOT NULL,
+  taken_at_ms bigint NOT NULL,
+  lat float8 NOT NULL,
+  lng float8 NOT NULL,
+  accuracy_m float8 NOT NULL,
+  is_proof boolean NOT NULL,
+  is_fresh boolean NOT NULL,
+  is_mock boolean,
+  session_id uuid,
+  heading_degrees float8,
+  speed_mps float8,
+  altitude_m float8,
+  battery_percent float8,
+  source text,
+  PRIMARY KEY (workspace_id, sequence, at_ms)
+) PARTITION BY RANGE (at_ms);
+
+-- Make the partition of a day (its number since the epoch) if there is none. Attached, not created in place: that way writers of
+-- other days are not held up.
+CREATE FUNCTION make_heartbeat_day(day integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  name text := 'heartbeat_' || to_char(to_timestamp(day * 86400.0) AT TIME ZONE 'UTC', 'YYYYMMDD');
+BEGIN
+  PERFORM pg_advisory_xact_lock(5300042);
+  IF to_regclass(name) IS NULL THEN
+    EXECUTE format('CREATE TABLE %I (LIKE heartbeat INCLUDING ALL)', name);
+    EXECUTE format('ALTER TABLE heartbeat ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+      name, day * 86400000::bigint, (day + 1) * 86400000::bigint);
+  END IF;
+END $$;
+
+-- Drop the partitions of days before this one; returns how many.
+CREATE FUNCTION drop_heartbeat_days_before(day integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  limit_name text := 'heartbeat_' || to_char(to_timestamp(day * 86400.0) AT TIME ZONE 'UTC', 'YYYYMMDD');
+  old record;
+  dropped integer := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(5300042);
+  FOR old IN
+    SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'heartbeat'::regclass AND c.relname < limit_name
+  LOOP
+    EXECUTE format('DROP TABLE %I', old.name);
+    dropped := dropped + 1;
+  END LOOP;
+  RETURN dropped;
+END $$;
+
+CREATE TABLE quote (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL,
+  lat float8 NOT NULL,
+  lng float8 NOT NULL,
+  duration_s integer NOT NULL,
+  base_rate bigint NOT NULL,
+  supply_bps integer NOT NULL,
+  demand_bps integer NOT NULL,
+  corridor_bps integer NOT NULL,
+  available_operators integer NOT NULL,
+  created_at_ms bigint NOT NULL,
+  expires_at_ms bigint NOT NULL,
+  consumed_by uuid
+);
+CREATE INDEX quote_unused ON quote (created_at_ms) WHERE consumed_by IS NULL;
+
+-- Answers given to calls that carried an Idempotency-Key. `scope` is a workspace id.
+CREATE TABLE idempotency (
+  scope text NOT NULL,
+  method text NOT NULL,
+  path text NOT NULL,
+  key text NOT NULL,
+  body_hash text NOT NULL,
+  result json NOT NULL,
+  at_ms bigint NOT NULL,
+  revision bigint,
+  PRIMARY KEY (scope, key, method, path)
+);
+CREATE INDEX idempotency_by_age ON idempotency (at_ms);
+
+-- Why a write is refused when something of it was written already: undoes it. Caught by the store.
+CREATE FUNCTION reject(why text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'SL001', MESSAGE = why;
+END $$;
+
+-- The checks that every write starts with: the shard is held at this epoch, and the call was not answered before.
+-- Returns NULL, or why the write is refused; then nothing is written.
+CREATE FUNCTION admit_write(
+  p_shard smallint, p_epoch bigint,
+  p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_at_ms bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM shard WHERE id = p_shard AND epoch = p_epoch FOR SHARE;
+  IF NOT FOUND THEN
+    RETURN 'FENCED';
+  END IF;
+  IF p_key IS NOT NULL THEN
+    INSERT INTO idempotency (scope, method, path, key, body_hash, result, at_ms)
+    VALUES (p_scope, p_method, p_path, p_key, p_body_hash, p_result, p_at_ms)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      RETURN 'IDEMPOTENT';
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- One step of a session. Returns NULL, or why it is refused; then nothing is written.
+CREATE FUNCTION write_session(
+  p_shard smallint, p_epoch bigint,
+  p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_answered_at_ms bigint,
+  p_id uuid, p_version bigint, p_state text, p_consumer uuid, p_operator uuid, p_lat float8, p_lng float8,
+  p_created_at_ms bigint, p_wait_deadline_ms bigint, p_due_at_ms bigint, p_video_ref text, p_doc json, p_at_ms bigint,
+  p_quote uuid,
+  p_sequences integer[], p_kinds text[], p_event_at_ms bigint[], p_facts json[], p_hashes text[]
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  why text;
+BEGIN
+  why := admit_write(p_shard, p_epoch, p_scope, p_method, p_path, p_key, p_body_hash, p_result, p_answered_at_ms);
+  IF why IS NOT NULL THEN
+    RETURN why;
+  END IF;
+  IF p_version = 0 THEN
+    INSERT INTO session (id, shard, version, state, consumer_workspace_id, operator_workspace_id, lat, lng,
+      created_at_ms, wait_deadline_ms, due_at_ms, video_ref, doc, updated_at_ms)
+    VALUES (p_id, p_shard, 1, p_state, p_consumer, p_operator, p_lat, p_lng,
+      p_created_at_ms, p_wait_deadline_ms, p_due_at_ms, p_video_ref, p_doc, p_at_ms)
+    ON CONFLICT DO NOTHING;
+  ELSE
+    UPDATE session SET version = version + 1, state = p_state, operator_workspace_id = p_operator,
+      due_at_ms = p_due_at_ms, video_ref = p_video_ref, doc = p_doc, updated_at_ms = p_at_ms
+    WHERE id = p_id AND version = p_version;
+  END IF;
+  IF NOT FOUND THEN
+    IF p_key IS NULL THEN
+      RETURN 'VERSION';
+    END IF;
+    PERFORM reject('VERSION');
+  END IF;
+  IF p_quote IS NOT NULL THEN
+    UPDATE quote SET consumed_by = p_id WHERE id = p_quote AND consumed_by IS NULL;
+    IF NOT FOUND THEN
+      PERFORM reject('QUOTE_CONSUMED');
+    END IF;
+  END IF;
+  IF cardinality(p_sequences) > 0 THEN
+    INSERT INTO session_event (session_id, sequence, kind, at_ms, facts, hash)
+    SELECT p_id, * FROM unnest(p_sequences, p_kinds, p_event_at_ms, p_facts, p_hashes);
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- One step of a workspace. Returns NULL, or why it is refused; then nothing is written.
+CREATE FUNCTION write_workspace(
+  p_shard smallint, p_epoch bigint,
+  p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_answered_at_ms bigint,
+  p_id uuid, p_version bigint, p_slug text, p_is_dispatchable boolean, p_doc json, p_at_ms bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  why text;
+BEGIN
+  why := admit_write(p_shard, p_epoch, p_scope, p_method, p_path, p_key, p_body_hash, p_result, p_answered_at_ms);
+  IF why IS NOT NULL THEN
+    RETURN why;
+  END IF;
+  IF p_version = 0 THEN
+    INSERT INTO workspace (id, shard, version, slug, is_dispatchable, doc, updated_at_ms)
+    VALUES (p_id, p_shard, 1, p_slug, p_is_dispatchable, p_doc, p_at_ms)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      why := CASE WHEN EXISTS (SELECT FROM workspace WHERE id = p_id) THEN 'VERSION' ELSE 'SLUG_TAKEN' END;
+    END IF;
+  ELSE
+    UPDATE workspace SET version = version + 1, is_dispatchable = p_is_dispatchable, doc = p_doc, updated_at_ms = p_at_ms
+    WHERE id = p_id AND version = p_version;
+    IF NOT FOUND THEN
+      why := 'VERSION';
+    END IF;
+  END IF;
+  IF why IS NOT NULL AND p_key IS NOT NULL THEN
+    PERFORM reject(why);
+  END IF;
+  RETURN why;
+END $$;

@@ -1,0 +1,126 @@
+"""The store on Postgres: what the actors need, each method one unit of work across the bridge."""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from sightline.domain.operator.model import Workspace
+from sightline.domain.pricing import Quote
+from sightline.domain.session.model import Session, SessionState
+from sightline.domain.units import DAY_MS
+from sightline.ports.store import (
+    Committed,
+    Demand,
+    Heartbeat,
+    IdempotencyKey,
+    IdempotencyRecord,
+    LiveSession,
+    RecordedEvent,
+    Rejected,
+    SessionQuery,
+    SessionWrite,
+    StoredSession,
+    WorkspaceWrite,
+)
+from sightline.storage import idempotency, quotes, session_lists, sessions, shards, workspaces
+from sightline.storage.bridge import Database
+from sightline.storage.heartbeats import HeartbeatTable
+
+
+@final
+class PostgresStore:
+    """Durable state in Postgres. Safe for any number of tasks at once; see the port for what each method promises."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._heartbeats = HeartbeatTable(database)
+
+    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
+        """Take every shard for this owner."""
+        return await shards.acquire_shards(self._database, owner, incarnation)
+
+    async def write_session(self, write: SessionWrite) -> Committed | Rejected:
+        """Store one session step."""
+        return await sessions.write_session(self._database, write)
+
+    async def load_session(self, session_id: str) -> StoredSession | None:
+        """Read one session."""
+        return await sessions.load_session(self._database, session_id)
+
+    async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
+        """Read one page."""
+        return await session_lists.list_sessions(self._database, query)
+
+    async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
+        """Ids of the operator's sessions in a state."""
+        return await sessions.sessions_of_operator(self._database, workspace_id, state)
+
+    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+        """Every session that is not terminal."""
+        return await sessions.unfinished_sessions(self._database)
+
+    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
+        """The recorded events of a session."""
+        return await sessions.session_events(self._database, session_id)
+
+    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
+        """Record when media was last proved."""
+        await sessions.checkpoint_media(self._database, proofs)
+
+    async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
+        """Store one workspace step."""
+        return await workspaces.write_workspace(self._database, write)
+
+    async def load_workspace(self, workspace_id: str) -> Workspace | None:
+        """Read one workspace."""
+        return await workspaces.load_workspace(self._database, workspace_id)
+
+    async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
+        """Read several workspaces."""
+        return await workspaces.workspaces(self._database, ids)
+
+    async def suppliers(self) -> Sequence[Workspace]:
+        """Every supplier the dispatcher must know of."""
+        return await workspaces.suppliers(self._database)
+
+    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+        """Record heartbeats, all or none."""
+        await self._heartbeats.append(batch)
+
+    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
+        """The newest recorded heartbeat."""
+        return await self._heartbeats.latest(workspace_id)
+
+    async def insert_quote(self, quote: Quote) -> None:
+        """Record a quote."""
+        await quotes.insert_quote(self._database, quote)
+
+    async def load_quote(self, quote_id: str) -> Quote | None:
+        """Read a quote."""
+        return await quotes.load_quote(self._database, quote_id)
+
+    async def demand_near(
+        self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+    ) -> Demand:
+        """Count others' open requests near a point."""
+        return await session_lists.demand_near(
+            self._database, lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
+        )
+
+    async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
+        """The record of a call."""
+        return await idempotency.find_idempotent(self._database, key)
+
+    async def record_idempotent(self, record: IdempotencyRecord) -> bool:
+        """Keep the answer of a call."""
+        return await idempotency.record_idempotent(self._database, record)
+
+    async def forget_before(self, before_ms: int) -> None:
+        """Drop old idempotency records and unused quotes."""
+        await idempotency.forget_answers(self._database, before_ms)
+        await quotes.forget_quotes(self._database, before_ms)
+
+    async def keep_heartbeats(self, *, now_ms: int, days: int) -> int:
+        """Make the partitions of today and tomorrow, drop those older than `days` full days; returns how many."""
+        today = now_ms // DAY_MS
+        await self._heartbeats.make_days({today, today + 1})
+        return await self._heartbeats.drop_days_before(today - days)

@@ -1,0 +1,87 @@
+"""Lists of sessions: keyset pages, newest first by (created_at, id), each served from one index per view."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sightline.domain.session.codec import from_doc
+from sightline.domain.session.model import Session
+from sightline.ports.store import Demand, SessionQuery, SessionView
+from sightline.storage.bridge import Database
+from sightline.storage.json import load
+
+FIRST_MS: Final = -(2**63)
+LAST_MS: Final = 2**63 - 1
+LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Bounds that stand for "no bound": a plan with real bounds in it is always a range of the index."""
+
+DEGREE_M: Final = 111_000.0
+"""A little less than a degree of latitude, so that a box made with it is never too small."""
+
+# $1 workspace, $2 states or NULL, $3 created after, $4 created before, ($5, $6) place, $7 limit.
+_RANGE = """
+  AND ($2::text[] IS NULL OR state = ANY($2))
+  AND created_at_ms > $3 AND created_at_ms < $4 AND (created_at_ms, id) < ($5, $6::uuid)
+ORDER BY created_at_ms DESC, id DESC LIMIT $7
+"""
+_COLUMNS = "SELECT doc, version, created_at_ms, id FROM session"
+_CONSUMER = f"{_COLUMNS} WHERE consumer_workspace_id = $1 {_RANGE}"
+_OPERATOR = f"{_COLUMNS} WHERE operator_workspace_id = $1 {_RANGE}"
+_PARTY = f"""
+(SELECT doc, version, created_at_ms, id FROM session WHERE consumer_workspace_id = $1 {_RANGE})
+UNION ALL
+(SELECT doc, version, created_at_ms, id FROM session
+  WHERE operator_workspace_id = $1 AND consumer_workspace_id <> $1 {_RANGE})
+ORDER BY created_at_ms DESC, id DESC LIMIT $7
+"""  # noqa: S608
+# $1 now, $8 $9 $10 coverage or NULLs, $11 half the height in degrees of a box around it.
+_OPEN = f"""
+{_COLUMNS} WHERE state = 'REQUESTED' AND wait_deadline_ms > $1
+  AND ($8::float8 IS NULL
+    OR (lat BETWEEN $8 - $11::float8 AND $8 + $11 AND distance_m($8, $9, lat, lng) <= $10::float8))
+  {_RANGE}
+"""
+STATEMENTS: Final = {
+    SessionView.CONSUMER: _CONSUMER,
+    SessionView.OPERATOR: _OPERATOR,
+    SessionView.PARTY: _PARTY,
+    SessionView.OPEN: _OPEN,
+}
+
+DEMAND: Final = """
+SELECT count(*) FROM session
+WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1 - $3 AND $1 + $3 AND created_at_ms >= $5
+  AND consumer_workspace_id <> $7 AND (state = 'ASSIGNED' OR wait_deadline_ms > $6)
+  AND distance_m($1, $2, lat, lng) <= $4
+"""
+
+
+def arguments(query: SessionQuery) -> tuple[object, ...]:
+    """What the statement of the query's view takes."""
+    place = (query.after.created_at_ms, query.after.id) if query.after is not None else (LAST_MS, LAST_ID)
+    common = (
+        sorted(state.value for state in query.states) or None,
+        query.created_after_ms if query.created_after_ms is not None else FIRST_MS,
+        query.created_before_ms if query.created_before_ms is not None else LAST_MS,
+        *place,
+        query.limit,
+    )
+    if query.view is not SessionView.OPEN:
+        return (query.workspace_id, *common)
+    if query.coverage is None:
+        return (query.now_ms, *common, None, None, None, None)
+    return (query.now_ms, *common, *query.coverage, query.coverage[2] / DEGREE_M)
+
+
+async def list_sessions(database: Database, query: SessionQuery) -> Sequence[Session]:
+    """Read one page."""
+    statement, values = STATEMENTS[query.view or SessionView.PARTY], arguments(query)
+    rows = await database.read(lambda connection: connection.fetch(statement, *values))
+    return [from_doc(load(row["doc"]), row["version"]) for row in rows]
+
+
+async def demand_near(
+    database: Database, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+) -> Demand:
+    """Count the open requests of others near a point."""
+    values = (lat, lng, within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
+    return Demand(await database.read(lambda connection: connection.fetchval(DEMAND, *values)))

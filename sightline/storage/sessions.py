@@ -1,0 +1,200 @@
+"""Sessions in Postgres: one SQL function per step, so that a plain step is one round trip and one transaction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sightline.domain.session.codec import from_doc, to_doc
+from sightline.domain.session.messages import Event, EventKind
+from sightline.domain.session.model import Live, Session, SessionState
+from sightline.ports.ledger import FundsPolicy
+from sightline.ports.store import (
+    Committed,
+    HoldRequest,
+    LiveSession,
+    RecordedEvent,
+    Rejected,
+    RejectedWhy,
+    SessionWrite,
+    StoredSession,
+)
+from sightline.storage import heartbeats, ledger_sql
+from sightline.storage.bridge import Database
+from sightline.storage.identity_sql import write_tuples
+from sightline.storage.json import dump, load
+from sightline.storage.pool import Connection
+from sightline.storage.rejection import RejectedError, commit, idempotency_columns
+
+_WRITE = f"SELECT write_session({', '.join(f'${number}' for number in range(1, 29))})"
+
+_SET_REVISION = """
+UPDATE idempotency SET revision = $5 WHERE scope = $1 AND key = $2 AND method = $3 AND path = $4
+"""
+
+_LOAD = """
+SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
+"""
+
+_OF_OPERATOR = """
+SELECT id FROM session WHERE operator_workspace_id = $1 AND state = $2 ORDER BY created_at_ms, id
+"""
+
+_UNFINISHED = """
+SELECT id, state, operator_workspace_id, video_ref, due_at_ms FROM session
+WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE') ORDER BY id
+"""
+
+_EVENTS = "SELECT sequence, kind, at_ms, facts, hash FROM session_event WHERE session_id = $1 ORDER BY sequence"
+
+# Sorted, so that two checkpoints lock their rows in one order.
+_PROVE_MEDIA = """
+INSERT INTO media_proof AS m (session_id, proved_at_ms)
+SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS p(session_id, proved_at_ms) ORDER BY 1
+ON CONFLICT (session_id) DO UPDATE SET proved_at_ms = excluded.proved_at_ms
+WHERE m.proved_at_ms < excluded.proved_at_ms
+"""
+
+
+async def write_session(database: Database, write: SessionWrite) -> Committed | Rejected:
+    """Store one step with everything that must be true with it."""
+    columns = _columns(write)
+
+    async def unit(connection: Connection) -> Committed:
+        why = await connection.fetchval(_WRITE, *columns)
+        if why is not None:
+            raise RejectedError(RejectedWhy(why))
+        await _write_money(connection, write)
+        return Committed(write.session.version + 1, await _write_tuples(connection, write))
+
+    return await commit(database, unit, is_one_statement=not (_moves_money(write) or write.tuples))
+
+
+def _moves_money(write: SessionWrite) -> bool:
+    return (
+        write.take_hold is not None or write.charge_hold is not None or write.release_hold or write.settle is not None
+    )
+
+
+def _columns(write: SessionWrite) -> tuple[object, ...]:
+    session, terms = write.session, write.session.terms
+    operator, phase = session.operator, session.phase
+    return (
+        write.lease.shard,
+        write.lease.epoch,
+        *idempotency_columns(write.idempotency),
+        session.id,
+        session.version,
+        session.state.value,
+        terms.consumer_workspace_id,
+        operator.workspace_id if operator is not None else None,
+        terms.lat,
+        terms.lng,
+        terms.created_at_ms,
+        terms.wait_deadline_ms,
+        write.due_at_ms,
+        phase.video.ref if isinstance(phase, Live) else None,
+        dump(to_doc(session)),
+        write.at_ms,
+        write.consume_quote,
+        [recorded.sequence for recorded in write.events],
+        [recorded.event.kind.value for recorded in write.events],
+        [recorded.event.at_ms for recorded in write.events],
+        [dump(recorded.event.facts) for recorded in write.events],
+        [recorded.hash for recorded in write.events],
+    )
+
+
+async def _write_money(connection: Connection, write: SessionWrite) -> None:
+    if write.take_hold is not None and not await _take_hold(connection, write, write.take_hold):
+        raise RejectedError(RejectedWhy.FUNDS)
+    if write.charge_hold is not None:
+        await ledger_sql.charge_hold(connection, write.session.id, write.charge_hold)
+    if write.release_hold:
+        await ledger_sql.release_hold(connection, write.session.id)
+    if write.settle is not None:
+        await ledger_sql.compose_settlement(connection, write.settle, now_ms=write.at_ms)
+
+
+async def _take_hold(connection: Connection, write: SessionWrite, hold: HoldRequest) -> bool:
+    return await ledger_sql.take_hold(
+        connection,
+        session_id=write.session.id,
+        payer=hold.payer_address,
+        amount=hold.amount,
+        policy=FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY,
+        now_ms=write.at_ms,
+    )
+
+
+async def _write_tuples(connection: Connection, write: SessionWrite) -> int | None:
+    if not write.tuples:
+        return None
+    revision = await write_tuples(connection, write.tuples)
+    if write.idempotency is not None:
+        key = write.idempotency.key
+        await connection.execute(_SET_REVISION, key.workspace_id, key.key, key.method, key.path, revision)
+    return revision
+
+
+async def load_session(database: Database, session_id: str) -> StoredSession | None:
+    """Read a session, and while it is LIVE the heartbeats recorded since."""
+
+    async def unit(connection: Connection) -> tuple[Session, int | None, list[Any]] | None:
+        row = await connection.fetchrow(_LOAD, session_id)
+        if row is None:
+            return None
+        session = from_doc(load(row["doc"]), row["version"])
+        later: list[Any] = []
+        if isinstance(phase := session.phase, Live):
+            later = await heartbeats.rows_since(
+                connection, phase.operator.workspace_id, phase.started_at_ms, phase.whereabouts.last_sequence
+            )
+        return session, row["proved_at_ms"], later
+
+    found = await database.read(unit)
+    if found is None:
+        return None
+    session, proved_at_ms, rows = found
+    return StoredSession(
+        session=session,
+        media_proved_at_ms=proved_at_ms,
+        heartbeats=tuple(heartbeats.heartbeat_of(row) for row in rows),
+    )
+
+
+async def sessions_of_operator(database: Database, workspace_id: str, state: SessionState) -> Sequence[str]:
+    """Ids of the operator's sessions in a state, oldest first."""
+    rows = await database.read(lambda connection: connection.fetch(_OF_OPERATOR, workspace_id, state.value))
+    return [str(row["id"]) for row in rows]
+
+
+async def unfinished_sessions(database: Database) -> Sequence[LiveSession]:
+    """Every session that is not terminal, by id."""
+    rows = await database.read(lambda connection: connection.fetch(_UNFINISHED))
+    return [
+        LiveSession(
+            id=str(row["id"]),
+            state=SessionState(row["state"]),
+            operator_workspace_id=str(row["operator_workspace_id"]) if row["operator_workspace_id"] else None,
+            video_ref=row["video_ref"],
+            due_at_ms=row["due_at_ms"],
+        )
+        for row in rows
+    ]
+
+
+async def session_events(database: Database, session_id: str) -> Sequence[RecordedEvent]:
+    """The recorded events, in order."""
+    rows = await database.read(lambda connection: connection.fetch(_EVENTS, session_id))
+    return [RecordedEvent(row["sequence"], _event(row), row["hash"]) for row in rows]
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    facts = tuple((name, value) for name, value in load(row["facts"]))
+    return Event(EventKind(row["kind"]), row["at_ms"], facts)
+
+
+async def checkpoint_media(database: Database, proofs: Mapping[str, int]) -> None:
+    """Move the sessions' media proofs forward."""
+    if proofs:
+        ids, instants = list(proofs), list(proofs.values())
+        await database.run(lambda connection: connection.execute(_PROVE_MEDIA, ids, instants))

@@ -1,0 +1,96 @@
+"""Workspaces in Postgres."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sightline.domain.operator.codec import from_doc, to_doc
+from sightline.domain.operator.model import Availability, Workspace
+from sightline.ports.store import Committed, Rejected, RejectedWhy, WorkspaceWrite
+from sightline.storage import ledger_sql
+from sightline.storage.bridge import Database
+from sightline.storage.identity_sql import write_tuples
+from sightline.storage.json import dump, load
+from sightline.storage.pool import Connection
+from sightline.storage.rejection import RejectedError, commit, idempotency_columns
+
+_WRITE = f"SELECT write_workspace({', '.join(f'${number}' for number in range(1, 16))})"
+
+_SET_REVISION = """
+UPDATE idempotency SET revision = $5 WHERE scope = $1 AND key = $2 AND method = $3 AND path = $4
+"""
+
+# The newest heartbeat is read with each: the row itself is not written for every heartbeat.
+_SELECT = """
+SELECT w.doc, w.version, h.sequence, h.at_ms FROM workspace w LEFT JOIN LATERAL (
+  SELECT sequence, at_ms FROM heartbeat WHERE workspace_id = w.id ORDER BY sequence DESC LIMIT 1
+) h ON true
+"""
+BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
+DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable"
+
+
+async def write_workspace(database: Database, write: WorkspaceWrite) -> Committed | Rejected:
+    """Store one step; a new workspace's wallet is followed from then on."""
+    workspace, is_new = write.workspace, write.workspace.version == 0
+    columns = (
+        write.lease.shard,
+        write.lease.epoch,
+        *idempotency_columns(write.idempotency),
+        workspace.id,
+        workspace.version,
+        workspace.slug,
+        is_dispatchable(workspace),
+        dump(to_doc(workspace)),
+        write.at_ms,
+    )
+
+    async def unit(connection: Connection) -> Committed:
+        why = await connection.fetchval(_WRITE, *columns)
+        if why is not None:
+            raise RejectedError(RejectedWhy(why))
+        if is_new:
+            await ledger_sql.track_wallet(connection, workspace.id, workspace.wallet_address, now_ms=write.at_ms)
+        revision = await _write_tuples(connection, write) if write.tuples else None
+        return Committed(workspace.version + 1, revision)
+
+    return await commit(database, unit, is_one_statement=not (is_new or write.tuples))
+
+
+async def _write_tuples(connection: Connection, write: WorkspaceWrite) -> int:
+    revision = await write_tuples(connection, write.tuples)
+    if write.idempotency is not None:
+        key = write.idempotency.key
+        await connection.execute(_SET_REVISION, key.workspace_id, key.key, key.method, key.path, revision)
+    return revision
+
+
+def is_dispatchable(workspace: Workspace) -> bool:
+    """Whether the dispatcher's index and reconciliation must know of it."""
+    return workspace.is_supplier and (workspace.availability is not Availability.OFFLINE or bool(workspace.claims))
+
+
+async def load_workspace(database: Database, workspace_id: str) -> Workspace | None:
+    """Read one workspace."""
+    found = await workspaces(database, [workspace_id])
+    return found[0] if found else None
+
+
+async def workspaces(database: Database, ids: Sequence[str]) -> Sequence[Workspace]:
+    """Read several, in no promised order; unknown ids are left out."""
+    wanted = list(ids)
+    rows = await database.read(lambda connection: connection.fetch(BY_IDS, wanted))
+    return [_workspace(row) for row in rows]
+
+
+async def suppliers(database: Database) -> Sequence[Workspace]:
+    """Every SUPPLIER that is ONLINE or BUSY or holds a claim."""
+    rows = await database.read(lambda connection: connection.fetch(DISPATCHABLE), deadline_ms=30_000)
+    return [_workspace(row) for row in rows]
+
+
+def _workspace(row: Mapping[str, Any]) -> Workspace:
+    workspace = from_doc(load(row["doc"]), row["version"])
+    if row["sequence"] is None or row["sequence"] <= workspace.last_sequence:
+        return workspace
+    return replace(workspace, last_sequence=row["sequence"], last_seen_at_ms=row["at_ms"])
