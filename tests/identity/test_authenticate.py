@@ -1,0 +1,217 @@
+"""From what a request presents to a principal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from sightline.domain.access import ApiKeyPrincipal, Environment, Role, Scope, WalletPrincipal
+from sightline.domain.errors import RefusedError, StoreUnavailableError
+from sightline.domain.refusal import Refusal
+from sightline.identity import refusals
+from sightline.identity.authenticate import Authenticator, AuthenticatorOptions
+from sightline.identity.cookies import LIFETIME_MS
+
+World = Any
+WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
+
+
+async def a_key(world: World) -> tuple[str, str]:
+    minted = await world.keys.mint(
+        WORKSPACE, created_by="0x", label="robot", environment="TEST", scopes=["sessions:read"]
+    )
+    return minted.record.key_id, minted.plaintext
+
+
+def a_cookie(world: World, workspace_id: str | None = None, role: Role | None = None) -> str:
+    now_ms = world.clock.now_ms()
+    principal = WalletPrincipal(
+        wallet_address=world.wallet().address,
+        workspace_id=workspace_id,
+        role=role,
+        signed_in_at_ms=now_ms,
+        expires_at_ms=now_ms + LIFETIME_MS,
+    )
+    return "svc_session=" + world.cookies.encode(principal)
+
+
+async def refusal_of(world: World, headers: Mapping[str, str]) -> Refusal:
+    with pytest.raises(RefusedError) as caught:
+        await world.authenticator.authenticate(headers)
+    return caught.value.refusal
+
+
+async def test_a_key_becomes_a_principal_of_its_workspace(world: World) -> None:
+    key_id, key = await a_key(world)
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        assert await world.authenticator.authenticate({"authorization": f"{scheme} {key}"}) == ApiKeyPrincipal(
+            workspace_id=WORKSPACE,
+            key_id=key_id,
+            scopes=frozenset({Scope.SESSIONS_READ}),
+            environment=Environment.TEST,
+        )
+
+
+async def test_a_cookie_becomes_a_principal_of_its_wallet(world: World) -> None:
+    principal = await world.authenticator.authenticate({"cookie": a_cookie(world, WORKSPACE, Role.ADMIN)})
+    assert (principal.workspace_id, principal.role) == (WORKSPACE, Role.ADMIN)
+    assert principal.wallet_address == world.wallet().address
+
+
+async def test_no_credential_is_refused(world: World) -> None:
+    assert await refusal_of(world, {}) == refusals.MISSING_CREDENTIAL
+    assert await refusal_of(world, {"cookie": "theme=dark"}) == refusals.MISSING_CREDENTIAL
+
+
+async def test_malformed_and_unknown_keys_are_refused_alike(world: World) -> None:
+    _, key = await a_key(world)
+    unknown = key[:-1] + ("1" if key[-1] != "1" else "2")
+    values = ["", "Bearer", "Bearer ", f"Basic {key}", key, "Bearer x", f"Bearer {unknown}"]
+    values += [f"Bearer {key}x", f"Bearer {key},", "Bearer " + "x" * 5_000, "Bearer \x00", "Bearer é"]
+    for value in values:
+        assert await refusal_of(world, {"authorization": value}) == refusals.INVALID_CREDENTIAL, value
+
+
+async def test_the_header_wins_over_the_cookie_even_when_it_is_wrong(world: World) -> None:
+    _, key = await a_key(world)
+    cookie = a_cookie(world)
+    principal = await world.authenticator.authenticate({"authorization": f"Bearer {key}", "cookie": cookie})
+    assert isinstance(principal, ApiKeyPrincipal)
+    wrong = {"authorization": "Bearer nonsense", "cookie": cookie}
+    assert await refusal_of(world, wrong) == refusals.INVALID_CREDENTIAL
+
+
+async def test_an_expired_or_forged_cookie_is_refused(world: World) -> None:
+    cookie = a_cookie(world)
+    assert await refusal_of(world, {"cookie": cookie[:-2]}) == refusals.EXPIRED_SESSION
+    world.clock.at_ms += LIFETIME_MS
+    assert await refusal_of(world, {"cookie": cookie}) == refusals.EXPIRED_SESSION
+
+
+async def test_a_revoked_key_works_for_sixty_seconds_to_the_millisecond(world: World) -> None:
+    key_id, key = await a_key(world)
+    headers = {"authorization": f"Bearer {key}"}
+    await world.authenticator.authenticate(headers)
+    await world.keys.revoke(WORKSPACE, key_id)
+    world.clock.at_ms += 59_999
+    await world.authenticator.authenticate(headers)
+    world.clock.at_ms += 1
+    assert await refusal_of(world, headers) == refusals.REVOKED_KEY
+
+
+async def test_a_revocation_is_seen_though_the_key_is_remembered(world: World) -> None:
+    """The memory is renewed every two seconds, also right up to the end of the grace."""
+    key_id, key = await a_key(world)
+    headers = {"authorization": f"Bearer {key}"}
+    await world.keys.revoke(WORKSPACE, key_id)
+    for _ in range(60):
+        await world.authenticator.authenticate(headers)
+        world.clock.at_ms += 1_000
+    assert await refusal_of(world, headers) == refusals.REVOKED_KEY
+
+
+async def test_a_key_works_from_the_moment_it_is_minted(world: World) -> None:
+    world.ids.count = 100
+    _, key = await a_key(world)
+    world.store._keys.clear()
+    headers = {"authorization": f"Bearer {key}"}
+    assert await refusal_of(world, headers) == refusals.INVALID_CREDENTIAL
+    world.ids.count = 100
+    assert await a_key(world)
+    await world.authenticator.authenticate(headers)
+
+
+class CountingStore:
+    """Looks keys up in another store and counts; can be out of reach."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.lookups, self.writes, self.is_down = inner, 0, 0, False
+
+    async def key_of(self, digest: bytes) -> Any:
+        self.lookups += 1
+        if self.is_down:
+            raise StoreUnavailableError
+        return await self.inner.key_of(digest)
+
+    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
+        self.writes += 1
+        if self.is_down:
+            raise StoreUnavailableError
+        await self.inner.mark_used(used_at_ms)
+
+
+def an_authenticator(world: World, **options: int) -> tuple[CountingStore, Authenticator]:
+    store = CountingStore(world.store)
+    chosen = AuthenticatorOptions(**options)
+    return store, Authenticator(store, world.cookies, world.hasher, world.clock, chosen)  # type: ignore[arg-type]
+
+
+async def test_a_busy_key_is_looked_up_every_two_seconds_only(world: World) -> None:
+    _, key = await a_key(world)
+    store, authenticator = an_authenticator(world)
+    for _ in range(100):
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        world.clock.at_ms += 100
+    assert store.lookups == 5
+
+
+async def test_a_clock_that_steps_back_does_not_stretch_a_memory(world: World) -> None:
+    _, key = await a_key(world)
+    store, authenticator = an_authenticator(world)
+    await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    world.clock.at_ms -= 3_600_000
+    await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    assert store.lookups == 2
+
+
+async def test_memory_is_bounded(world: World) -> None:
+    store, authenticator = an_authenticator(world, remembered_max=3)
+    keys = [(await a_key(world))[1] for _ in range(5)]
+    for key in keys:
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    assert len(authenticator._remembered) == 3
+    await authenticator.authenticate({"authorization": f"Bearer {keys[-1]}"})
+    assert store.lookups == 5
+
+
+async def test_a_store_that_is_down_says_neither_yes_nor_no(world: World) -> None:
+    _, key = await a_key(world)
+    store, authenticator = an_authenticator(world)
+    store.is_down = True
+    with pytest.raises(StoreUnavailableError):
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+
+
+async def test_last_uses_are_written_in_batches_and_survive_a_failed_write(world: World) -> None:
+    key_id, key = await a_key(world)
+    store, authenticator = an_authenticator(world)
+    for _ in range(50):
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    store.is_down = True
+    await authenticator.flush()
+    store.is_down = False
+    await authenticator.flush()
+    await authenticator.flush()
+    assert store.writes == 2
+    (record,) = await world.keys.keys_in(WORKSPACE)
+    assert (record.key_id, record.last_used_at_ms) == (key_id, world.clock.at_ms)
+
+
+async def test_last_uses_are_written_every_five_seconds_and_at_the_end(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    _, key = await a_key(world)
+    store, authenticator = an_authenticator(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(authenticator.run)
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await trio.sleep(5.5)
+        assert store.writes == 1
+        world.clock.at_ms += 5_500
+        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        nursery.cancel_scope.cancel()
+    assert store.writes == 2
+    (record,) = await world.keys.keys_in(WORKSPACE)
+    assert record.last_used_at_ms == world.clock.at_ms
