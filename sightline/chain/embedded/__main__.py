@@ -1,6 +1,6 @@
 """The process of the embedded chain: `python -m sightline.chain.embedded --data-dir DIR`.
 
-Prints one JSON line with its port and addresses when it serves, and ends when its standard input closes: the parent
+Says `ready` and its port and addresses as JSON when it serves, and ends when its standard input closes: the parent
 holds the other end, so that it can not outlive its parent however that ends.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 from sightline.chain.embedded.deploy import RICH_WEI, Terms, Treasury, address_of, load_keys, load_secret
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.methods import Methods, RpcError
+from sightline.system.children import leave_with_parent, say_ready
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 BATCH_MAX: Final = 1_000
@@ -92,13 +93,6 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def end_with_parent() -> None:
-    """Leave at once when standard input closes; every block is already whole on disk."""
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
-
-
 def hold_directory(directory: Path) -> int:
     """Be the only chain over this directory; a predecessor that is still dying is waited for."""
     descriptor = os.open(directory / "chain.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -124,7 +118,8 @@ def main() -> None:
     parser.add_argument("--consent-required", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    # At once: every block is already whole on disk.
+    leave_with_parent(lambda: os._exit(0))
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = hold_directory(options.data_dir)
     keys = load_keys(options.data_dir)
@@ -151,7 +146,7 @@ def main() -> None:
         "relayer": address_of(keys["relayer"]),
     }
     (options.data_dir / "endpoint.json").write_text(json.dumps(report), encoding="ascii")
-    print(json.dumps(report), flush=True)  # noqa: T201  # the parent reads this line
+    say_ready(json.dumps(report))
     try:
         server.serve_forever()
     finally:

@@ -267,12 +267,12 @@ class Machine:
         try:
             computation = self._computation(state, call, context)
         except VMError as error:
-            raise ExecutionError(str(error), None) from error
+            raise ExecutionError(f"execution failed: {error}", None) from error
         if computation.is_error:
             fault = computation.error
             if isinstance(fault, Revert):
                 raise ExecutionError("execution reverted", bytes(computation.output))
-            raise ExecutionError("out of gas" if isinstance(fault, OutOfGas) else str(fault) or "fault", None)
+            raise ExecutionError("out of gas" if isinstance(fault, OutOfGas) else f"execution failed: {fault}", None)
         return bytes(computation.output), int(computation.get_gas_used())
 
     def _computation(self, state: Any, call: Call, context: Any) -> Any:

@@ -1,0 +1,135 @@
+"""The parent's side of the embedded chain: starts the process, and pays from its faucet."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import trio
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import FaucetPayment
+from sightline.ports.ids import Ids
+from sightline.system.children import Child, ChildCommand, run_child
+
+CHAIN_ID_DEFAULT: Final = 84_532_001
+"""Of the embedded chain; registered by no public chain, and not one of the well-known development ids."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedOptions:
+    """The embedded chain. The last four are fixed by the first start on a directory."""
+
+    data_dir: Path
+    chain_id: int = CHAIN_ID_DEFAULT
+    max_fee_bps: int = 5_000
+    session_cap_micro: int = 1_000_000_000_000
+    consent_required: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedNode:
+    """A running embedded chain."""
+
+    url: str
+    chain_id: int
+    genesis_hash: str
+    usdc_address: str
+    settlement_address: str
+    relayer_key: bytes
+    child: Child
+
+
+@asynccontextmanager
+async def open_embedded_node(options: EmbeddedOptions) -> AsyncIterator[EmbeddedNode]:
+    """Run the embedded chain as a child for as long as the context lasts. Its end is the context's end.
+
+    Raises:
+        ChildFailedError: It did not start; the message ends with its log.
+    """
+    args = [
+        sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(options.data_dir),
+        "--chain-id", str(options.chain_id), "--max-fee-bps", str(options.max_fee_bps),
+        "--session-cap-micro", str(options.session_cap_micro),
+    ]  # fmt: skip
+    if options.consent_required:
+        args.append("--consent-required")
+    command = ChildCommand(name="chain", args=args, log_path=options.data_dir / "chain.log")
+    leaving = trio.Event()
+    with lone_error():
+        async with trio.open_nursery() as nursery:
+            child: Child = await nursery.start(_supervise, command, leaving)
+            yield _node_of(child, options.data_dir)
+            leaving.set()
+            child.stop()
+
+
+@contextmanager
+def lone_error() -> Iterator[None]:
+    """Let a nursery's only error out as itself."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+
+
+async def _supervise(command: ChildCommand, leaving: trio.Event, *, task_status: trio.TaskStatus[Child]) -> None:
+    code = await run_child(command, task_status=task_status)
+    if not leaving.is_set():
+        raise ChainUnavailableError(f"the embedded chain ended by itself with code {code}")
+
+
+def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
+    report = json.loads(child.ready)
+    keys = json.loads((data_dir / "keys.json").read_text(encoding="ascii"))
+    return EmbeddedNode(
+        url=f"http://127.0.0.1:{report['port']}",
+        chain_id=report["chainId"],
+        genesis_hash=report["genesisHash"],
+        usdc_address=report["usdcAddress"],
+        settlement_address=report["settlementAddress"],
+        relayer_key=bytes.fromhex(keys["relayer"].removeprefix("0x")),
+        child=child,
+    )
+
+
+@final
+class EmbeddedFaucet:
+    """The faucet of the embedded chain, for whoever may read the secret in its data directory."""
+
+    def __init__(self, rpc: JsonRpc, data_dir: Path) -> None:
+        self._rpc = rpc
+        self._secret_path = data_dir / "faucet.secret"
+
+    async def fund(self, address: str, amount_micro: int) -> FaucetPayment:
+        """Mint test USDC to the address and top up its native coin."""
+        secret = self._secret_path.read_text(encoding="ascii").strip()
+        account = to_checksum_address(address)
+        (result,) = await self._rpc.send_once([("sightline_faucet", [secret, account, str(amount_micro)])])
+        if isinstance(result, RpcResponseError):
+            raise ChainUnavailableError(f"the faucet refused: {result.message}")
+        return FaucetPayment(tx_hash=result["transactionHash"], address=account, amount_micro=amount_micro)
+
+
+@asynccontextmanager
+async def open_running_faucet(data_dir: Path, ids: Ids) -> AsyncIterator[EmbeddedFaucet]:
+    """The faucet of an embedded chain that another process runs over this directory.
+
+    Raises:
+        ChainUnavailableError: If no embedded chain was ever started there.
+    """
+    try:
+        report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
+    except OSError as error:
+        raise ChainUnavailableError(f"no embedded chain has been started in {data_dir}") from error
+    async with open_rpc(f"http://127.0.0.1:{report['port']}", RpcOptions(), ids) as rpc:
+        yield EmbeddedFaucet(rpc, data_dir)

@@ -1,0 +1,75 @@
+"""The guarded endpoint which clients get as rpcUrl: reads and eth_sendRawTransaction, nothing else.
+
+A node's own port is never shown: its other methods move time, balances and blocks, or cost more than a caller pays.
+"""
+
+import json
+from typing import Any, Final, final
+
+import trio
+
+from sightline.chain.rpc import JsonRpc
+from sightline.domain.errors import ChainUnavailableError
+
+BATCH_MAX: Final = 50
+BODY_BYTES_MAX: Final = 256 * 1024
+# The embedded chain runs one call at a time; the relayer's and the watcher's must get their turn.
+HEAVY_AT_ONCE: Final = 4
+
+LIGHT_METHODS: Final = frozenset(
+    {
+        "eth_blockNumber", "eth_chainId", "eth_feeHistory", "eth_gasPrice", "eth_getBalance",
+        "eth_getBlockByHash", "eth_getBlockByNumber", "eth_getCode", "eth_getStorageAt",
+        "eth_getTransactionByHash", "eth_getTransactionCount", "eth_getTransactionReceipt",
+        "eth_maxPriorityFeePerGas", "eth_syncing", "net_version", "web3_clientVersion",
+    }
+)  # fmt: skip
+HEAVY_METHODS: Final = frozenset({"eth_call", "eth_estimateGas", "eth_getLogs", "eth_sendRawTransaction"})
+
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+PARSE_ERROR: Final = -32700
+UNAVAILABLE: Final = -32000
+
+
+@final
+class RpcProxy:
+    """Checks each request and forwards the body."""
+
+    def __init__(self, rpc: JsonRpc) -> None:
+        self._rpc = rpc
+        self._heavy = trio.CapacityLimiter(HEAVY_AT_ONCE)
+
+    async def handle(self, body: bytes) -> bytes:
+        """The JSON-RPC answer to a JSON-RPC body. Never raises for what a caller sends."""
+        if len(body) > BODY_BYTES_MAX:
+            return _error(None, INVALID_REQUEST, "request too large")
+        try:
+            request = json.loads(body)
+        except (ValueError, RecursionError):
+            return _error(None, PARSE_ERROR, "parse error")
+        requests = request if isinstance(request, list) else [request]
+        if not 0 < len(requests) <= BATCH_MAX:
+            return _error(None, INVALID_REQUEST, f"a batch holds 1 to {BATCH_MAX} requests")
+        for item in requests:
+            if not isinstance(item, dict) or not isinstance(item.get("method"), str):
+                return _error(None, INVALID_REQUEST, "invalid request")
+            if item["method"] not in LIGHT_METHODS and item["method"] not in HEAVY_METHODS:
+                name = item["method"][:64]
+                return _error(item.get("id"), METHOD_NOT_FOUND, f"the method {name} is not available")
+        # Encoded anew: what was checked is what is sent, whatever two readers make of a duplicate key.
+        return await self._forward(requests, json.dumps(request).encode())
+
+    async def _forward(self, requests: list[dict[str, Any]], body: bytes) -> bytes:
+        try:
+            if all(item["method"] in LIGHT_METHODS for item in requests):
+                return await self._rpc.forward(body)
+            async with self._heavy:
+                return await self._rpc.forward(body)
+        except ChainUnavailableError:
+            return _error(requests[0].get("id"), UNAVAILABLE, "the chain does not answer")
+
+
+def _error(request_id: Any, code: int, message: str) -> bytes:
+    shown = request_id if isinstance(request_id, str | int) else None
+    return json.dumps({"jsonrpc": "2.0", "id": shown, "error": {"code": code, "message": message}}).encode()

@@ -1,0 +1,119 @@
+"""Reads of contracts and accounts over JSON-RPC: for signature checks, and the token's numbers for the watcher."""
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.contracts_abi import call_data, revert_reason
+from sightline.chain.rpc import JsonRpc, RpcResponseError
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import CALL_GAS_DEFAULT, CallRevertedError
+from sightline.ports.ledger import BlockRef
+
+# How nodes word a call that the contract itself made fail. Any other error is the node's own trouble, which is
+# neither yes nor no.
+_CALL_FAULTS: Final = (
+    "revert", "out of gas", "outofgas", "execution failed", "evm error", "invalid opcode", "invalid jump",
+)  # fmt: skip
+_REVERTED: Final = 3
+
+
+def is_call_fault(error: RpcResponseError) -> bool:
+    """Whether the call itself failed, rather than the node."""
+    text = error.message.lower()
+    return error.code == _REVERTED or any(fault in text for fault in _CALL_FAULTS)
+
+
+def fault_text(error: RpcResponseError) -> str:
+    """Why a call failed, in the contract's words where it gave any."""
+    return revert_reason(error.data or b"") or error.message
+
+
+def hex_bytes(text: Any) -> bytes:
+    """Bytes from a JSON-RPC result.
+
+    Raises:
+        ChainUnavailableError: If it is none.
+    """
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except (AttributeError, ValueError) as error:
+        raise ChainUnavailableError("the endpoint's answer is not hex") from error
+
+
+def hex_int(text: Any) -> int:
+    """A number from a JSON-RPC result.
+
+    Raises:
+        ChainUnavailableError: If it is none.
+    """
+    try:
+        return int(text, 16)
+    except (TypeError, ValueError) as error:
+        raise ChainUnavailableError("the endpoint's answer is not a number") from error
+
+
+def block_ref(block: dict[str, Any]) -> BlockRef:
+    """Number and hashes of a block as JSON-RPC gives it."""
+    try:
+        return BlockRef(
+            number=hex_int(block["number"]),
+            block_hash=str(block["hash"]).lower(),
+            parent_hash=str(block["parentHash"]).lower(),
+        )
+    except (KeyError, TypeError) as error:
+        raise ChainUnavailableError("the endpoint's answer is not a block") from error
+
+
+@final
+class RpcReader:
+    """ChainReader over one endpoint, with the token's numbers."""
+
+    def __init__(self, rpc: JsonRpc, *, token: str, settlement: str) -> None:
+        self._rpc = rpc
+        self._token = token
+        self._settlement = settlement
+
+    async def call(
+        self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
+    ) -> bytes:
+        """What the call returns, by plain eth_call."""
+        request = {"data": "0x" + data.hex(), "gas": hex(gas_cap)}
+        if to is not None:
+            request["to"] = to_checksum_address(to)
+        try:
+            return hex_bytes(await self._rpc.call("eth_call", request, block))
+        except RpcResponseError as error:
+            if is_call_fault(error):
+                raise CallRevertedError(fault_text(error), error.data or b"") from error
+            raise ChainUnavailableError(error.message) from error
+
+    async def code(self, address: str, *, block: str = "latest") -> bytes:
+        """The account's code."""
+        try:
+            return hex_bytes(await self._rpc.call("eth_getCode", to_checksum_address(address), block))
+        except RpcResponseError as error:
+            raise ChainUnavailableError(error.message) from error
+
+    async def balances_and_allowances(self, addresses: Sequence[str], block_hash: str) -> list[tuple[int, int]]:
+        """Balance, and allowance for the settlement contract, of each address; all pinned to one block (EIP-1898).
+
+        Raises:
+            ChainUnavailableError: Not every number could be read at that block.
+        """
+        pinned = {"blockHash": block_hash}
+        requests: list[tuple[str, list[Any]]] = []
+        for address in addresses:
+            account = to_checksum_address(address)
+            questions = (
+                call_data("balanceOf(address)", [account]),
+                call_data("allowance(address,address)", [account, self._settlement]),
+            )
+            requests += [("eth_call", [{"to": self._token, "data": "0x" + data.hex()}, pinned]) for data in questions]
+        numbers: list[int] = []
+        for result in await self._rpc.batch(requests):
+            if isinstance(result, RpcResponseError):
+                raise ChainUnavailableError(f"a pinned read failed: {result.message}") from result
+            numbers.append(hex_int(result))
+        return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,0 +1,196 @@
+"""A JSON-RPC client for Ethereum nodes on httpx: single calls and batches, with deadlines and back-off.
+
+Reads are repeated when the endpoint does not answer. A transaction is sent once: whoever sends it must see each
+outcome, and "no answer" is not "no".
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+import httpx
+import trio
+
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.ids import Ids
+
+Request: TypeAlias = tuple[str, list[Any]]
+
+BATCH_MAX: Final = 100
+TOO_MANY_REQUESTS: Final = 429
+
+
+class RpcResponseError(Exception):
+    """The node answered with an error: it understood and said no, or it is in trouble and says so."""
+
+    def __init__(self, code: int, message: str, data: bytes | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcOptions:
+    """How patient the client is."""
+
+    timeout_ms: int = 5_000
+    tries: int = 4
+    """For reads, the first one included."""
+    backoff_ms_min: int = 100
+    backoff_ms_max: int = 5_000
+    throttled_ms: int = 1_000
+    """The least wait after HTTP 429."""
+
+
+def backoff_ms(ids: Ids, failures: int, *, least_ms: int, most_ms: int) -> int:
+    """A wait with full jitter: evenly between 0 and least x 2^failures, at most `most_ms`."""
+    ceiling: int = min(most_ms, least_ms << min(failures, 20))
+    return int.from_bytes(ids.token_bytes(4), "big") * ceiling >> 32
+
+
+@final
+class JsonRpc:
+    """One endpoint. Open it with `open_rpc`."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str, options: RpcOptions, ids: Ids) -> None:
+        self._http = http
+        self._url = url
+        self._options = options
+        self._ids = ids
+
+    async def call(self, method: str, *params: Any) -> Any:
+        """The result of a read.
+
+        Raises:
+            RpcResponseError: The node's error.
+            ChainUnavailableError: No answer after all tries.
+        """
+        (result,) = await self.batch([(method, list(params))])
+        if isinstance(result, RpcResponseError):
+            raise result
+        return result
+
+    async def batch(self, requests: Sequence[Request]) -> list[Any]:
+        """The results of reads in their order; an error of one is a value: RpcResponseError.
+
+        Raises:
+            ChainUnavailableError: Not all of them were answered.
+        """
+        results: list[Any] = []
+        for start in range(0, len(requests), BATCH_MAX):
+            results += await self._persistently(requests[start : start + BATCH_MAX])
+        return results
+
+    async def send_once(self, requests: Sequence[Request]) -> list[Any]:
+        """Like batch, without a second try.
+
+        Raises:
+            ChainUnavailableError: No answer; some or all of them may have been carried out.
+        """
+        results: list[Any] = []
+        for start in range(0, len(requests), BATCH_MAX):
+            results += await self._post(requests[start : start + BATCH_MAX])
+        return results
+
+    async def forward(self, body: bytes) -> bytes:
+        """Hand a body to the node and its answer back, both unread.
+
+        Raises:
+            ChainUnavailableError: No answer.
+        """
+        return await self._exchange(body)
+
+    async def _persistently(self, requests: Sequence[Request]) -> list[Any]:
+        options = self._options
+        failures = 0
+        while True:
+            try:
+                return await self._post(requests)
+            except ChainUnavailableError as error:
+                failures += 1
+                if failures >= options.tries:
+                    raise
+                least = options.throttled_ms if isinstance(error.__cause__, _ThrottledError) else 0
+                wait_ms = backoff_ms(
+                    self._ids, failures, least_ms=options.backoff_ms_min, most_ms=options.backoff_ms_max
+                )
+                await trio.sleep((least + wait_ms) / 1000)
+
+    async def _post(self, requests: Sequence[Request]) -> list[Any]:
+        bodies = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for number, (method, params) in enumerate(requests)
+        ]
+        answer = await self._exchange(json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode())
+        try:
+            decoded = json.loads(answer)
+        except ValueError as error:
+            raise ChainUnavailableError("the endpoint's answer is not JSON") from error
+        return _in_order(decoded, len(bodies))
+
+    async def _exchange(self, body: bytes) -> bytes:
+        try:
+            with trio.fail_after(self._options.timeout_ms / 1000):
+                response = await self._http.post(self._url, content=body, headers={"content-type": "application/json"})
+        except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
+            raise ChainUnavailableError(f"the endpoint does not answer: {type(error).__name__}") from error
+        if response.status_code == TOO_MANY_REQUESTS:
+            raise ChainUnavailableError("the endpoint throttles us") from _ThrottledError()
+        if response.status_code >= 500 or not response.content:
+            raise ChainUnavailableError(f"the endpoint answered HTTP {response.status_code}")
+        return response.content
+
+
+class _ThrottledError(Exception):
+    """HTTP 429."""
+
+
+def _in_order(decoded: Any, count: int) -> list[Any]:
+    """Results by request number: a batch's answers may come in any order."""
+    answers = decoded if isinstance(decoded, list) else [decoded]
+    by_number: dict[int, Any] = {}
+    for answer in answers:
+        if not isinstance(answer, dict):
+            raise ChainUnavailableError("the endpoint's answer is not JSON-RPC")
+        if answer.get("id") is None and "error" in answer:
+            raise ChainUnavailableError(f"the endpoint refuses: {str(answer['error'])[:200]}")
+        by_number[answer.get("id")] = _result(answer)  # type: ignore[index]
+    if any(number not in by_number for number in range(count)):
+        raise ChainUnavailableError("the endpoint did not answer every request of a batch")
+    return [by_number[number] for number in range(count)]
+
+
+def _result(answer: dict[str, Any]) -> Any:
+    error = answer.get("error")
+    if error is None:
+        if "result" not in answer:
+            raise ChainUnavailableError("the endpoint's answer has no result")
+        return answer["result"]
+    if not isinstance(error, dict):
+        return RpcResponseError(0, str(error)[:500])
+    return RpcResponseError(int(error.get("code") or 0), str(error.get("message"))[:500], _bytes(error.get("data")))
+
+
+def _bytes(data: Any) -> bytes | None:
+    """Revert data, which nodes give as hex or wrapped in an object."""
+    if isinstance(data, dict):
+        data = data.get("data") or data.get("result")
+    if not isinstance(data, str):
+        return None
+    text = data.removeprefix("Reverted ").removeprefix("0x")
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+@asynccontextmanager
+async def open_rpc(url: str, options: RpcOptions, ids: Ids) -> AsyncIterator[JsonRpc]:
+    """A client of one endpoint, closed at the end. It speaks to that address alone: no proxy, no redirect."""
+    limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
+    async with httpx.AsyncClient(timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113  # fail_after
+        yield JsonRpc(http, url, options, ids)
