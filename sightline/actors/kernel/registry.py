@@ -142,7 +142,8 @@ class Registry:
             return
         cell.begin_stop()
         if cell.running:
-            cell.idle = cell.idle or trio.Event()
+            if cell.idle is None:
+                cell.idle = trio.Event()
             with trio.move_on_after(self.options.stop_grace_s):
                 await cell.idle.wait()
             if cell.scope is not None:

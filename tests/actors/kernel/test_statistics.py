@@ -1,0 +1,82 @@
+"""The counts are true, frozen, and cheap to keep."""
+
+import dataclasses
+
+import pytest
+import trio
+import trio.testing
+
+from sightline.actors.kernel import Lane, TurnLostError
+from sightline.actors.kernel.statistics import Recorder
+
+
+async def test_waiting_and_handling_are_measured_apart(stage, script):
+    async def slow(actor, envelope):
+        await trio.sleep(1)
+        envelope.reply(None)
+
+    stage.ref().tell(slow)
+    stage.ref().tell(slow)
+    await stage.ref().ask(slow, timeout_s=9)
+    counts = stage.counts()
+    assert counts.handled == 3
+    assert counts.wait.total_s == pytest.approx(0 + 1 + 2)
+    assert counts.handle.total_s == pytest.approx(3)
+    assert 1 <= counts.handle.quantile_s(0.5) <= 2.1
+
+
+async def test_depth_and_age_of_what_waits_are_seen(stage, script):
+    release, entered = trio.Event(), trio.Event()
+    stage.ref().tell(script.wait_for(release, entered))
+    await entered.wait()
+    stage.ref().tell("x")
+    await trio.sleep(2)
+    stage.ref().tell("y", lane=Lane.CONTROL)
+    counts = stage.counts()
+    assert (counts.depth, counts.depth_max, counts.running) == (2, 2, 1)
+    assert counts.oldest_wait_s == pytest.approx(2)
+
+
+async def test_every_count_of_a_life_is_there(stage, script):
+    with pytest.raises(TurnLostError):
+        await stage.ref().ask(script.crash(), timeout_s=1)
+    await stage.ref().ask("x", timeout_s=1)
+    counts = stage.counts()
+    assert (counts.activations, counts.restarts, counts.handled, counts.active) == (1, 1, 2, 1)
+
+
+async def test_statistics_cannot_be_changed(stage):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        stage.counts().handled = 7
+
+
+async def test_workers_are_given_back_after_a_burst(make_stage):
+    from sightline.actors.kernel import KernelOptions
+
+    stage = await make_stage(kernel=KernelOptions(workers_idle_max=4))
+
+    async def wait(actor, envelope):
+        await trio.sleep(1)
+
+    for number in range(100):
+        stage.ref(str(number)).tell(wait)
+    await trio.sleep(0.5)
+    assert stage.registry.statistics().workers == 100
+    await trio.sleep(1)
+    assert stage.registry.statistics().workers == 4
+
+
+def test_a_histogram_counts_by_powers_of_two_and_never_loses_one():
+    recorder = Recorder()
+    for duration_s in (-1, 0, 1e-6, 3e-6, 1e-3, 1, 1e9):
+        recorder.add(duration_s)
+    histogram = recorder.freeze()
+    assert histogram.count == 7
+    assert histogram.counts[0] == 2
+    assert histogram.counts[-1] == 1
+    assert histogram.quantile_s(0.0) == 1e-6
+    assert len(histogram.upper_bounds_s()) == len(histogram.counts)
+
+
+def test_an_empty_histogram_has_quantile_zero():
+    assert Recorder().freeze().quantile_s(0.99) == 0.0
