@@ -6,7 +6,7 @@ Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
-NAL_IDR, NAL_SPS, NAL_PPS, NAL_AUD, NAL_STAP_A, NAL_FU_A = 5, 7, 8, 9, 24, 28
+NAL_IDR, NAL_SEI, NAL_SPS, NAL_PPS, NAL_AUD, NAL_STAP_A, NAL_FU_A = 5, 6, 7, 8, 9, 24, 28
 _START: Final = b"\0\0\0\1"
 
 
@@ -80,13 +80,13 @@ class H264Format:
         return kind == NAL_IDR or (kind == NAL_STAP_A and NAL_IDR in _nal_kinds(payload))
 
     def surely_opens(self, payload: bytes) -> bool:
-        """True where an access unit delimiter or an SPS leads: they can only stand first."""
+        """True where a delimiter, an SPS or an SEI leads: they stand before the picture's first slice."""
         if len(payload) < 4:
             return False
         kind = payload[0] & 0x1F
         if kind == NAL_STAP_A:
             kind = payload[3] & 0x1F
-        return kind in (NAL_SPS, NAL_AUD)
+        return kind in (NAL_SEI, NAL_SPS, NAL_AUD)
 
     def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
         """Adds the remembered parameter sets to a keyframe that came without; drops frames of sets only."""

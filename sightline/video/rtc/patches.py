@@ -33,8 +33,10 @@ def host_addresses(*, ipv6: bool) -> list[str]:
     return list(aioice.ice.get_host_addresses(use_ipv4=True, use_ipv6=ipv6))
 
 
-def offer_loopback() -> None:
-    """Let stock aiortc peers in this process (publisher, player) use 127.0.0.1 too: hosts without a network."""
+def tune_stock_peers() -> None:
+    """Let stock aiortc peers in this process (publisher, player) use 127.0.0.1 and notice a dead server in time."""
+    aioice.ice.CONSENT_INTERVAL = 2
+    aioice.ice.CONSENT_FAILURES = 3
     stock = aioice.ice.get_host_addresses
 
     def with_loopback(use_ipv4: bool, use_ipv6: bool) -> list[str]:

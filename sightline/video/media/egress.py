@@ -1,0 +1,243 @@
+"""Towards one viewer: numbering, replay of the GOP, retransmission, and dropping to a keyframe when it is slow."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from sightline.video.media.stream import VIDEO_RATE, StreamFrame
+from sightline.video.rtc.peer import Peer
+from sightline.video.rtc.rtp import (
+    FMT_FIR,
+    FMT_NACK,
+    FMT_PLI,
+    RTCP_PSFB,
+    RTCP_RTPFB,
+    RtcpMessage,
+    RtpPacket,
+    build_rtp,
+    build_sender_report,
+    parse_rtcp,
+    read_nack,
+    wrap_rtx,
+)
+
+HISTORY_PACKETS: Final = 1024
+"""Kept for retransmission: about 4 s at 2.5 Mbit/s."""
+BURST_PACKETS: Final = 40
+BURST_EVERY_S: Final = 0.005
+"""A replay goes out at up to some 75 Mbit/s: quicker than any GOP grows, slower than sockets overflow."""
+REPLAY_SPACING: Final = VIDEO_RATE
+"""Replayed frames stand 1 ms apart in front of the live ones, so that no jitter buffer takes them for delay."""
+QUEUE_MAX_FRAMES: Final = 900
+REPLAY_AGAIN_MS: Final = 1_000.0
+RESEND_MAX_PER_S: Final = 400
+"""Retransmissions towards one viewer: a hostile NACK stream must not become an amplifier."""
+
+
+@final
+class VideoLeg:
+    """The video of one viewer."""
+
+    def __init__(
+        self, *, peer: Peer, formats: dict[str, tuple[int, int | None]], ssrc: int, rtx_ssrc: int, origin: int
+    ) -> None:
+        self._peer = peer
+        self.formats = formats
+        """Codec name -> (payload type, its retransmission payload type)."""
+        self.ssrc = ssrc
+        self.rtx_ssrc = rtx_ssrc
+        self._origin = origin & 0xFFFFFFFF
+        self._sequence = origin & 0x7FFF
+        self._rtx_sequence = origin >> 8 & 0x7FFF
+        self._history: dict[int, bytes] = {}
+        self._queue: deque[tuple[StreamFrame, int]] = deque()
+        self._pump: asyncio.TimerHandle | None = None
+        self._floor = -1
+        self._replayed_ms = -REPLAY_AGAIN_MS
+        self._resends = 0
+        self._resend_window_ms = 0.0
+        self.waiting_key = True
+        self.frames = self.packets = self.octets = 0
+        self.last_timestamp = 0
+        self._rtx_type: int | None = None
+
+    def takes(self, codec: str) -> bool:
+        """True if this viewer negotiated the codec."""
+        return codec in self.formats
+
+    def live(self, frame: StreamFrame) -> None:
+        """Send or queue a frame that just arrived."""
+        if self._peer.congested or len(self._queue) > QUEUE_MAX_FRAMES:
+            self._queue.clear()
+            self.waiting_key = True
+        if frame.key:
+            self.waiting_key = False
+        if self.waiting_key:
+            return
+        timestamp = frame.timestamp
+        if timestamp <= self._floor:  # a replay reached further than this frame's own time
+            timestamp = self._floor = self._floor + 1
+        if self._queue:
+            self._queue.append((frame, timestamp))
+        else:
+            self._send(frame, timestamp)
+
+    def replay(self, frames: Sequence[StreamFrame], now_ms: float) -> bool:
+        """Send the whole GOP again, or for the first time; False if that was just done or cannot be done."""
+        if not frames or now_ms - self._replayed_ms < REPLAY_AGAIN_MS or len(frames) > QUEUE_MAX_FRAMES // 2:
+            return False
+        self._replayed_ms = now_ms
+        self._queue.clear()
+        newest = frames[-1].timestamp
+        count = len(frames)
+        if self.frames:
+            spacing = max(1, min(REPLAY_SPACING, 1200 // count))
+            stamps = [newest + (index + 1) * spacing for index in range(count)]
+        else:
+            stamps = [newest - (count - 1 - index) * REPLAY_SPACING for index in range(count)]
+        self._queue.extend(zip(frames, stamps, strict=True))
+        self._floor = stamps[-1]
+        self.waiting_key = False
+        self._pump_now()
+        return True
+
+    def _pump_now(self) -> None:
+        self._pump = None
+        sent = 0
+        while self._queue and sent < BURST_PACKETS:
+            frame, timestamp = self._queue.popleft()
+            self._send(frame, timestamp)
+            sent += len(frame.payloads)
+        if self._queue and not self._peer.closed:
+            self._pump = asyncio.get_running_loop().call_later(BURST_EVERY_S, self._pump_now)
+
+    def _send(self, frame: StreamFrame, timestamp: int) -> None:
+        chosen = self.formats.get(frame.format.name)
+        if chosen is None:
+            return
+        payload_type, self._rtx_type = chosen
+        stamp = (self._origin + timestamp) & 0xFFFFFFFF
+        last = len(frame.payloads) - 1
+        for index, payload in enumerate(frame.payloads):
+            data = build_rtp(
+                payload,
+                marker=index == last,
+                payload_type=payload_type,
+                sequence=self._sequence,
+                timestamp=stamp,
+                ssrc=self.ssrc,
+            )
+            self._history[self._sequence % HISTORY_PACKETS] = data
+            self._sequence = (self._sequence + 1) & 0xFFFF
+            self._peer.send(data)
+        self.frames += 1
+        self.packets += last + 1
+        self.octets += frame.size
+        self.last_timestamp = stamp
+
+    def resend(self, sequences: Sequence[int], now_ms: float) -> None:
+        """Answer a NACK from the history."""
+        if now_ms - self._resend_window_ms >= 1000:
+            self._resend_window_ms, self._resends = now_ms, 0
+        for sequence in sequences:
+            data = self._history.get(sequence % HISTORY_PACKETS)
+            if data is None or int.from_bytes(data[2:4], "big") != sequence or self._resends > RESEND_MAX_PER_S:
+                continue
+            self._resends += 1
+            if self._rtx_type is not None:
+                data = wrap_rtx(data, payload_type=self._rtx_type, sequence=self._rtx_sequence, ssrc=self.rtx_ssrc)
+                self._rtx_sequence = (self._rtx_sequence + 1) & 0xFFFF
+            self._peer.send(data)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._queue.clear()
+        if self._pump is not None:
+            self._pump.cancel()
+
+
+@final
+class AudioLeg:
+    """The audio of one viewer: every packet at once, in the order and with the gaps it came in."""
+
+    def __init__(self, *, peer: Peer, payload_type: int, ssrc: int, origin: int) -> None:
+        self._peer = peer
+        self._payload_type = payload_type
+        self.ssrc = ssrc
+        self._origin = origin & 0xFFFFFFFF
+        self.packets = self.octets = 0
+        self.last_timestamp = 0
+
+    def live(self, packet: RtpPacket, sequence: int, timestamp: int) -> None:
+        """Forward one packet, renumbered onto the input's timeline."""
+        self.last_timestamp = (self._origin + timestamp) & 0xFFFFFFFF
+        self.packets += 1
+        self.octets += len(packet.payload)
+        self._peer.send(
+            build_rtp(
+                packet.payload,
+                marker=packet.marker,
+                payload_type=self._payload_type,
+                sequence=(self._origin + sequence) & 0xFFFF,
+                timestamp=self.last_timestamp,
+                ssrc=self.ssrc,
+            )
+        )
+
+
+@final
+class Viewer:
+    """One WHEP viewer."""
+
+    def __init__(self, resource: str, needs_key: Callable[["Viewer"], None]) -> None:
+        self.resource = resource
+        self.peer: Peer | None = None
+        self.video: VideoLeg | None = None
+        self.audio: AudioLeg | None = None
+        self._needs_key = needs_key
+
+    def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
+        """Take feedback; a viewer has no media to send."""
+        if rtcp and self.video is not None:
+            for message in parse_rtcp(data):
+                self._on_feedback(self.video, message, now_ms)
+
+    def _on_feedback(self, video: VideoLeg, message: RtcpMessage, now_ms: float) -> None:
+        if message.kind == RTCP_RTPFB and message.count == FMT_NACK:
+            video.resend(read_nack(message), now_ms)
+        elif message.kind == RTCP_PSFB and message.count in (FMT_PLI, FMT_FIR):
+            self._needs_key(self)
+
+    def report(self, now_ms: float, video_lag_ms: float, audio_lag_ms: float) -> None:
+        """Send sender reports, so that the viewer can line up sound and picture.
+
+        Args:
+            now_ms: Unix time in milliseconds.
+            video_lag_ms: How long ago the last sent video frame was captured.
+            audio_lag_ms: The same for audio.
+        """
+        if self.peer is None:
+            return
+        legs = ((self.video, video_lag_ms, VIDEO_RATE), (self.audio, audio_lag_ms, 48))
+        for leg, lag_ms, rate in legs:
+            if leg is not None and leg.packets:
+                stamp = int(leg.last_timestamp + lag_ms * rate) & 0xFFFFFFFF
+                self.peer.send(
+                    build_sender_report(
+                        ssrc=leg.ssrc,
+                        now_ms=now_ms,
+                        rtp_timestamp=stamp,
+                        packets=leg.packets,
+                        octets=leg.octets,
+                        cname="sightline",
+                    ),
+                    rtcp=True,
+                )
+
+    def stop(self, reason: str) -> None:
+        """Disconnect."""
+        if self.video is not None:
+            self.video.stop()
+        if self.peer is not None:
+            self.peer.close(reason)

@@ -1,0 +1,237 @@
+"""From one publisher: assembly, feedback towards it, and its clocks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from sightline.video.media.assembler import Assembler, EncodedFrame
+from sightline.video.media.codecs import PayloadFormat
+from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, CaptureClock
+from sightline.video.rtc.peer import Peer
+from sightline.video.rtc.rtp import (
+    RTCP_SR,
+    RtpPacket,
+    build_nack,
+    build_pli,
+    build_receiver_report,
+    build_remb,
+    parse_rtcp,
+    parse_rtp,
+    unwrap_rtx,
+)
+
+PLI_EVERY_MS: Final = 400.0
+"""Keyframes are large: more requests than this only make a bad network worse."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestPlan:
+    """What was negotiated with a publisher (or with an engine we read from)."""
+
+    video: dict[int, PayloadFormat]
+    """By payload type."""
+    video_rtx: dict[int, int] = field(default_factory=dict)
+    """Retransmission payload type -> media payload type."""
+    audio: frozenset[int] = frozenset()
+    """Opus payload types."""
+    rtx_ssrcs: dict[int, int] = field(default_factory=dict)
+    """Retransmission SSRC -> media SSRC."""
+
+
+@final
+class _Reception:
+    """Loss and jitter of one source for receiver reports (RFC 3550, appendix A.8)."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self.received = 0
+        self.base = self.highest = -1
+        self.jitter = 0.0
+        self._transit: float | None = None
+        self._prior = (0, 0)
+        self.lsr = 0
+        self.lsr_at_ms = 0.0
+
+    def take(self, packet: RtpPacket, now_ms: float) -> None:
+        if self.highest < 0:
+            self.base = self.highest = packet.sequence
+        step = (packet.sequence - self.highest) & 0xFFFF
+        if step < 0x8000:
+            self.highest += step
+        self.received += 1
+        transit = now_ms * self._rate - packet.timestamp
+        if self._transit is not None:
+            change = abs(transit - self._transit)
+            if change < 10_000 * self._rate:
+                self.jitter += (change - self.jitter) / 16
+        self._transit = transit
+
+    def report(self, ssrc: int, media_ssrc: int, now_ms: float) -> bytes:
+        expected = self.highest - self.base + 1
+        lost = expected - self.received
+        span, got = expected - self._prior[0], self.received - self._prior[1]
+        self._prior = (expected, self.received)
+        fraction = max(0, min(255, (span - got) * 256 // span)) if span > 0 else 0
+        since = int((now_ms - self.lsr_at_ms) * 65.536) if self.lsr else 0
+        return build_receiver_report(
+            ssrc=ssrc,
+            media_ssrc=media_ssrc,
+            lost_fraction=fraction,
+            lost=lost,
+            highest=self.highest,
+            jitter=int(self.jitter),
+            lsr=self.lsr,
+            dlsr=since,
+        )
+
+
+@final
+class Ingest:
+    """The receiving side of one publisher."""
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        *,
+        ssrc: int,
+        bitrate_bps: int,
+        on_frame: Callable[["Ingest", EncodedFrame], None],
+        on_audio: Callable[["Ingest", RtpPacket], None],
+    ) -> None:
+        self._plan = plan
+        self._ssrc = ssrc
+        self._bitrate_bps = bitrate_bps
+        self._on_frame = on_frame
+        self._on_audio = on_audio
+        self.peer: Peer | None = None
+        self.video_clock = CaptureClock(VIDEO_RATE)
+        self.audio_clock = CaptureClock(AUDIO_RATE)
+        self._assembler: Assembler | None = None
+        self._video_ssrc: int | None = None
+        self._audio_ssrc: int | None = None
+        self._reception: dict[int, _Reception] = {}
+        self._pli_ms = -PLI_EVERY_MS
+        self.last_rtp_ms: float | None = None
+        self.last_frame_ms: float | None = None
+        self.packets = 0
+
+    @property
+    def has_gap(self) -> bool:
+        """True while `tick` must run often."""
+        return self._assembler is not None and self._assembler.has_gap
+
+    @property
+    def needs_key(self) -> bool:
+        """True while nothing can be shown until a keyframe comes."""
+        return self._assembler is None or self._assembler.needs_key
+
+    @property
+    def agreed_codec(self) -> str:
+        """Codec name that was negotiated for video."""
+        return next(fmt.name for fmt in self._plan.video.values())
+
+    def format_of_video(self) -> PayloadFormat:
+        """How the frames that come out are packed. Only once a frame has come."""
+        assert self._assembler is not None
+        return self._assembler.format
+
+    @property
+    def lost_frames(self) -> int:
+        """Times that frames were given up."""
+        return self._assembler.lost_frames if self._assembler is not None else 0
+
+    def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
+        """Take one decrypted packet."""
+        if rtcp:
+            self._on_rtcp(data, now_ms)
+            return
+        packet = parse_rtp(data)
+        if packet is None:
+            return
+        self.last_rtp_ms = now_ms
+        self.packets += 1
+        kind = packet.payload_type
+        if kind in self._plan.video:
+            self._take_video(packet, now_ms)
+        elif kind in self._plan.video_rtx:
+            original = self._plan.rtx_ssrcs.get(packet.ssrc, self._video_ssrc)
+            inner = unwrap_rtx(packet, self._plan.video_rtx[kind], original or 0)
+            if original is not None and inner is not None and original == self._video_ssrc:
+                self._push(inner, now_ms)
+        elif kind in self._plan.audio:
+            self._audio_ssrc = packet.ssrc
+            self._count(packet, AUDIO_RATE, now_ms)
+            self._on_audio(self, packet)
+
+    def _count(self, packet: RtpPacket, rate: int, now_ms: float) -> None:
+        reception = self._reception.get(packet.ssrc)
+        if reception is None:
+            if len(self._reception) > 8:
+                return
+            reception = self._reception[packet.ssrc] = _Reception(rate)
+        reception.take(packet, now_ms)
+
+    def _take_video(self, packet: RtpPacket, now_ms: float) -> None:
+        fmt = self._plan.video[packet.payload_type]
+        if self._assembler is None or self._video_ssrc != packet.ssrc or self._assembler.format is not fmt:
+            self._assembler = Assembler(fmt, self._frame)
+            self._video_ssrc = packet.ssrc
+        self._count(packet, VIDEO_RATE, now_ms)
+        self._push(packet, now_ms)
+
+    def _push(self, packet: RtpPacket, now_ms: float) -> None:
+        if self._assembler is not None:
+            self._assembler.push(packet, now_ms)
+            if self._assembler.needs_key:
+                self.ask_key(now_ms)
+
+    def _frame(self, frame: EncodedFrame) -> None:
+        self.last_frame_ms = frame.arrived_ms
+        self._on_frame(self, frame)
+
+    def _on_rtcp(self, data: bytes, now_ms: float) -> None:
+        for message in parse_rtcp(data):
+            if message.kind == RTCP_SR and len(message.body) >= 24:
+                ssrc = int.from_bytes(message.body[:4], "big")
+                ntp = int.from_bytes(message.body[4:12], "big")
+                timestamp = int.from_bytes(message.body[12:16], "big")
+                if ssrc == self._video_ssrc:
+                    self.video_clock.report(ntp, timestamp)
+                elif ssrc == self._audio_ssrc:
+                    self.audio_clock.report(ntp, timestamp)
+                if (reception := self._reception.get(ssrc)) is not None:
+                    reception.lsr, reception.lsr_at_ms = ntp >> 16 & 0xFFFFFFFF, now_ms
+
+    def ask_key(self, now_ms: float) -> None:
+        """Ask the publisher for a keyframe, at most every 400 ms."""
+        if self.peer is not None and self._video_ssrc is not None and now_ms - self._pli_ms >= PLI_EVERY_MS:
+            self._pli_ms = now_ms
+            self.peer.send(build_pli(self._ssrc, self._video_ssrc), rtcp=True)
+
+    def tick(self, now_ms: float) -> None:
+        """Work on gaps: ask again, give up. Every 10 to 20 ms while `has_gap`."""
+        assembler = self._assembler
+        if assembler is None or self.peer is None or self._video_ssrc is None:
+            return
+        assembler.tick(now_ms)
+        if missing := assembler.due_nacks(now_ms):
+            self.peer.send(build_nack(self._ssrc, self._video_ssrc, missing), rtcp=True)
+        if assembler.needs_key:
+            self.ask_key(now_ms)
+
+    def report(self, now_ms: float) -> None:
+        """Send receiver reports and the allowed bitrate. About once a second."""
+        if self.peer is None:
+            return
+        for media_ssrc, reception in self._reception.items():
+            self.peer.send(reception.report(self._ssrc, media_ssrc, now_ms), rtcp=True)
+        if self._video_ssrc is not None:
+            self.peer.send(build_remb(self._ssrc, self._video_ssrc, self._bitrate_bps), rtcp=True)
+            if self.needs_key:
+                self.ask_key(now_ms)
+
+    def stop(self, reason: str) -> None:
+        """Disconnect the publisher."""
+        if self.peer is not None:
+            self.peer.close(reason)

@@ -1,0 +1,277 @@
+"""One live input: who publishes, who watches, and what passes between them.
+
+Owned by the worker's loop, not thread-safe, nothing in it awaits. A new publisher takes over when its transport
+stands, not when it asks: an offer that fails must not cost a running picture. Between two publishers nobody is
+told of a loss for a grace time, since a phone that changes network comes back with a new offer.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, final
+
+import structlog
+
+from sightline.ports.video import MediaKind
+from sightline.video.media.assembler import EncodedFrame
+from sightline.video.media.codecs import H264Format, PayloadFormat
+from sightline.video.media.egress import Viewer
+from sightline.video.media.ingest import Ingest
+from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, GopCache, StreamFrame, Timeline
+from sightline.video.media.tap import FrameTap
+from sightline.video.options import Options
+from sightline.video.rtc.rtp import RtpPacket
+
+REPLAY_MAX_SPAN_MS: Final = 3_000
+"""A viewer gets a GOP of up to this age at once; an older one would be a burst of megabytes, so ask for a keyframe."""
+REPLAY_ANYWAY_MS: Final = 700.0
+"""A publisher that has not answered the request by then never will (OBS): replay what there is."""
+log = structlog.get_logger()
+
+
+@final
+class LiveInput:
+    """One live input.
+
+    Args:
+        emit: Takes (kind, Unix time in ms) of each media fact.
+        wall_ms: Unix time. `now_ms` arguments elsewhere are the loop's monotonic milliseconds.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        options: Options,
+        *,
+        executor: Executor,
+        emit: Callable[[str, MediaKind, int], None],
+        wall_ms: Callable[[], int],
+        mono_ms: Callable[[], float],
+    ) -> None:
+        self.session_id = session_id
+        self._options = options
+        self._emit = emit
+        self._wall_ms = wall_ms
+        self._mono_ms = mono_ms
+        self.publisher: tuple[str, Ingest] | None = None
+        self.pending: tuple[str, Ingest] | None = None
+        self.viewers: dict[str, Viewer] = {}
+        self._joining: dict[str, float] = {}
+        self.gop = GopCache(max_bytes=options.gop_max_bytes, max_ms=options.gop_max_ms)
+        self.tap = FrameTap(self.gop, executor=executor, ask_key=self.ask_key, now_ms=wall_ms, warm_ms=options.warm_ms)
+        self.format: PayloadFormat | None = None
+        self._video_line = Timeline(VIDEO_RATE)
+        self._audio_line = Timeline(AUDIO_RATE)
+        self._audio_offset: int | None = None
+        self._audio_top = 0
+        self._sequence = 0
+        self._frames_since_tick = 0
+        self._last_frame: StreamFrame | None = None
+        self._audio_lag_ms = 0.0
+        self._gone_since_ms: int | None = None
+        self._told_connected = False
+        self._told_quiet: MediaKind | None = None
+        self._connected_at_ms = 0.0
+
+    # -- publishers
+
+    @property
+    def is_live(self) -> bool:
+        """True while a publisher is connected."""
+        return self.publisher is not None
+
+    def publisher_connected(self, resource: str, ingest: Ingest) -> None:
+        """A publisher's transport stands: it takes over."""
+        old, self.publisher = self.publisher, (resource, ingest)
+        if self.pending is not None and self.pending[1] is ingest:
+            self.pending = None
+        self._video_line.restart()
+        self._audio_line.restart()
+        self._audio_offset = None
+        self._gone_since_ms = None
+        self._connected_at_ms = self._mono_ms()
+        self._told_quiet = None
+        if old is not None:
+            old[1].stop("taken over")
+        if not self._told_connected or old is None:
+            self._told_connected = True
+            self._emit(self.session_id, MediaKind.CONNECTED, self._wall_ms())
+        log.info("publisher_connected", session_id=self.session_id, takeover=old is not None)
+
+    def publisher_closed(self, ingest: Ingest, reason: str) -> None:
+        """A publisher's transport has gone, whoever closed it."""
+        if self.pending is not None and self.pending[1] is ingest:
+            self.pending = None
+        if self.publisher is None or self.publisher[1] is not ingest:
+            return
+        self.publisher = None
+        last = ingest.last_rtp_ms
+        ago_ms = self._mono_ms() - last if last is not None else 0.0
+        self._gone_since_ms = self._wall_ms() - int(ago_ms)
+        log.info("publisher_gone", session_id=self.session_id, reason=reason)
+
+    def ask_key(self) -> None:
+        """Ask the publisher for a keyframe; rate limited there."""
+        if self.publisher is not None:
+            self.publisher[1].ask_key(self._mono_ms())
+
+    # -- media
+
+    def on_frame(self, ingest: Ingest, encoded: EncodedFrame) -> None:
+        """A whole frame came in."""
+        if self.publisher is None or self.publisher[1] is not ingest or ingest.peer is None:
+            return
+        wall_ms = self._wall_ms()
+        self._sequence = max(self._sequence + 1, wall_ms)
+        captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
+        fmt = ingest.format_of_video()
+        frame = StreamFrame(
+            sequence=self._sequence,
+            timestamp=self._video_line.map(encoded.timestamp, encoded.arrived_ms),
+            payloads=encoded.payloads,
+            key=encoded.key,
+            size=encoded.size,
+            received_at_ms=wall_ms,
+            captured_at_ms=captured_at_ms,
+            captured_by_rtcp=claimed,
+            format=fmt,
+        )
+        self._frames_since_tick += 1
+        self._last_frame = frame
+        if self.format is not None and self.format.name != fmt.name:
+            self._codec_changed(fmt)
+        self.format = fmt
+        self.gop.add(frame)
+        for viewer in list(self.viewers.values()):
+            if viewer.video is not None:
+                viewer.video.live(frame)
+        if frame.key and self._joining:
+            self._joining.clear()
+        self.tap.on_frame(frame)
+
+    def _codec_changed(self, fmt: PayloadFormat) -> None:
+        """Viewers that cannot take the new codec have to come again."""
+        self.gop.clear()
+        for viewer in list(self.viewers.values()):
+            if viewer.video is not None and not viewer.video.takes(fmt.name):
+                viewer.stop("codec changed")
+
+    def on_audio(self, ingest: Ingest, packet: RtpPacket) -> None:
+        """An audio packet came in."""
+        if self.publisher is None or self.publisher[1] is not ingest:
+            return
+        now_ms = self._mono_ms()
+        if self._audio_offset is None:
+            self._audio_offset = self._audio_top + 1 - packet.sequence
+        sequence = (packet.sequence + self._audio_offset) & 0xFFFF
+        if (sequence - self._audio_top) & 0xFFFF < 0x8000:
+            self._audio_top = sequence
+        timestamp = self._audio_line.map(packet.timestamp, now_ms)
+        wall_ms = self._wall_ms()
+        self._audio_lag_ms = wall_ms - ingest.audio_clock.captured(packet.timestamp, wall_ms)[0]
+        for viewer in self.viewers.values():
+            if viewer.audio is not None:
+                viewer.audio.live(packet, sequence, timestamp)
+
+    # -- viewers
+
+    @property
+    def live_codec(self) -> str:
+        """Codec name of what is live, before the first frame of what was agreed."""
+        if self.format is not None or self.publisher is None:
+            return self.format.name if self.format is not None else "H264"
+        return self.publisher[1].agreed_codec
+
+    @property
+    def live_profile(self) -> str | None:
+        """H.264 profile-level-id of what is live, if it is H.264."""
+        return self.format.profile if isinstance(self.format, H264Format) else None
+
+    def viewer_connected(self, viewer: Viewer) -> None:
+        """Give a new viewer its first picture as soon as can be."""
+        if not self._replay(viewer):
+            self._joining[viewer.resource] = self._mono_ms()
+            self.ask_key()
+
+    def viewer_needs_key(self, viewer: Viewer) -> None:
+        """A viewer lost its picture (PLI)."""
+        if not self._replay(viewer):
+            self.ask_key()
+
+    def _replay(self, viewer: Viewer, *, anyway: bool = False) -> bool:
+        if viewer.video is None or not (anyway or self.gop.span_ms <= REPLAY_MAX_SPAN_MS):
+            return False
+        return viewer.video.replay(self.gop.frames, self._mono_ms())
+
+    def viewer_closed(self, viewer: Viewer) -> None:
+        """Forget a viewer."""
+        self.viewers.pop(viewer.resource, None)
+        self._joining.pop(viewer.resource, None)
+
+    # -- time
+
+    def tick(self) -> None:
+        """Once a second: reports, liveness, viewers that still wait."""
+        now_ms, wall_ms = self._mono_ms(), self._wall_ms()
+        if self._frames_since_tick:
+            self._frames_since_tick = 0
+            self._told_quiet = None
+            assert self._last_frame is not None
+            self._emit(self.session_id, MediaKind.FRAMES, self._last_frame.received_at_ms)
+        if self.publisher is not None:
+            self._watch_publisher(self.publisher[1], now_ms, wall_ms)
+        elif self._gone_since_ms is not None and self.pending is None:
+            self._watch_absence(wall_ms)
+        self._report_viewers(now_ms, wall_ms)
+
+    def _watch_publisher(self, ingest: Ingest, now_ms: float, wall_ms: int) -> None:
+        ingest.report(now_ms)
+        silent_ms = now_ms - (ingest.last_rtp_ms or self._connected_at_ms)
+        blind_ms = now_ms - (ingest.last_frame_ms or self._connected_at_ms)
+        if silent_ms >= self._options.lost_ms:
+            ingest.stop("no media")
+        elif silent_ms >= self._options.stale_ms:
+            self._tell_quiet(MediaKind.NO_RTP, wall_ms - int(silent_ms))
+        elif blind_ms >= self._options.stale_ms:
+            self._tell_quiet(MediaKind.NO_FRAME, wall_ms - int(blind_ms))
+
+    def _tell_quiet(self, kind: MediaKind, at_ms: int) -> None:
+        if self._told_quiet is not kind:
+            self._told_quiet = kind
+            self._emit(self.session_id, kind, at_ms)
+
+    def _watch_absence(self, wall_ms: int) -> None:
+        assert self._gone_since_ms is not None
+        if wall_ms - self._gone_since_ms >= self._options.takeover_grace_ms:
+            at_ms, self._gone_since_ms = self._gone_since_ms, None
+            self._told_connected = False
+            self.gop.clear()
+            self._emit(self.session_id, MediaKind.DISCONNECTED, at_ms)
+
+    def _report_viewers(self, now_ms: float, wall_ms: int) -> None:
+        last = self._last_frame
+        lag_ms = float(wall_ms - last.captured_at_ms) if last is not None else 0.0
+        for viewer in self.viewers.values():
+            viewer.report(float(wall_ms), lag_ms, self._audio_lag_ms)
+        for resource, since_ms in list(self._joining.items()):
+            if self._has_joined(self.viewers.get(resource), now_ms - since_ms):
+                del self._joining[resource]
+            else:
+                self.ask_key()
+
+    def _has_joined(self, viewer: Viewer | None, waited_ms: float) -> bool:
+        if viewer is None or viewer.video is None or not viewer.video.waiting_key:
+            return True
+        return waited_ms >= REPLAY_ANYWAY_MS and self._replay(viewer, anyway=True)
+
+    def close(self, reason: str) -> None:
+        """Disconnect everybody."""
+        for entry in (self.publisher, self.pending):
+            if entry is not None:
+                entry[1].stop(reason)
+        self.publisher = self.pending = None
+        self._gone_since_ms = None
+        for viewer in list(self.viewers.values()):
+            viewer.stop(reason)
+        self.viewers.clear()
+        self.gop.clear()
+        self.tap.forget()

@@ -1,0 +1,124 @@
+"""From encoded frames to a picture and a JPEG. Blocking: runs in a thread; PyAV, swscale and libjpeg free the GIL."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import av
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+from av.video.reformatter import ColorRange, Colorspace
+
+from sightline.video.media.stream import StreamFrame
+
+BLACK_MEAN_MAX: Final = 24.0
+BLACK_SPREAD_MAX: Final = 6.0
+"""Limited-range luma: black is 16, and a covered lens still has a little noise."""
+FROZEN_CHANGE_MAX: Final = 0.25
+"""Mean change per pixel at 1/8 scale; a camera's own noise is above it."""
+THUMB_STEP: Final = 8
+
+Luma = npt.NDArray[np.uint8]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One decoded picture."""
+
+    frame: Any
+    """The av.VideoFrame."""
+    source: StreamFrame
+    thumb: Luma
+    black: bool
+
+
+@final
+class PictureDecoder:
+    """Decodes one stream in order. Says nothing instead of showing a damaged picture."""
+
+    def __init__(self, codec: str) -> None:
+        self.codec = codec
+        context: Any = av.CodecContext.create(codec, "r")
+        context.thread_count = 1
+        context.flags |= 0x80000  # AV_CODEC_FLAG_LOW_DELAY
+        self._context = context
+
+    def decode(self, frames: Sequence[StreamFrame]) -> Picture | None:
+        """Feed frames and return the newest picture that came out; None if there is none, or if it is damaged.
+
+        Raises:
+            av.FFmpegError: The bitstream cannot be decoded; start again at a keyframe.
+        """
+        newest: Any = None
+        for frame in frames:
+            packet = av.Packet(frame.format.unpack(frame.payloads))
+            packet.pts = frame.sequence
+            for decoded in self._context.decode(packet):
+                newest = decoded
+        if newest is None or getattr(newest, "is_corrupt", False):
+            return None
+        source = next((frame for frame in reversed(frames) if frame.sequence == newest.pts), frames[-1])
+        thumb = luma_thumb(newest)
+        black = float(thumb.mean()) < BLACK_MEAN_MAX and float(thumb.std()) < BLACK_SPREAD_MAX
+        return Picture(newest, source, thumb, black)
+
+
+def _plane(frame: Any, index: int, width: int, height: int) -> Luma:
+    """One plane without its line padding, as a view."""
+    plane = frame.planes[index]
+    rows: Luma = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+    return rows[:height, :width]
+
+
+def luma_thumb(frame: Any) -> Luma:
+    """The luma at 1/8 scale."""
+    return _plane(frame, 0, frame.width, frame.height)[::THUMB_STEP, ::THUMB_STEP].copy()
+
+
+def changed(before: Luma, after: Luma) -> bool:
+    """True if the picture moved between two thumbnails."""
+    if before.shape != after.shape:
+        return True
+    difference = np.abs(before.astype(np.int16) - after.astype(np.int16))
+    return float(difference.mean()) > FROZEN_CHANGE_MAX
+
+
+def fit_size(width: int, height: int, wanted: int | None) -> tuple[int, int]:
+    """The size to serve: never enlarged, aspect kept, at least 2 pixels high."""
+    if wanted is None or wanted >= width:
+        return width, height
+    return wanted, max(2, round(height * wanted / width))
+
+
+def encode_jpeg(picture: Picture, wanted_width: int | None, quality: int) -> tuple[bytes, int, int]:
+    """Scale and convert to full range in one swscale step, then compress from the planes.
+
+    WebRTC video is limited range (16..235) and JPEG is full range with BT.601 colours (JFIF): planes taken as
+    they are would turn black into grey.
+
+    Returns:
+        The JPEG, its width and its height.
+    """
+    frame = picture.frame
+    width, height = fit_size(frame.width, frame.height, wanted_width)
+    full = frame.color_range == ColorRange.JPEG or "yuvj" in frame.format.name
+    bt709 = int(frame.colorspace) == int(Colorspace.ITU709)
+    scaled = frame.reformat(
+        width=width,
+        height=height,
+        format="yuvj420p",
+        src_color_range=ColorRange.JPEG if full else ColorRange.MPEG,
+        dst_color_range=ColorRange.JPEG,
+        src_colorspace=Colorspace.ITU709 if bt709 else Colorspace.ITU601,
+        dst_colorspace=Colorspace.ITU601,
+    )
+    half_width, half_height = (width + 1) // 2, (height + 1) // 2
+    jpeg: bytes = simplejpeg.encode_jpeg_yuv_planes(
+        _plane(scaled, 0, width, height),
+        _plane(scaled, 1, half_width, half_height),
+        _plane(scaled, 2, half_width, half_height),
+        quality=quality,
+    )
+    return jpeg, width, height

@@ -1,0 +1,115 @@
+"""The stream of one input as everybody behind the assembler sees it: one timeline, one numbering, one GOP."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.video.media.codecs import PayloadFormat
+from sightline.video.rtc.rtp import ms_from_ntp
+
+VIDEO_RATE: Final = 90
+AUDIO_RATE: Final = 48
+"""RTP ticks per millisecond."""
+CAPTURE_MAX_LAG_MS: Final = 5_000
+"""A publisher's clock that puts capture further back is wrong, and its claim is not used."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StreamFrame:
+    """One whole encoded video frame, placed on the input's timeline."""
+
+    sequence: int
+    """Rises over takeovers and restarts: the arrival time in epoch milliseconds, pushed up where two collide."""
+    timestamp: int
+    """Ticks of 1/90000 s on the input's own timeline, never wrapped."""
+    payloads: tuple[bytes, ...]
+    key: bool
+    size: int
+    received_at_ms: int
+    captured_at_ms: int
+    captured_by_rtcp: bool
+    format: PayloadFormat
+
+
+@final
+class Timeline:
+    """Maps RTP timestamps of successive publishers onto one rising line."""
+
+    def __init__(self, ticks_per_ms: int) -> None:
+        self._rate = ticks_per_ms
+        self._source: int | None = None
+        self._out = 0
+        self._top = 0
+        self._at_ms = 0.0
+
+    def restart(self) -> None:
+        """The next timestamp comes from another publisher."""
+        self._source = None
+
+    def map(self, timestamp: int, now_ms: float) -> int:
+        """The place of a 32-bit timestamp on the line."""
+        if self._source is None:
+            self._out = self._top + max(self._rate, int((now_ms - self._at_ms) * self._rate)) if self._top else 0
+        else:
+            step = (timestamp - self._source) & 0xFFFFFFFF
+            self._out += step if step < 0x80000000 else step - 0x100000000
+        self._source = timestamp
+        self._top = max(self._top, self._out)
+        self._at_ms = now_ms
+        return self._out
+
+
+@final
+class CaptureClock:
+    """Turns RTP timestamps into capture times by the publisher's sender reports (RFC 3550, section 6.4.1)."""
+
+    def __init__(self, ticks_per_ms: int) -> None:
+        self._rate = ticks_per_ms
+        self._report: tuple[float, int] | None = None
+
+    def report(self, ntp: int, timestamp: int) -> None:
+        """Take a sender report; one without a wall clock (all zero) is ignored."""
+        if ntp >> 32:
+            self._report = (ms_from_ntp(ntp), timestamp)
+
+    def captured(self, timestamp: int, received_at_ms: int) -> tuple[int, bool]:
+        """(time, is it the publisher's claim). A claim after reception or far before it is not believed."""
+        if self._report is not None:
+            at_ms, reference = self._report
+            step = (timestamp - reference) & 0xFFFFFFFF
+            claim = at_ms + (step if step < 0x80000000 else step - 0x100000000) / self._rate
+            if 0 <= received_at_ms - claim <= CAPTURE_MAX_LAG_MS:
+                return int(claim), True
+        return received_at_ms, False
+
+
+@final
+class GopCache:
+    """The frames since the last keyframe, so that a late viewer or a waking decoder need not wait for the next."""
+
+    def __init__(self, *, max_bytes: int, max_ms: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_ms = max_ms
+        self.frames: list[StreamFrame] = []
+        self._bytes = 0
+
+    def add(self, frame: StreamFrame) -> None:
+        """Keep a frame; a group that grows too large is given up until the next keyframe."""
+        if frame.key:
+            self.clear()
+        elif not self.frames:
+            return
+        self.frames.append(frame)
+        self._bytes += frame.size
+        if self._bytes > self._max_bytes or self.span_ms > self._max_ms:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.frames = []
+        self._bytes = 0
+
+    @property
+    def span_ms(self) -> int:
+        """From the keyframe to the newest frame."""
+        return self.frames[-1].received_at_ms - self.frames[0].received_at_ms if self.frames else 0

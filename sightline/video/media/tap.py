@@ -1,0 +1,248 @@
+"""The newest frame of one input on demand.
+
+Three gears. Asleep: nobody polled for a while; nothing is decoded and nothing is kept but the GOP cache. Lazy:
+polls are rare; frames wait and are decoded when the next poll comes, from the newest keyframe on. Eager: polls
+are frequent or somebody waits for the next frame; every frame is decoded as it arrives, so that a poll finds a
+picture ready. A frame that cannot be decoded without a gap is never shown: the tap waits for a keyframe.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, final
+
+import av
+import structlog
+
+from sightline.ports.video import (
+    Frame,
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    PictureState,
+)
+from sightline.video.media.picture import Luma, Picture, PictureDecoder, changed, encode_jpeg
+from sightline.video.media.stream import GopCache, StreamFrame
+
+EAGER_POLL_MS: Final = 300.0
+"""Polls closer than this on average are worth decoding every frame for."""
+FROZEN_AFTER_MS: Final = 3_000
+PENDING_MAX: Final = 900
+PATIENCE_MS: Final = 900
+"""A poll that finds media but no keyframe yet waits so long for the one that was asked for."""
+JPEG_CACHE_MAX: Final = 16
+log = structlog.get_logger()
+
+
+@final
+class FrameTap:
+    """Serves frames of one input.
+
+    Args:
+        gop: The input's GOP cache, read when waking up.
+        ask_key: Asks the publisher for a keyframe.
+        now_ms: Unix time in milliseconds.
+    """
+
+    def __init__(
+        self,
+        gop: GopCache,
+        *,
+        executor: Executor,
+        ask_key: Callable[[], None],
+        now_ms: Callable[[], int],
+        warm_ms: int,
+    ) -> None:
+        self._gop = gop
+        self._executor = executor
+        self._ask_key = ask_key
+        self._now_ms = now_ms
+        self._warm_ms = warm_ms
+        self._decoder: PictureDecoder | None = None
+        self._pending: list[StreamFrame] = []
+        self._picture: Picture | None = None
+        self._newest: StreamFrame | None = None
+        self._decoding = asyncio.Lock()
+        self._eager_task: asyncio.Task[None] | None = None
+        self._arrival = asyncio.Event()
+        self._waiters = 0
+        self._poll_every_ms = 10_000.0
+        self._polled_ms = 0
+        self._jpegs: dict[tuple[int, int | None, int], asyncio.Future[tuple[bytes, int, int]]] = {}
+        self._still: tuple[Luma, int] | None = None
+        self.decoded = self.encoded = 0
+
+    @property
+    def awake(self) -> bool:
+        """True while a decoder is kept."""
+        return self._decoder is not None
+
+    def on_frame(self, frame: StreamFrame) -> None:
+        """Take a frame that just arrived. Cheap; decoding happens in a thread."""
+        self._newest = frame
+        arrival, self._arrival = self._arrival, asyncio.Event()
+        arrival.set()
+        if self._decoder is None:
+            return
+        now_ms = self._now_ms()
+        if now_ms - self._polled_ms > self._warm_ms and not self._waiters:
+            self.sleep()
+            return
+        if frame.key:
+            self._pending.clear()
+        self._pending.append(frame)
+        if len(self._pending) > PENDING_MAX:
+            self.sleep()
+        elif self._is_eager(now_ms) and (self._eager_task is None or self._eager_task.done()):
+            self._eager_task = asyncio.create_task(self._decode_along())
+
+    def _is_eager(self, now_ms: int) -> bool:
+        return self._waiters > 0 or max(self._poll_every_ms, now_ms - self._polled_ms) < EAGER_POLL_MS
+
+    def sleep(self) -> None:
+        """Give the decoder back."""
+        self._decoder = None
+        self._pending.clear()
+        self._picture = None
+        self._jpegs.clear()
+
+    def forget(self) -> None:
+        """The stream is over: nothing of it is served again."""
+        self.sleep()
+        self._newest = None
+        self._still = None
+
+    async def _decode_along(self) -> None:
+        while self._pending and self._decoder is not None:
+            await self._decode_pending()
+
+    async def _decode_pending(self) -> None:
+        """Bring the picture up to the newest frame. One at a time per input."""
+        async with self._decoding:
+            decoder = self._decoder
+            frames, self._pending = self._pending, []
+            if decoder is None or not frames:
+                return
+            if frames[0].format.decoder != decoder.codec:
+                decoder = self._decoder = PictureDecoder(frames[0].format.decoder)
+            loop = asyncio.get_running_loop()
+            try:
+                picture = await loop.run_in_executor(self._executor, decoder.decode, frames)
+            except av.FFmpegError as error:
+                log.warning("frame_decode_failed", error=str(error))
+                self.sleep()
+                self._ask_key()
+                return
+            self.decoded += len(frames)
+            if picture is not None and self._decoder is decoder:
+                self._picture = picture
+                self._note_motion(picture)
+
+    def _note_motion(self, picture: Picture) -> None:
+        if self._still is None or changed(self._still[0], picture.thumb):
+            self._still = (picture.thumb, picture.source.received_at_ms)
+
+    async def frame(self, query: FrameQuery) -> FrameReply:
+        """Answer one poll."""
+        now_ms = self._now_ms()
+        if self._polled_ms:
+            self._poll_every_ms += 0.3 * (min(10_000, now_ms - self._polled_ms) - self._poll_every_ms)
+        self._polled_ms = now_ms
+        deadline_ms = now_ms + query.wait_ms
+        self._waiters += query.after is not None and query.wait_ms > 0
+        try:
+            if query.after is not None:
+                after = query.after
+                await self._wait(lambda: self._newest is not None and self._newest.sequence > after, deadline_ms)
+                if self._newest is not None and self._newest.sequence <= after:
+                    reason = FrameMissingReason.NOT_NEWER
+                    if self._now_ms() - self._newest.received_at_ms > query.max_age_ms:
+                        reason = FrameMissingReason.STALE
+                    return FrameMissing(reason=reason, sequence=self._newest.sequence)
+            picture = await self._fresh_picture(query, deadline_ms)
+            if isinstance(picture, FrameMissing):
+                return picture
+            return await self._serve(picture, query)
+        finally:
+            self._waiters -= query.after is not None and query.wait_ms > 0
+
+    async def _wait(self, ready: Callable[[], bool], deadline_ms: int) -> bool:
+        """Wait for `ready`, looked at after each arrival; False at the deadline."""
+        while not ready():
+            left_ms = deadline_ms - self._now_ms()
+            if left_ms <= 0:
+                return False
+            try:
+                async with asyncio.timeout(left_ms / 1000):
+                    await self._arrival.wait()
+            except TimeoutError:
+                return ready()
+        return True
+
+    async def _fresh_picture(self, query: FrameQuery, deadline_ms: int) -> Picture | FrameMissing:
+        newest = self._newest
+        if newest is None:
+            await self._wait(lambda: self._newest is not None, deadline_ms)
+            if self._newest is None:
+                return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+            newest = self._newest
+        if self._now_ms() - newest.received_at_ms > query.max_age_ms:
+            await self._wait(lambda: self._newest is not newest, deadline_ms)
+            if self._newest is None or self._now_ms() - self._newest.received_at_ms > query.max_age_ms:
+                return FrameMissing(reason=FrameMissingReason.STALE, sequence=newest.sequence)
+        picture = await self._bring_up()
+        if picture is None and self._now_ms() - newest.received_at_ms < PATIENCE_MS:
+            self._ask_key()
+            patience_ms = max(deadline_ms, self._now_ms() + PATIENCE_MS)
+            await self._wait(lambda: bool(self._gop.frames) or self._picture is not None, patience_ms)
+            picture = await self._bring_up()
+        if picture is None:
+            return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+        if query.after is not None and picture.source.sequence <= query.after:
+            return FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=picture.source.sequence)
+        if self._now_ms() - picture.source.received_at_ms > query.max_age_ms:
+            return FrameMissing(reason=FrameMissingReason.STALE, sequence=picture.source.sequence)
+        return picture
+
+    async def _bring_up(self) -> Picture | None:
+        """Wake if asleep, decode what waits, and give the newest picture."""
+        if self._decoder is None and self._gop.frames:
+            self._decoder = PictureDecoder(self._gop.frames[0].format.decoder)
+            self._pending = list(self._gop.frames)
+        await self._decode_pending()
+        return self._picture
+
+    async def _serve(self, picture: Picture, query: FrameQuery) -> Frame:
+        source = picture.source
+        width = query.width if query.width is not None and query.width < picture.frame.width else None
+        key = (source.sequence, width, query.quality)
+        future = self._jpegs.get(key)
+        if future is None:
+            self._jpegs = {known: old for known, old in self._jpegs.items() if known[0] == source.sequence}
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._executor, encode_jpeg, picture, width, query.quality)
+            if len(self._jpegs) < JPEG_CACHE_MAX:
+                self._jpegs[key] = future
+            self.encoded += 1
+        # Shielded: one poller that leaves must not take the others' picture away.
+        jpeg, served_width, served_height = await asyncio.shield(future)
+        now_ms = self._now_ms()
+        return Frame(
+            jpeg=jpeg,
+            sequence=source.sequence,
+            captured_at_ms=source.captured_at_ms,
+            received_at_ms=source.received_at_ms,
+            age_ms=max(0, now_ms - source.received_at_ms),
+            width=served_width,
+            height=served_height,
+            state=self._state(picture),
+            captured_by_rtcp=source.captured_by_rtcp,
+        )
+
+    def _state(self, picture: Picture) -> PictureState:
+        if picture.black:
+            return PictureState.BLACK
+        if self._still is not None and picture.source.received_at_ms - self._still[1] >= FROZEN_AFTER_MS:
+            return PictureState.FROZEN
+        return PictureState.LIVE

@@ -1,0 +1,230 @@
+"""Which codecs and which answer: pure functions from an offer to our sections.
+
+Source: RFC 9725 section 4.4 (WHIP offers), draft-ietf-wish-whep (WHEP offers), RFC 6184 section 8.2.2 (H.264).
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
+from sightline.video.media.ingest import IngestPlan
+from sightline.video.rtc.sdp import Codec, Description, LocalSection, SdpError, Section
+
+FEEDBACK: Final = ("nack", "nack pli", "ccm fir", "goog-remb")
+VIDEO_NAMES: Final = ("H264", "VP8")
+
+
+def _is_usable(codec: Codec) -> bool:
+    if codec.name == "VP8":
+        return codec.clock_rate == 90_000
+    return (
+        codec.name == "H264"
+        and codec.clock_rate == 90_000
+        and codec.parameters.get("packetization-mode", "0") in ("0", "1")
+    )
+
+
+def _answered(codec: Codec) -> Codec:
+    kept = ("profile-level-id", "packetization-mode", "level-asymmetry-allowed", "apt", "minptime", "useinbandfec")
+    return Codec(
+        payload_type=codec.payload_type,
+        name=codec.name,
+        clock_rate=codec.clock_rate,
+        channels=codec.channels,
+        parameters={name: value for name, value in codec.parameters.items() if name in kept},
+        feedback=[feedback for feedback in FEEDBACK if feedback in codec.feedback],
+    )
+
+
+def _with_rtx(section: Section, codec: Codec) -> list[Codec]:
+    rtx = section.rtx_of(codec.payload_type)
+    return [_answered(codec), *([_answered(rtx)] if rtx is not None else [])]
+
+
+def _media(offer: Description, kind: str) -> Section | None:
+    found = [section for section in offer.sections if section.kind == kind and section.port]
+    if len(found) > 1:
+        raise SdpError(f"more than one {kind} m-line")
+    return found[0] if found else None
+
+
+def _refused(section: Section) -> LocalSection:
+    return LocalSection(
+        kind=section.kind,
+        mid=section.mid,
+        direction="inactive",
+        protocol=section.protocol,
+        formats=section.formats,
+    )
+
+
+def _opus(section: Section) -> Codec:
+    found = next((codec for codec in section.codecs if codec.name == "OPUS" and codec.clock_rate == 48_000), None)
+    if found is None:
+        raise SdpError("audio must offer Opus at 48 kHz")
+    return found
+
+
+def _video_codecs(section: Section) -> list[Codec]:
+    usable = [codec for codec in section.codecs if _is_usable(codec)]
+    if not usable:
+        offered = ", ".join(dict.fromkeys(codec.name for codec in section.codecs if codec.name != "RTX"))
+        raise SdpError(f"video must offer H.264 (packetization-mode 0 or 1) or VP8, not only {offered or 'nothing'}")
+    return usable
+
+
+def answer_setup(section: Section) -> tuple[str, str]:
+    """(our setup attribute, our DTLS role) for an offer's setup; we are active where we may choose."""
+    return ("passive", "server") if section.setup == "active" else ("active", "client")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishAgreement:
+    """What a publisher will send us."""
+
+    sections: tuple[LocalSection, ...]
+    plan: IngestPlan
+
+
+def agree_publish(offer: Description) -> PublishAgreement:
+    """Take a publisher's offer: its first usable video codec, and Opus.
+
+    Raises:
+        SdpError: Nothing usable; the message says what is.
+    """
+    video = _media(offer, "video")
+    audio = _media(offer, "audio")
+    if video is None:
+        raise SdpError("an offer to publish needs a video m-line")
+    for section in (video, audio):
+        if section is not None and section.direction not in ("sendonly", "sendrecv"):
+            raise SdpError("an offer to publish must be sendonly")
+    usable = _video_codecs(video)
+    chosen = next((codec for codec in usable if codec.parameters.get("packetization-mode") != "0"), usable[0])
+    opus = _opus(audio) if audio is not None else None
+    sections = []
+    for section in offer.sections:
+        if section is video:
+            codecs = _with_rtx(video, chosen)
+        elif section is audio and opus is not None:
+            codecs = [_answered(opus)]
+        else:
+            sections.append(_refused(section))
+            continue
+        sections.append(LocalSection(kind=section.kind, mid=section.mid, direction="recvonly", codecs=codecs))
+    return PublishAgreement(sections=tuple(sections), plan=ingest_plan(video, [chosen], opus))
+
+
+def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> IngestPlan:
+    """How to read what was agreed."""
+    formats: dict[int, PayloadFormat] = {}
+    rtx: dict[int, int] = {}
+    for codec in chosen:
+        formats[codec.payload_type] = _format(codec)
+        if (repair := video.rtx_of(codec.payload_type)) is not None:
+            rtx[repair.payload_type] = codec.payload_type
+    audio = frozenset([opus.payload_type]) if opus is not None else frozenset[int]()
+    return IngestPlan(video=formats, video_rtx=rtx, audio=audio, rtx_ssrcs=dict(video.fid))
+
+
+def _format(codec: Codec) -> PayloadFormat:
+    if codec.name == "VP8":
+        return Vp8Format()
+    return H264Format(parameter_sets_of(codec))
+
+
+def parameter_sets_of(codec: Codec) -> list[bytes]:
+    """SPS and PPS that the description itself carries (RFC 6184, section 8.2.1)."""
+    sets: list[bytes] = []
+    for text in codec.parameters.get("sprop-parameter-sets", "").split(","):
+        try:
+            sets.append(base64.b64decode(text, validate=True))
+        except binascii.Error:
+            continue
+    return [one for one in sets if one]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayAgreement:
+    """What we will send to a viewer."""
+
+    sections: tuple[LocalSection, ...]
+    video: dict[str, tuple[int, int | None]]
+    """Codec name -> (payload type, retransmission payload type)."""
+    audio: int | None
+    """Opus payload type."""
+
+
+def _choose_play_codecs(section: Section, live: str, profile: str | None) -> list[Codec]:
+    """One codec per name, the live one first; for H.264 the stream's own profile where it is offered."""
+    usable = _video_codecs(section)
+    chosen: list[Codec] = []
+    for name in (live, *(other for other in VIDEO_NAMES if other != live)):
+        same = [codec for codec in usable if codec.name == name]
+        mode_1 = [codec for codec in same if name != "H264" or codec.parameters.get("packetization-mode") == "1"]
+        matching = [codec for codec in mode_1 if profile is None or codec.profile[:2] == profile[:2]]
+        if best := (matching or mode_1 or same):
+            chosen.append(best[0])
+    if chosen[0].name != live:
+        raise SdpError(f"the live stream is {live}, which the offer does not take")
+    return chosen
+
+
+def agree_play(
+    offer: Description, *, live: str, profile: str | None, stream: str, ssrcs: tuple[int, int, int]
+) -> PlayAgreement:
+    """Take a viewer's offer.
+
+    Args:
+        live: Codec name of the live stream.
+        profile: Its H.264 profile-level-id, if known.
+        ssrcs: Ours for video, its retransmissions, audio.
+
+    Raises:
+        SdpError: The offer cannot receive what is live.
+    """
+    video = _media(offer, "video")
+    audio = _media(offer, "audio")
+    if video is None:
+        raise SdpError("an offer to play needs a video m-line")
+    for section in (video, audio):
+        if section is not None and section.direction not in ("recvonly", "sendrecv"):
+            raise SdpError("an offer to play must be recvonly")
+    formats: dict[str, tuple[int, int | None]] = {}
+    opus: Codec | None = None
+    sections = []
+    for section in offer.sections:
+        if section is video:
+            codecs = []
+            for codec in _choose_play_codecs(video, live, profile):
+                codecs += _with_rtx(video, codec)
+                rtx = video.rtx_of(codec.payload_type)
+                formats[codec.name] = (codec.payload_type, rtx.payload_type if rtx is not None else None)
+            has_rtx = any(rtx is not None for _, rtx in formats.values())
+            local = LocalSection(
+                kind="video",
+                mid=section.mid,
+                direction="sendonly",
+                codecs=codecs,
+                ssrc=ssrcs[0],
+                rtx_ssrc=ssrcs[1] if has_rtx else None,
+                stream=stream,
+            )
+        elif section is audio:
+            opus = _opus(audio)
+            local = LocalSection(
+                kind="audio",
+                mid=section.mid,
+                direction="sendonly",
+                codecs=[_answered(opus)],
+                ssrc=ssrcs[2],
+                stream=stream,
+            )
+        else:
+            local = _refused(section)
+        sections.append(local)
+    return PlayAgreement(sections=tuple(sections), video=formats, audio=opus.payload_type if opus is not None else None)

@@ -1,0 +1,113 @@
+"""Plays a WHEP URL and counts decoded frames: `python -m sightline.video.play URL --seconds 5 --json`."""
+
+import argparse
+import asyncio
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+
+import av
+import orjson
+from aiortc import RTCConfiguration, RTCPeerConnection
+from aiortc.mediastreams import MediaStreamError
+
+from sightline.video.rtc import patches
+from sightline.video.whip_client import OfferClient, OfferRefusedError
+
+IDLE_WAIT_S: Final = 10.0
+"""How long an input that nobody publishes to yet is tried again."""
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class PlayReport:
+    """What a viewer saw."""
+
+    frames: int = 0
+    width: int = 0
+    height: int = 0
+    connected_ms: int | None = None
+    first_frame_ms: int | None = None
+
+
+async def play(url: str, seconds: float) -> PlayReport:
+    """Watch for some seconds after the first frame (at most 10 s of waiting for it).
+
+    Raises:
+        OfferRefusedError: The server refused the offer.
+    """
+    patches.tune_stock_peers()
+    loop = asyncio.get_running_loop()
+    report = PlayReport()
+    began = loop.time()
+    client, peer, track = await _connect(url, began, report)
+    try:
+        await _count(track, report, began, seconds)
+    finally:
+        await client.close()
+        await peer.close()
+    return report
+
+
+async def _connect(url: str, began: float, report: PlayReport) -> tuple[OfferClient, RTCPeerConnection, Any]:
+    """Offer until somebody publishes; gives (client, peer, video track)."""
+    loop = asyncio.get_running_loop()
+    while True:
+        client, peer = OfferClient(url), RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        receiver = peer.addTransceiver("video", direction="recvonly").receiver
+
+        def on_change(peer: RTCPeerConnection = peer) -> None:
+            if peer.connectionState == "connected":
+                report.connected_ms = round((loop.time() - began) * 1000)
+
+        peer.on("connectionstatechange", on_change)
+        try:
+            await client.connect(peer)
+        except OfferRefusedError as error:
+            await client.close()
+            await peer.close()
+            if error.retry_after_s is None or loop.time() - began > IDLE_WAIT_S:
+                raise
+            await asyncio.sleep(min(1.0, error.retry_after_s))
+        else:
+            return client, peer, receiver.track
+
+
+async def _count(track: Any, report: PlayReport, began: float, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + IDLE_WAIT_S
+    while loop.time() < ends_at:
+        try:
+            async with asyncio.timeout(max(0.01, ends_at - loop.time())):
+                frame = await track.recv()
+        except (TimeoutError, MediaStreamError):
+            return
+        if isinstance(frame, av.VideoFrame):
+            if not report.frames:
+                report.first_frame_ms = round((loop.time() - began) * 1000)
+                ends_at = loop.time() + seconds
+            report.frames += 1
+            report.width, report.height = frame.width, frame.height
+
+
+def main() -> int:
+    """The command line; exit code 0 if any frame came."""
+    parser = argparse.ArgumentParser(prog="sightline.video.play", description="Play a WHEP URL and count frames.")
+    parser.add_argument("url")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    given = parser.parse_args()
+    try:
+        report = asyncio.run(play(given.url, given.seconds))
+    except OfferRefusedError as error:
+        sys.stderr.write(f"play: {error}\n")
+        return 1
+    if given.json:
+        sys.stdout.write(orjson.dumps(asdict(report)).decode() + "\n")
+    else:
+        sys.stdout.write(f"{report.frames} frames of {report.width}x{report.height}\n")
+    return 0 if report.frames else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

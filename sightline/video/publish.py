@@ -1,0 +1,207 @@
+"""Publishes a video file by WHIP, in a loop and without encoding: `python -m sightline.video.publish FILE --whip URL`.
+
+Built on stock aiortc, so that it tests the server from outside. Comes back by itself when the connection is lost.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final, final
+
+import av
+from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCRtpSender
+from aiortc.mediastreams import MediaStreamError
+
+from sightline.video.rtc import patches
+from sightline.video.whip_client import OfferClient, OfferRefusedError
+
+CONNECT_S: Final = 10.0
+RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
+GIVE_UP_AFTER_S: Final = 90.0
+"""How long a publisher that was connected tries to come back."""
+MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
+
+
+class UnusableFileError(Exception):
+    """The file cannot be published; the message is for people."""
+
+
+@final
+class FileTrack(MediaStreamTrack):
+    """The encoded video packets of a file, paced by their timestamps, for ever."""
+
+    kind = "video"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        try:
+            container = av.open(str(path))
+        except (OSError, av.FFmpegError) as error:
+            raise UnusableFileError(f"cannot read {path}: {error}") from error
+        with container:
+            if not container.streams.video:
+                raise UnusableFileError(f"{path} has no video")
+            stream = container.streams.video[0]
+            self.codec = stream.codec_context.name
+            if self.codec not in MIME_TYPES:
+                raise UnusableFileError(
+                    f"{path} is {self.codec}; publish H.264 or VP8 (ffmpeg -i IN -c:v libx264 -profile:v baseline "
+                    "-bf 0 -g 30 OUT.mp4)"
+                )
+            self._packets = _read_packets(container, stream)
+        if not self._packets:
+            raise UnusableFileError(f"{path} has no video packets")
+        self._loop_ticks = self._packets[-1][1] + self._packets[-1][1] // max(1, len(self._packets) - 1)
+        self._index = 0
+        self._round = 0
+        self._start: float | None = None
+
+    async def recv(self) -> Any:
+        """The next packet, when its time has come."""
+        if self.readyState != "live":
+            raise MediaStreamError
+        if self._index == len(self._packets):
+            self._index = 0
+            self._round += 1
+        data, ticks = self._packets[self._index]
+        self._index += 1
+        ticks += self._round * self._loop_ticks
+        loop = asyncio.get_running_loop()
+        if self._start is None:
+            self._start = loop.time() - ticks / 90_000
+        await asyncio.sleep(self._start + ticks / 90_000 - loop.time())
+        packet = av.Packet(data)
+        packet.pts, packet.time_base = ticks, Fraction(1, 90_000)
+        return packet
+
+
+def _read_packets(container: Any, stream: Any) -> list[tuple[bytes, int]]:
+    """(bytes as they go on the wire, start in 1/90000 s) of every packet; Annex B for H.264."""
+    annex_b = None
+    if stream.codec_context.name == "h264":
+        annex_b = av.BitStreamFilterContext("h264_mp4toannexb", stream)
+    packets: list[tuple[bytes, int]] = []
+    base = float(stream.time_base)
+    first: float | None = None
+    for packet in container.demux(stream):
+        if packet.size == 0 or packet.pts is None:
+            continue
+        if packet.dts is not None and packet.pts != packet.dts and packets and packet.pts < packet.dts:
+            raise UnusableFileError("the file has B-frames, which WebRTC cannot carry; encode it with -bf 0")
+        at_s = float(packet.pts) * base
+        first = at_s if first is None else first
+        ticks = round((at_s - first) * 90_000)
+        parts = annex_b.filter(packet) if annex_b is not None else [packet]
+        packets.extend((bytes(part), ticks) for part in parts)
+    return packets
+
+
+async def publish(path: Path, whip_url: str, seconds: float | None, stop: asyncio.Event) -> None:
+    """Publish until `stop` is set or the time is over.
+
+    Raises:
+        UnusableFileError: The file cannot be published.
+        OfferRefusedError: The server refused, at first or for too long afterwards.
+    """
+    FileTrack(path).stop()  # a bad file is reported before anything is connected
+    patches.tune_stock_peers()
+    loop = asyncio.get_running_loop()
+    ends_at = None if seconds is None else loop.time() + seconds
+    connected_once, failures, lost_at = False, 0, 0.0
+    while not stop.is_set() and (ends_at is None or loop.time() < ends_at):
+        try:
+            await _publish_once(path, whip_url, ends_at, stop)
+            connected_once, failures = True, 0
+        except OfferRefusedError as error:
+            if not connected_once or loop.time() - lost_at > GIVE_UP_AFTER_S:
+                raise
+            sys.stderr.write(f"publish: {error}; trying again\n")
+        if not failures:
+            lost_at = loop.time()
+        failures += 1
+        await _wait_any(stop, RETRY_S[min(failures, len(RETRY_S)) - 1])
+
+
+async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> None:
+    """One connection, until it is lost, stopped or over."""
+    loop = asyncio.get_running_loop()
+    peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    client = OfferClient(whip_url)
+    track = FileTrack(path)
+    changed = asyncio.Event()
+    peer.on("connectionstatechange", changed.set)
+    try:
+        transceiver = peer.addTransceiver(track, direction="sendonly")
+        wanted = (MIME_TYPES[track.codec], "video/rtx")
+        known = RTCRtpSender.getCapabilities("video").codecs
+        transceiver.setCodecPreferences([codec for codec in known if codec.mimeType in wanted])
+        await client.connect(peer)
+        deadline = loop.time() + CONNECT_S
+        while peer.connectionState not in ("connected", "failed", "closed") and loop.time() < deadline:
+            changed.clear()
+            await _wait_any(changed, deadline - loop.time())
+        if peer.connectionState != "connected":
+            raise OfferRefusedError("media did not connect: is UDP to the server open?")
+        sys.stdout.write("connected\n")
+        sys.stdout.flush()
+        while peer.connectionState == "connected" and not stop.is_set():
+            changed.clear()
+            left = None if ends_at is None else ends_at - loop.time()
+            if left is not None and left <= 0:
+                break
+            await _wait_first(stop, changed, left)
+    finally:
+        await client.close()
+        await peer.close()
+
+
+async def _wait_any(event: asyncio.Event, at_most_s: float) -> None:
+    try:
+        async with asyncio.timeout(max(0.0, at_most_s)):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
+async def _wait_first(one: asyncio.Event, other: asyncio.Event, at_most_s: float | None) -> None:
+    waits = [asyncio.create_task(one.wait()), asyncio.create_task(other.wait())]
+    try:
+        await asyncio.wait(waits, timeout=at_most_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) -> int:
+    """Publish a file until SIGTERM, Ctrl-C or `seconds` are over; blocks. Returns an exit code."""
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await publish(Path(path), whip_url, seconds, stop)
+
+    try:
+        asyncio.run(run())
+    except (UnusableFileError, OfferRefusedError) as error:
+        sys.stderr.write(f"publish: {error}\n")
+        return 1
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="sightline.video.publish", description="Publish a video file by WHIP.")
+    parser.add_argument("file")
+    parser.add_argument("--whip", required=True, metavar="URL")
+    parser.add_argument("--seconds", type=float, default=None)
+    given = parser.parse_args()
+    return publish_file(given.file, given.whip, given.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The WHIP and WHEP answers that need no peer: CORS, OPTIONS, GET, wrong methods and types, problems. Pure.
+
+Source: RFC 9725 (WHIP), draft-ietf-wish-whep (WHEP), RFC 9457 (problem bodies), the Fetch standard (CORS).
+Lenient on purpose where real clients err; docs/ops/video.md lists them.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from sightline.ports.video import SignalReply, SignalRequest
+from sightline.video.options import IceServer
+
+SDP_TYPE: Final = "application/sdp"
+TRICKLE_TYPE: Final = "application/trickle-ice-sdpfrag"
+METHODS: Final = "OPTIONS, GET, HEAD, POST, PATCH, DELETE"
+IDLE_RETRY_S: Final = 2
+CORS: Final = (
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Allow-Methods", METHODS),
+    ("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, If-None-Match, ETag"),
+    (
+        "Access-Control-Expose-Headers",
+        "Location, ETag, Link, Accept-Post, Accept-Patch, Retry-After, Access-Control-Allow-Methods",
+    ),
+    ("Access-Control-Max-Age", "86400"),
+)
+
+
+def problem(status: int, title: str, detail: str = "", headers: Sequence[tuple[str, str]] = ()) -> SignalReply:
+    """A refusal with a body that says why."""
+    body = {"type": "about:blank", "title": title, "status": status, **({"detail": detail} if detail else {})}
+    return SignalReply(
+        status=status,
+        headers=(*CORS, ("Content-Type", "application/problem+json"), *headers),
+        body=orjson.dumps(body),
+    )
+
+
+def ice_links(servers: Sequence[IceServer]) -> list[tuple[str, str]]:
+    """A Link header per STUN or TURN server."""
+    links: list[tuple[str, str]] = []
+    for server in servers:
+        value = f'<{server.url}>; rel="ice-server"'
+        if server.username:
+            value += f'; username="{server.username}"; credential="{server.credential}"; credential-type="password"'
+        links.append(("Link", value))
+    return links
+
+
+def content_type(request: SignalRequest) -> str:
+    """The media type of the body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def static_reply(request: SignalRequest, servers: Sequence[IceServer]) -> SignalReply | None:
+    """The answer if it does not depend on any state; None if a peer has to be asked."""
+    method = request.method.upper()
+    if method == "OPTIONS":
+        headers = [*CORS, ("Accept-Post", SDP_TYPE), ("Accept-Patch", TRICKLE_TYPE)]
+        if "access-control-request-method" not in request.headers:
+            headers += ice_links(servers)
+        return SignalReply(status=200, headers=tuple(headers))
+    if method == "GET":
+        return SignalReply(status=204, headers=CORS)
+    if method == "HEAD":
+        return SignalReply(status=200, headers=(*CORS, ("Content-Type", SDP_TYPE)))
+    if method == "POST" and request.resource is None:
+        if content_type(request) != SDP_TYPE:
+            return problem(415, "Unsupported media type", f"send {SDP_TYPE}", [("Accept-Post", SDP_TYPE)])
+        return None
+    if method == "PATCH" and request.resource is not None:
+        if content_type(request) != TRICKLE_TYPE:
+            return problem(415, "Unsupported media type", f"send {TRICKLE_TYPE}", [("Accept-Patch", TRICKLE_TYPE)])
+        return None
+    if method == "DELETE" and request.resource is not None:
+        return None
+    return problem(405, "Method not allowed", headers=[("Allow", METHODS)])
+
+
+def created(answer: bytes, *, location: str, etag: str, servers: Sequence[IceServer]) -> SignalReply:
+    """201 with the answer and everything a client needs to go on."""
+    headers = (
+        *CORS,
+        ("Content-Type", SDP_TYPE),
+        ("Location", location),
+        ("ETag", f'"{etag}"'),
+        ("Accept-Patch", TRICKLE_TYPE),
+        ("Cache-Control", "no-store"),
+        *ice_links(servers),
+    )
+    return SignalReply(status=201, headers=headers, body=answer)
+
+
+def idle() -> SignalReply:
+    """Nobody publishes yet: come again (draft-ietf-wish-whep, section 4.4)."""
+    return problem(409, "Nobody is publishing yet", headers=[("Retry-After", str(IDLE_RETRY_S))])
+
+
+def trickled(body: bytes) -> tuple[str | None, list[str]]:
+    """(ice-ufrag, candidate lines) of an SDP fragment (RFC 8840). End-of-candidates is left out on purpose: with
+    only mDNS candidates before it, it would end a connection that peer-reflexive candidates still bring up."""
+    ufrag: str | None = None
+    candidates: list[str] = []
+    for raw in body.decode(errors="replace").splitlines():
+        name, _, value = raw.strip().removeprefix("a=").partition(":")
+        if name == "ice-ufrag":
+            ufrag = value.strip()
+        elif name == "candidate":
+            candidates.append(value.strip())
+    return ufrag, candidates

@@ -1,0 +1,297 @@
+"""All live inputs of one worker and the WHIP and WHEP requests that concern them, on the worker's asyncio loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, final
+
+import structlog
+
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.ports.video import (
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    MediaKind,
+    SignalReply,
+    SignalRequest,
+)
+from sightline.video import signalling
+from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
+from sightline.video.media.ingest import Ingest
+from sightline.video.media.live_input import LiveInput
+from sightline.video.negotiate import agree_play, agree_publish, answer_setup
+from sightline.video.options import Options
+from sightline.video.rtc.peer import Certificates, Peer, transport_section
+from sightline.video.rtc.sdp import Description, SdpError, build, parse
+
+GAP_TICK_S: Final = 0.012
+SESSION_TICK_S: Final = 1.0
+BUSY_RETRY_S: Final = 5
+log = structlog.get_logger()
+MediaFact = tuple[str, MediaKind, int]
+
+
+@final
+class Studio:
+    """The media side of one worker.
+
+    Args:
+        emit: Takes each media fact as (session id, kind, Unix time in ms).
+    """
+
+    def __init__(
+        self, options: Options, *, clock: Clock, ids: Ids, emit: Callable[[str, MediaKind, int], None]
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._ids = ids
+        self._emit = emit
+        self._inputs: dict[str, LiveInput] = {}
+        self._certificates = Certificates()
+        self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
+        self._peers: dict[str, tuple[Peer, str, str]] = {}  # resource -> (peer, session id, kind)
+        self._offered_ufrag: dict[str, str] = {}
+        self._closing: set[Peer] = set()
+        self._gap_timer: asyncio.TimerHandle | None = None
+
+    def _mono_ms(self) -> float:
+        return asyncio.get_running_loop().time() * 1000
+
+    def _random32(self) -> int:
+        return int.from_bytes(self._ids.token_bytes(4), "big") or 1
+
+    # -- inputs
+
+    def open(self, session_id: str) -> None:
+        """Make an input known. Idempotent."""
+        if session_id not in self._inputs:
+            self._inputs[session_id] = LiveInput(
+                session_id,
+                self._options,
+                executor=self._executor,
+                emit=self._emit,
+                wall_ms=self._clock.now_ms,
+                mono_ms=self._mono_ms,
+            )
+
+    def close(self, session_id: str) -> None:
+        """Disconnect an input's peers and forget it. Idempotent."""
+        live = self._inputs.pop(session_id, None)
+        if live is not None:
+            for peer, owner, _ in list(self._peers.values()):
+                if owner == session_id:
+                    peer.close("session over")
+            live.close("session over")
+
+    async def frame(self, session_id: str, query: FrameQuery) -> FrameReply:
+        """The newest frame of an input."""
+        live = self._inputs.get(session_id)
+        if live is None:
+            return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+        return await live.tap.frame(query)
+
+    # -- signalling
+
+    async def signal(self, session_id: str, request: SignalRequest) -> SignalReply:
+        """Answer one POST, PATCH or DELETE. Never raises for what a client sent."""
+        live = self._inputs.get(session_id)
+        if live is None:
+            return signalling.problem(404, "No such live input")
+        if request.resource is not None:
+            return await self._signal_resource(session_id, request, request.resource)
+        if len(self._peers) >= self._options.peers_max or (
+            request.kind == "whep" and len(live.viewers) >= self._options.viewers_max
+        ):
+            return signalling.problem(503, "Too many peers", headers=[("Retry-After", str(BUSY_RETRY_S))])
+        if request.kind == "whep" and not live.is_live:
+            return signalling.idle()
+        try:
+            if request.kind == "whip":
+                return await self._publish(live, request)
+            return await self._play(live, request)
+        except SdpError as error:
+            return signalling.problem(422, "The offer cannot be accepted", str(error))
+        except OSError as error:
+            log.error("media_sockets_exhausted", error=str(error))
+            return signalling.problem(503, "No UDP port is free", headers=[("Retry-After", str(BUSY_RETRY_S))])
+
+    async def _signal_resource(self, session_id: str, request: SignalRequest, resource: str) -> SignalReply:
+        known = self._peers.get(resource)
+        if known is None or known[1] != session_id or known[2] != request.kind:
+            return signalling.problem(404, "No such session", "it has ended, or another one took over")
+        peer = known[0]
+        if request.method.upper() == "DELETE":
+            peer.close("deleted by the client")
+            await peer.wait_closed()
+            return SignalReply(status=200, headers=signalling.CORS)
+        wanted = request.headers.get("if-match", "*").strip()
+        if wanted not in ("*", f'"{resource}"'):
+            return signalling.problem(412, "Another ICE session", "If-Match does not name the current one")
+        ufrag, candidates = signalling.trickled(request.body)
+        if ufrag is not None and ufrag != self._offered_ufrag.get(resource):
+            return signalling.problem(422, "ICE restarts are not supported", "POST a new offer; it takes over")
+        for line in candidates[:64]:
+            await peer.add_candidate(line)
+        return SignalReply(status=204, headers=signalling.CORS)
+
+    async def _publish(self, live: LiveInput, request: SignalRequest) -> SignalReply:
+        offer = _parsed(request)
+        if isinstance(offer, SignalReply):
+            return offer
+        agreement = agree_publish(offer)
+        resource = self._ids.uuid()
+        ingest = Ingest(
+            agreement.plan,
+            ssrc=self._random32(),
+            bitrate_bps=self._options.publish_bitrate_bps,
+            on_frame=live.on_frame,
+            on_audio=live.on_audio,
+        )
+
+        def on_packet(data: bytes, rtcp: bool) -> None:
+            ingest.on_packet(data, rtcp, self._mono_ms())
+            if ingest.has_gap and self._gap_timer is None:
+                self._gap_timer = asyncio.get_running_loop().call_later(GAP_TICK_S, self._tick_gaps)
+
+        def on_closed(reason: str) -> None:
+            self._forget(resource)
+            live.publisher_closed(ingest, reason)
+
+        peer = Peer(
+            net=self._options.net,
+            certificates=self._certificates,
+            prefer=_host(request.base_url),
+            controlling=offer.ice_lite,
+            on_packet=on_packet,
+            on_connected=lambda: live.publisher_connected(resource, ingest),
+            on_closed=on_closed,
+        )
+        setup, role = answer_setup(transport_section(offer))
+        transport = await peer.gather(setup)
+        ingest.peer = peer
+        if live.pending is not None:
+            live.pending[1].stop("replaced by a newer offer")
+        live.pending = (resource, ingest)
+        self._remember(resource, peer, live.session_id, "whip", transport_section(offer).ufrag)
+        await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
+        answer = build(agreement.sections, transport, session_number=self._random32())
+        return self._created(request, resource, answer)
+
+    async def _play(self, live: LiveInput, request: SignalRequest) -> SignalReply:
+        offer = _parsed(request)
+        if isinstance(offer, SignalReply):
+            return offer
+        ssrcs = (self._random32(), self._random32(), self._random32())
+        agreement = agree_play(offer, live=live.live_codec, profile=live.live_profile, stream="sightline", ssrcs=ssrcs)
+        resource = self._ids.uuid()
+        viewer = Viewer(resource, live.viewer_needs_key)
+
+        def on_closed(reason: str) -> None:
+            self._forget(resource)
+            live.viewer_closed(viewer)
+            log.info("viewer_gone", session_id=live.session_id, reason=reason)
+
+        def on_connected() -> None:
+            live.viewers[resource] = viewer
+            live.viewer_connected(viewer)
+            log.info("viewer_connected", session_id=live.session_id, viewers=len(live.viewers))
+
+        peer = Peer(
+            net=self._options.net,
+            certificates=self._certificates,
+            prefer=_host(request.base_url),
+            controlling=offer.ice_lite,
+            on_packet=lambda data, rtcp: viewer.on_packet(data, rtcp, self._mono_ms()),
+            on_connected=on_connected,
+            on_closed=on_closed,
+        )
+        setup, role = answer_setup(transport_section(offer))
+        transport = await peer.gather(setup)
+        viewer.peer = peer
+        viewer.video = VideoLeg(
+            peer=peer, formats=agreement.video, ssrc=ssrcs[0], rtx_ssrc=ssrcs[1], origin=self._random32()
+        )
+        if agreement.audio is not None:
+            viewer.audio = AudioLeg(peer=peer, payload_type=agreement.audio, ssrc=ssrcs[2], origin=self._random32())
+        self._remember(resource, peer, live.session_id, "whep", transport_section(offer).ufrag)
+        await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
+        answer = build(agreement.sections, transport, session_number=self._random32())
+        return self._created(request, resource, answer)
+
+    def _created(self, request: SignalRequest, resource: str, answer: bytes) -> SignalReply:
+        location = f"{request.base_url}/{request.kind}/{request.token}/{resource}"
+        return signalling.created(answer, location=location, etag=resource, servers=self._options.ice_servers)
+
+    def _remember(self, resource: str, peer: Peer, session_id: str, kind: str, ufrag: str) -> None:
+        self._peers[resource] = (peer, session_id, kind)
+        self._offered_ufrag[resource] = ufrag
+
+    def _forget(self, resource: str) -> None:
+        known = self._peers.pop(resource, None)
+        self._offered_ufrag.pop(resource, None)
+        if known is not None:
+            self._closing.add(known[0])
+
+    # -- time
+
+    def _tick_gaps(self) -> None:
+        self._gap_timer = None
+        now_ms = self._mono_ms()
+        again = False
+        for live in self._inputs.values():
+            for entry in (live.publisher, live.pending):
+                if entry is not None and entry[1].has_gap:
+                    entry[1].tick(now_ms)
+                    again = again or entry[1].has_gap
+        if again:
+            self._gap_timer = asyncio.get_running_loop().call_later(GAP_TICK_S, self._tick_gaps)
+
+    async def run(self) -> None:
+        """Tick once a second until cancelled."""
+        while True:
+            await asyncio.sleep(SESSION_TICK_S)
+            for live in list(self._inputs.values()):
+                live.tick()
+            for peer in list(self._closing):
+                await peer.wait_closed()
+                self._closing.discard(peer)
+
+    async def stop(self) -> None:
+        """Say goodbye to everybody."""
+        for session_id in list(self._inputs):
+            self.close(session_id)
+        for peer in list(self._closing):
+            await peer.wait_closed()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def stats(self) -> dict[str, int]:
+        """Counts for logs and metrics."""
+        lives = list(self._inputs.values())
+        return {
+            "inputs": len(lives),
+            "publishers": sum(live.is_live for live in lives),
+            "viewers": sum(len(live.viewers) for live in lives),
+            "peers": len(self._peers),
+            "closing": len(self._closing),
+            "decoders": sum(live.tap.awake for live in lives),
+            "decoded": sum(live.tap.decoded for live in lives),
+            "encoded": sum(live.tap.encoded for live in lives),
+        }
+
+
+def _host(base_url: str) -> str:
+    authority = base_url.partition("://")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0]
+
+
+def _parsed(request: SignalRequest) -> Description | SignalReply:
+    """The offer, or the refusal of something that is none."""
+    try:
+        return parse(request.body)
+    except SdpError as error:
+        return signalling.problem(400, "Not a usable session description", str(error))

@@ -1,0 +1,71 @@
+"""The client's side of WHIP and WHEP over HTTP: POST an offer, take the answer, DELETE at the end."""
+
+from typing import Final, final
+from urllib.parse import urljoin
+
+import httpx
+from aiortc import RTCPeerConnection, RTCSessionDescription
+
+HTTP_TIMEOUT_S: Final = 10.0
+GATHER_WAIT_S: Final = 3.0
+
+
+class OfferRefusedError(Exception):
+    """The server did not take the offer; the message is for people."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+@final
+class OfferClient:
+    """One WHIP or WHEP session over HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._http = httpx.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True)
+        self._resource: str | None = None
+
+    async def connect(self, peer: RTCPeerConnection) -> None:
+        """Offer what the peer has and apply the answer.
+
+        Raises:
+            OfferRefusedError: No connection, or not 201.
+        """
+        await peer.setLocalDescription(await peer.createOffer())
+        try:
+            reply = await self._http.post(
+                self._url, content=peer.localDescription.sdp, headers={"Content-Type": "application/sdp"}
+            )
+        except httpx.HTTPError as error:
+            raise OfferRefusedError(f"cannot reach the server: {str(error) or type(error).__name__}") from error
+        if reply.status_code != 201:
+            after = reply.headers.get("retry-after", "")
+            raise OfferRefusedError(
+                f"the server answered {reply.status_code}: {_reason(reply)}",
+                retry_after_s=float(after) if after.isdigit() else None,
+            )
+        self._resource = urljoin(str(reply.url), reply.headers.get("location", ""))
+        await peer.setRemoteDescription(RTCSessionDescription(sdp=reply.text, type="answer"))
+
+    async def close(self) -> None:
+        """End the session on the server, if it can still be reached."""
+        resource, self._resource = self._resource, None
+        try:
+            if resource is not None:
+                await self._http.delete(resource)
+        except httpx.HTTPError:
+            pass  # the server notices by itself
+        finally:
+            await self._http.aclose()
+
+
+def _reason(reply: httpx.Response) -> str:
+    try:
+        body = reply.json()
+    except ValueError:
+        return reply.text[:200] or reply.reason_phrase
+    if not isinstance(body, dict):
+        return reply.text[:200]
+    return ": ".join(str(body[key]) for key in ("title", "message", "detail") if key in body) or reply.text[:200]

@@ -1,0 +1,95 @@
+"""How the port's values travel between the server and a worker. Kept beside neither side so that both agree."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sightline.ports.video import (
+    Frame,
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    PictureState,
+    SignalReply,
+    SignalRequest,
+)
+from sightline.video.ipc import Header
+from sightline.video.options import IceServer, NetOptions, Options
+
+
+def options_to_wire(options: Options) -> Header:
+    """Settings for a worker. The URL secret stays with the server."""
+    fields: dict[str, Any] = asdict(options)
+    fields.pop("secret")
+    return fields
+
+
+def options_from_wire(fields: Header) -> Options:
+    """The settings that a worker got."""
+    net: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields["net"].items()
+    }
+    servers = tuple(IceServer(**server) for server in fields["ice_servers"])
+    return Options(**{**fields, "secret": b"", "net": NetOptions(**net), "ice_servers": servers})
+
+
+def request_to_wire(request: SignalRequest) -> tuple[Header, bytes]:
+    """A signalling request as header and body."""
+    return {
+        "kind": request.kind,
+        "method": request.method,
+        "token": request.token,
+        "resource": request.resource,
+        "headers": dict(request.headers),
+        "base_url": request.base_url,
+    }, request.body
+
+
+def request_from_wire(fields: Header, body: bytes) -> SignalRequest:
+    """The signalling request that was sent."""
+    return SignalRequest(**fields, body=body)
+
+
+def reply_to_wire(reply: SignalReply) -> tuple[Header, bytes]:
+    """A signalling reply as header and body."""
+    return {"status": reply.status, "headers": [list(pair) for pair in reply.headers]}, reply.body
+
+
+def reply_from_wire(fields: Header, body: bytes) -> SignalReply:
+    """The signalling reply that was sent."""
+    headers = tuple((str(name), str(value)) for name, value in fields["headers"])
+    return SignalReply(status=int(fields["status"]), headers=headers, body=body)
+
+
+def query_to_wire(query: FrameQuery) -> Header:
+    """A frame query."""
+    return asdict(query)
+
+
+def query_from_wire(fields: Header) -> FrameQuery:
+    """The frame query that was sent."""
+    return FrameQuery(**fields)
+
+
+def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
+    """A frame or the lack of one, as header and body."""
+    if isinstance(reply, FrameMissing):
+        return {"missing": reply.reason.value, "sequence": reply.sequence}, b""
+    fields: Header = {
+        "sequence": reply.sequence,
+        "captured_at_ms": reply.captured_at_ms,
+        "received_at_ms": reply.received_at_ms,
+        "age_ms": reply.age_ms,
+        "width": reply.width,
+        "height": reply.height,
+        "state": reply.state.value,
+        "captured_by_rtcp": reply.captured_by_rtcp,
+    }
+    return fields, reply.jpeg
+
+
+def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
+    """The frame, or the lack of one, that was sent."""
+    if "missing" in fields:
+        return FrameMissing(reason=FrameMissingReason(fields["missing"]), sequence=fields["sequence"])
+    return Frame(**{**fields, "state": PictureState(fields["state"])}, jpeg=body)

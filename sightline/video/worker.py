@@ -1,0 +1,130 @@
+"""A media worker process: `python -m sightline.video.worker`, started by the server with a socket as stdin.
+
+Speaks `ipc` messages over that socket and ends when it closes, so that it never outlives the server. Requests
+are `{id, op, ...}` and answered `{id, ok, ...}` in any order; media facts go up as `{facts: [...]}`, batched per
+turn of the loop.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+from typing import Any, Final, final
+
+import structlog
+import uvloop
+
+from sightline.ports.video import MediaKind
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
+from sightline.video import wire
+from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
+from sightline.video.studio import Studio
+
+READ_BYTES: Final = 256 * 1024
+log = structlog.get_logger()
+
+
+@final
+class Worker:
+    """Connects one Studio to the server."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._studio: Studio | None = None
+        self._facts: list[list[Any]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _emit(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
+        if not self._facts:
+            asyncio.get_running_loop().call_soon(self._flush_facts)
+        self._facts.append([session_id, kind.value, at_ms])
+
+    def _flush_facts(self) -> None:
+        facts, self._facts = self._facts, []
+        self._writer.write(encode({"facts": facts}))
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Work until the server closes the socket."""
+        decoder = Decoder()
+        async with asyncio.TaskGroup() as group:
+            ticking: asyncio.Task[None] | None = None
+            while data := await reader.read(READ_BYTES):
+                for header, body in decoder.feed(data):
+                    if header["op"] == "configure":
+                        options = wire.options_from_wire(header["options"])
+                        self._studio = Studio(options, clock=SystemClock(), ids=SystemIds(), emit=self._emit)
+                        ticking = group.create_task(self._studio.run())
+                        self._writer.write(encode({"id": header["id"], "ok": True}))
+                    else:
+                        task = asyncio.create_task(self._answer(header, body))
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
+            if ticking is not None:
+                ticking.cancel()
+        if self._studio is not None:
+            await self._studio.stop()
+
+    async def _answer(self, header: Header, body: bytes) -> None:
+        assert self._studio is not None
+        reply: Header
+        payload = b""
+        try:
+            reply, payload = await self._perform(self._studio, header, body)
+            reply["ok"] = True
+        except Exception as error:
+            log.exception("media_request_failed", op=header["op"])
+            reply = {"ok": False, "error": type(error).__name__}
+        reply["id"] = header["id"]
+        self._writer.write(encode(reply, payload))
+
+    async def _perform(self, studio: Studio, header: Header, body: bytes) -> tuple[Header, bytes]:
+        op = header["op"]
+        if op == "frame":
+            return wire.frame_to_wire(await studio.frame(header["session"], wire.query_from_wire(header["query"])))
+        if op == "signal":
+            request = wire.request_from_wire(header["request"], body)
+            return wire.reply_to_wire(await studio.signal(header["session"], request))
+        if op == "open":
+            for session_id in header["sessions"]:
+                studio.open(session_id)
+        elif op == "close":
+            studio.close(header["session"])
+        elif op == "stats":
+            return {"stats": studio.stats()}, b""
+        else:
+            raise ValueError(f"unknown op {op!r}")
+        return {}, b""
+
+
+async def _main() -> None:
+    loop = asyncio.get_running_loop()
+    # Ctrl-C reaches the whole process group; the server decides when its workers stop.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=0))
+    gc.freeze()
+    worker = Worker(writer)
+    with contextlib.suppress(ConnectionError, BrokenPipeMessageError):
+        await worker.serve(reader)
+
+
+def main() -> None:
+    """Run the worker on uvloop, logging JSON to stderr."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    uvloop.run(_main())
+
+
+if __name__ == "__main__":
+    main()

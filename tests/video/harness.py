@@ -1,0 +1,179 @@
+"""What the video tests share: the embedded backend behind a small real HTTP server, publishers and viewers as processes.
+
+The HTTP side is a few lines on h11 so that this suite needs no other room; it forwards like the real layer.
+"""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import h11
+import numpy as np
+import simplejpeg
+import trio
+
+from sightline.ports.video import Frame, FrameMissing, FrameQuery, MediaEvent, MediaKind, SignalRequest, VideoBackend
+from sightline.system.clock import SystemClock
+from sightline.video.assets import read_counter
+from sightline.video.embedded import EmbeddedBackend, open_embedded
+from sightline.video.options import Options
+
+SECRET = b"tests only, 32 bytes of secret.."
+
+
+async def _serve_one(backend: VideoBackend, base_url: str, stream: trio.SocketStream) -> None:
+    connection = h11.Connection(h11.SERVER)
+    request: h11.Request | None = None
+    body = b""
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some(65536))
+        elif isinstance(event, h11.Request):
+            request, body = event, b""
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            assert request is not None
+            parts = request.target.decode().strip("/").split("/")
+            headers = {name.decode().lower(): value.decode() for name, value in request.headers}
+            reply = await backend.signal(
+                SignalRequest(
+                    kind=parts[0],
+                    method=request.method.decode(),
+                    token=parts[1],
+                    resource=parts[2] if len(parts) > 2 else None,
+                    headers=headers,
+                    body=body,
+                    base_url=base_url,
+                )
+            )
+            answer = [*reply.headers, ("Content-Length", str(len(reply.body)))]
+            await stream.send_all(
+                connection.send(h11.Response(status_code=reply.status, headers=answer)) or b""
+            )
+            await stream.send_all(connection.send(h11.Data(data=reply.body)) or b"")
+            await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
+            if connection.our_state is h11.MUST_CLOSE:
+                return
+            connection.start_next_cycle()
+        else:
+            return
+
+
+async def _serve(backend: VideoBackend, base_url: str, stream: trio.SocketStream) -> None:
+    async with stream:
+        try:
+            await _serve_one(backend, base_url, stream)
+        except (trio.BrokenResourceError, h11.RemoteProtocolError):
+            return
+
+
+@dataclass
+class Rig:
+    """A running backend with its HTTP server and a recorder of its media events."""
+
+    backend: EmbeddedBackend
+    base_url: str
+    events: list[MediaEvent]
+    _more: trio.Condition
+
+    async def heard(self, kind: MediaKind, *, after: int = 0, within_s: float = 20) -> MediaEvent:
+        """The first event of a kind at or after a position in the record."""
+        with trio.fail_after(within_s):
+            async with self._more:
+                while True:
+                    for event in self.events[after:]:
+                        if event.kind is kind:
+                            return event
+                    await self._more.wait()
+
+    async def record(self) -> None:
+        async for event in self.backend.events():
+            async with self._more:
+                self.events.append(event)
+                self._more.notify_all()
+
+
+@asynccontextmanager
+async def a_rig(options: Options | None = None) -> AsyncIterator[Rig]:
+    """Run the backend and serve its signalling on a free loopback port."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    base_url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
+    chosen = replace(chosen, public_url=base_url)
+    async with open_embedded(chosen, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
+        rig = Rig(backend=backend, base_url=base_url, events=[], _more=trio.Condition())
+        nursery.start_soon(rig.record)
+        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, backend, base_url), listeners))
+        try:
+            yield rig
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def publishing(whip_url: str, *, path: str | None = None, extra: list[str] | None = None) -> AsyncIterator[Any]:
+    """Publish the clip from a process of its own; ends it by SIGTERM, as the command line's user would."""
+    from sightline.video.assets import clip_path
+
+    command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), "--whip", whip_url]
+    process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=None)
+    try:
+        yield process
+    finally:
+        with trio.CancelScope(shield=True), trio.move_on_after(10):
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def play_json(whep_url: str, seconds: float) -> dict[str, Any]:
+    """What a player process saw."""
+    command = [sys.executable, "-m", "sightline.video.play", whep_url, "--seconds", str(seconds), "--json"]
+    result = await trio.run_process(command, capture_stdout=True, check=False)
+    return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}
+
+
+async def a_frame(backend: VideoBackend, ref: str, query: FrameQuery | None = None, *, within_s: float = 15) -> Frame:
+    """The first frame that comes, polled as an agent would."""
+    wanted = query or FrameQuery()
+    reply: Frame | FrameMissing | None = None
+    with trio.move_on_after(within_s):
+        while True:
+            reply = await backend.frame(ref, wanted)
+            if isinstance(reply, Frame):
+                return reply
+            await trio.sleep(0.05)  # a poller's pace, not a wait for something
+    raise AssertionError(f"no frame within {within_s} s, last answer {reply}")
+
+
+async def next_frame(backend: VideoBackend, ref: str, after: int, *, width: int | None = None) -> Frame:
+    """A frame newer than `after`."""
+    reply = await backend.frame(ref, FrameQuery(after=after, wait_ms=5000, width=width))
+    assert isinstance(reply, Frame), reply
+    return reply
+
+
+def counter_of(jpeg: bytes) -> int | None:
+    """The frame number drawn in a JPEG of the clip; None if the picture is damaged there."""
+    grey = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY")[:, :, 0]
+
+    def luma_at(x: int, y: int) -> float:
+        return float(np.mean(grey[max(0, y - 3) : y + 4, max(0, x - 3) : x + 4]))
+
+    return read_counter(luma_at, grey.shape[1])
+
+
+def a_session_id() -> str:
+    """A fresh session id."""
+    return str(uuid.uuid4())
