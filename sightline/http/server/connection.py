@@ -67,7 +67,9 @@ class Connection:
                     pass
                 except* Exception:
                     log.exception("http_connection_failed")
-            if self._expired is not None and (self._exchange is None or not self._exchange.started):
+            if self._session is not None:
+                await self._session.leave()
+            elif self._expired is not None and (self._exchange is None or not self._exchange.started):
                 await self._refuse(self._expired)
         finally:
             self.shared.open.discard(self)
@@ -76,13 +78,15 @@ class Connection:
 
     def sweep(self, now: float) -> None:
         """See Swept."""
-        if self._session is not None:
+        if self._exchange is not None:
+            self._exchange.sweep()
+        elif self._session is not None:
             self._session.sweep(now)
         if now >= self._deadline:
             self._deadline = _NEVER
             if self._parser.begun and self._exchange is None:
                 label = "http:bodyTimeout" if self._parser.in_body else "http:headTimeout"
-                self._expired = Fault(408, label)
+                self._expired = Fault(408, label, self._parser.request_id)
             self._scope.cancel()
         elif now >= self.transport.write_deadline:
             log.info("http_write_timeout")

@@ -19,6 +19,7 @@ class Exchange:
     __slots__ = (
         "_given",
         "_head",
+        "_patience",
         "_peer",
         "_request",
         "_sent",
@@ -47,6 +48,7 @@ class Exchange:
         self._request = request
         self._watch = watch
         self._watching: trio.CancelScope | None = None
+        self._patience: trio.Event | None = None
         self._given = False
         self._head: ResponseHead | None = None
         self._sent = 0
@@ -75,10 +77,18 @@ class Exchange:
             msg = "receive was called twice at the same time"
             raise RuntimeError(msg)
         with trio.CancelScope() as self._watching:
+            # Most answers are given before anybody could leave: only a slow one is worth a watch of its socket.
+            self._patience = trio.Event()
+            await self._patience.wait()
             await self._watch()
             self.broken = True
         self._watching = None
         return DISCONNECT
+
+    def sweep(self) -> None:
+        """This exchange is taking long enough to look whether its peer is still there."""
+        if self._patience is not None:
+            self._patience.set()
 
     async def send(self, message: Message) -> None:
         """Take a message of the application.
@@ -111,7 +121,7 @@ class Exchange:
         if not head.bodiless:
             self._sent += len(body)
             if head.length is not None and (self._sent > head.length or (not more and self._sent < head.length)):
-                self.broken = True
+                self.broken = self.started
                 msg = "a body does not have its declared length"
                 raise RuntimeError(msg)
             data = _encode_chunk(body, more=more) if head.chunked else body

@@ -72,6 +72,7 @@ class RequestParser:
     """
 
     __slots__ = (
+        "_begun_in_read",
         "_body",
         "_body_bytes",
         "_current",
@@ -100,6 +101,7 @@ class RequestParser:
         self.leftover = b""
         self.continue_due = False
         self.begun = False
+        self._begun_in_read = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -118,12 +120,18 @@ class RequestParser:
         """Whether the head of the current request is complete and its body is not."""
         return self._in_body
 
+    @property
+    def request_id(self) -> bytes | None:
+        """The x-request-id of the request that is being read, if it came that far."""
+        return self._current.request_id
+
     def feed(self, data: bytes) -> None:
         """Take what was read. Never raises: a malformed request shows as `fault`."""
         while data and self.fault is None and not self.finished:
             data = self._feed_once(data)
 
     def _feed_once(self, data: bytes) -> bytes:
+        self._begun_in_read = 0
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -146,7 +154,11 @@ class RequestParser:
         cause = error.__context__
         if isinstance(cause, _FaultError):
             self._fail(cause.status, cause.label)
-        elif isinstance(error, httptools.HttpParserInvalidMethodError) and _METHOD_TOKEN.match(data):
+        elif (
+            isinstance(error, httptools.HttpParserInvalidMethodError)
+            and self._begun_in_read == 1
+            and _METHOD_TOKEN.match(data)
+        ):
             self._fail(405, "http:method")
         elif isinstance(error, httptools.HttpParserInvalidURLError):
             self._fail(400, "http:target")
@@ -179,6 +191,7 @@ class RequestParser:
     def on_message_begin(self) -> None:
         self._reset()
         self.begun = True
+        self._begun_in_read += 1
 
     def on_url(self, piece: bytes) -> None:
         self._url += piece

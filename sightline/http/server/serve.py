@@ -9,11 +9,12 @@ import errno
 import socket
 import ssl
 from collections import Counter
+from functools import partial
 
 import structlog
 import trio
 
-from sightline.http.server.asgi import ASGIApp
+from sightline.http.server.asgi import ASGIApp, ClientGoneError
 from sightline.http.server.connection import Connection
 from sightline.http.server.h2 import PREFACE, Http2Server
 from sightline.http.server.lifespan import lifespan
@@ -25,6 +26,7 @@ from sightline.http.server.transport import SocketTransport, StreamTransport
 log = structlog.get_logger()
 
 _ACCEPT_BATCH = 64
+_TURNING_AWAY_MAX = 64
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _OUT_OF_RESOURCES_PAUSE_S = 0.1
 
@@ -98,11 +100,13 @@ class _Server:
         self._h2 = Http2Server(self._shared)
         self._per_ip: Counter[str] = Counter()
         self._count = 0
+        self._turning_away = 0
         self._idle = trio.Event()
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[list[Bound]]) -> None:
         self._shared.read_clock()
         async with trio.open_nursery() as connections:
+            self._shared.nursery = connections
             async with trio.open_nursery() as accepting:
                 for listener in self._listeners:
                     accepting.start_soon(self._accept, listener, connections)
@@ -131,9 +135,12 @@ class _Server:
             self._shared.read_clock()
             now = trio.current_time()
             for connection in tuple(self._shared.open):
-                connection.sweep(now)
-                if self._shared.draining:
-                    connection.drain()
+                try:
+                    connection.sweep(now)
+                    if self._shared.draining:
+                        connection.drain()
+                except Exception:
+                    log.exception("http_sweep_failed")
 
     async def _accept(self, listener: _Listener, connections: trio.Nursery) -> None:
         while True:
@@ -176,16 +183,28 @@ class _Server:
         connections.start_soon(self._connect, listener, sock, peer, counted)
 
     def _turn_away(self, listener: _Listener, sock: socket.socket) -> None:
-        """Answer at once what fits the socket's buffer: a refused connection must not cost a task."""
+        """Say no, to a bounded number at a time; beyond it just close."""
         log.info("http_connection_refused", connections=self._count)
+        if listener.tls is not None or self._turning_away >= _TURNING_AWAY_MAX:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._turning_away += 1
+        self._shared.spawn(partial(self._say_no, sock))
+
+    async def _say_no(self, sock: socket.socket) -> None:
+        transport = SocketTransport(sock, self._options.limits.write_s)
         try:
-            sock.setblocking(False)
-            if listener.tls is None:
-                sock.send(self._shared.encode_fault(Fault(503, "http:connections")))
-                sock.shutdown(socket.SHUT_WR)
-        except OSError:
+            with trio.move_on_after(self._options.limits.linger_s):
+                await transport.send(self._shared.encode_fault(Fault(503, "http:connections")))
+                await transport.finish()
+                while await transport.receive():
+                    continue
+        except ClientGoneError:
             pass
-        sock.close()
+        finally:
+            self._turning_away -= 1
+            sock.close()
 
     async def _connect(self, listener: _Listener, sock: socket.socket, peer: Peer, counted: bool) -> None:
         try:

@@ -1,10 +1,12 @@
 """What all connections of one `serve` call have in common."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Protocol
 
 import structlog
+import trio
 
 from sightline.http.server.asgi import ASGIApp
 from sightline.http.server.options import Fault, RenderedFault, ServerOptions
@@ -34,6 +36,13 @@ class Shared:
     open: set[Swept] = field(default_factory=set)
     draining: bool = False
     date: bytes = b""
+    # Tasks that belong to no connection's scope. Set before the first connection is accepted.
+    nursery: trio.Nursery | None = None
+
+    def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a small task beside the connections; what it raises is logged."""
+        assert self.nursery is not None
+        self.nursery.start_soon(_logged, task)
 
     def read_clock(self) -> None:
         """Renew the Date header; called once per sweep, not per answer."""
@@ -58,3 +67,10 @@ class Shared:
         head.declare(len(rendered.body))
         data = head.encode(date=self.date, version="1.1", keep_alive=keep_alive)
         return data if head.bodiless else data + rendered.body
+
+
+async def _logged(task: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await task()
+    except* Exception:
+        log.exception("http_side_task_failed")

@@ -25,10 +25,6 @@ class Transport(Protocol):
         """Write everything. Raises ClientGoneError. If cancelled, an unknown part was written."""
         ...
 
-    def send_now(self, data: bytes) -> bool:
-        """Write without waiting if that is possible; False if nothing was written or it cannot be known."""
-        ...
-
     async def finish(self) -> None:
         """Tell the peer that no more will come."""
         ...
@@ -84,13 +80,6 @@ class SocketTransport:
         finally:
             self.write_deadline = _NEVER
 
-    def send_now(self, data: bytes) -> bool:
-        """See Transport."""
-        try:
-            return self._socket.send(data) == len(data)
-        except OSError:
-            return False
-
     async def finish(self) -> None:
         """See Transport."""
         try:
@@ -132,10 +121,6 @@ class StreamTransport:
             raise ClientGoneError("the peer has gone") from error
         finally:
             self.write_deadline = _NEVER
-
-    def send_now(self, data: bytes) -> bool:
-        """See Transport."""
-        return False
 
     async def finish(self) -> None:
         """Nothing: TLS has no half-close that peers agree on."""

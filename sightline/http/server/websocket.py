@@ -103,15 +103,28 @@ class WebSocketSession:
             if now - self._heard_at > every * _SILENT_PINGS:
                 log.info("websocket_silent")
                 self._cancel()
-            elif now - max(self._heard_at, self._pinged_at) > every and not self._send_lock.locked():
+            elif now - max(self._heard_at, self._pinged_at) > every:
                 self._pinged_at = now
-                self._transport.send_now(self._frames.send(Ping()))
+                self._shared.spawn(self._ping)
 
     def drain(self) -> None:
-        """Say goodbye and end."""
-        if self._phase is _Phase.OPEN and not self._send_lock.locked():
-            self._transport.send_now(self._frames.send(CloseConnection(code=_GOING_AWAY)))
+        """End; `leave` says goodbye."""
+        self._close_code = _GOING_AWAY
         self._cancel()
+
+    async def _ping(self) -> None:
+        try:
+            await self._send_frame(Ping())
+        except ClientGoneError:
+            self._cancel()
+
+    async def leave(self) -> None:
+        """Say why, if the application was cut off."""
+        with trio.move_on_after(self._shared.options.limits.linger_s):
+            if self._phase is _Phase.HANDSHAKE:
+                await self._send_fault(Fault(503, "websocket:stopping"))
+            elif self._phase is _Phase.OPEN:
+                await self._close(self._close_code if self._close_code == _GOING_AWAY else 1011, "")
 
     def _cancel(self) -> None:
         if self._scope is not None:
