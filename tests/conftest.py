@@ -2,8 +2,11 @@
 
 import asyncio
 import itertools
+import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,35 @@ TEMPLATE = "migrated"
 _numbers = itertools.count(1)
 
 
+@contextmanager
+def open_data_directory() -> Iterator[Path]:
+    """A directory for a server's data, gone afterwards.
+
+    Not pytest's tmp_path: every run of pytest shuts the base of it to other accounts, and Postgres has one of
+    its own when the tests run as root.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="sightline-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def data_directory() -> Iterator[Path]:
+    """A fresh directory for one server's data."""
+    with open_data_directory() as directory:
+        yield directory
+
+
 @pytest.fixture(scope="session")
-def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_dsn() -> Iterator[str]:
     """The address of a Postgres of our own, up for the whole run; it does not outlive us."""
-    directory: Path = tmp_path_factory.mktemp("pg")
+    with open_data_directory() as directory:
+        yield from _serve_postgres(directory)
+
+
+def _serve_postgres(directory: Path) -> Iterator[str]:
     options = EmbeddedPostgresOptions(directory=directory / "data", log_path=directory / "log", durable=False)
     with options.log_path.open("wb") as log_file:
         process = subprocess.Popen(
