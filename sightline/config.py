@@ -1,1 +1,106 @@
-"""Settings: every one with a documented default."""
+"""Settings: every one with a documented default, read from SIGHTLINE_* environment variables."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sightline.actors.deps import Limits
+from sightline.domain.geofence import FenceLimits
+from sightline.domain.metering import MeterLimits
+from sightline.domain.session.model import SessionLimits
+from sightline.domain.units import SECOND_MS, MicroUsdc
+
+
+class Settings(BaseSettings):
+    """All settings of a server. `sightline config` prints them; secrets are masked."""
+
+    model_config = SettingsConfigDict(env_prefix="SIGHTLINE_", extra="ignore")
+
+    # Where it listens.
+    host: str = Field("127.0.0.1", description="Address of the public listener")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the public listener; 0 takes any free one")
+    public_url: str | None = Field(
+        None, description="Scheme and authority that callers use; default http(s)://HOST:PORT"
+    )
+    internal_host: str = Field("127.0.0.1", description="Address of the listener for metrics, readiness, webhooks")
+    internal_port: int = Field(8081, ge=0, le=65535, description="Its port; 0 takes any free one")
+    tls_cert: Path | None = Field(None, description="Certificate chain (PEM) of the public listener; unset: no TLS")
+    tls_key: Path | None = Field(None, description="Private key (PEM) of the public listener")
+    trusted_proxies: tuple[str, ...] = Field((), description="Peers whose X-Forwarded-For and -Proto are believed")
+    drain_seconds: float = Field(10.0, ge=0, description="How long calls in flight may finish at a stop")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged")
+
+    # Where it keeps things.
+    data_dir: Path = Field(Path("sightline-data"), description="Everything that is kept: database, chain, secrets")
+    database_url: SecretStr | None = Field(None, description="Postgres to use in place of the embedded one")
+    database_pool: int = Field(12, ge=2, le=200, description="Connections to the database")
+
+    # Chain.
+    chain_rpc_url: SecretStr | None = Field(None, description="JSON-RPC endpoint in place of the embedded chain")
+    chain_id: int | None = Field(None, description="Its chain id; required with chain_rpc_url")
+    chain_name: str | None = Field(None, description="Its name as shown by /config")
+    chain_explorer_url: str | None = Field(None, description="Its block explorer")
+    chain_usdc_address: str | None = Field(None, description="USDC contract; required with chain_rpc_url")
+    chain_settlement_address: str | None = Field(None, description="Settlement contract; required with chain_rpc_url")
+    chain_relayer_key: SecretStr | None = Field(None, description="Private key of the relayer, hex")
+    chain_confirmations: int | None = Field(None, ge=0, description="Blocks on top of a settlement until CONFIRMED")
+
+    # Video.
+    video_workers: int = Field(0, ge=0, le=64, description="Video worker processes; 0: one per core")
+    video_bind_addresses: tuple[str, ...] = Field((), description="Local addresses for media; default every interface")
+    video_advertised_addresses: tuple[str, ...] = Field((), description="Public addresses in place of the bound ones")
+    video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any")
+    video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media")
+
+    # Rules.
+    funds_policy: Literal["advisory", "enforced"] = Field("advisory", description="Whether uncovered holds are refused")
+    dispatch_mode: Literal["prefer", "literal", "strict"] = Field("prefer", description="How operators are chosen")
+    base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of a second, micro-USDC")
+    platform_fee_bps: int = Field(1500, ge=0, le=3000, description="Platform's part of a charge, basis points")
+    corridors: dict[str, int] = Field(
+        default_factory=dict, description='Price multiplier in basis points by one-degree cell, e.g. {"52,13": 12000}'
+    )
+    quote_ttl_seconds: int = Field(120, ge=1, description="How long a quote is good")
+    start_timeout_seconds: int = Field(120, ge=1, description="ASSIGNED until START_TIMEOUT")
+    drone_start_timeout_seconds: int = Field(300, ge=1, description="The same for drones")
+    silence_seconds: int = Field(10, ge=1, description="Silence of heartbeats or media that opens a pause")
+    silence_grace_seconds: int = Field(2, ge=0, description="Such a pause is dated back to the last proof plus this")
+    pause_max_seconds: int = Field(60, ge=1, description="One pause that ends the session")
+    paused_total_max_seconds: int = Field(180, ge=1, description="Pauses in all that end the session")
+    outside_fixes: int = Field(2, ge=1, description="Fixes outside the fence in a row that pause")
+    accuracy_max_meters: float = Field(100.0, gt=0, description="A fix less accurate than this proves nothing")
+    coarse_fixes: int = Field(5, ge=1, description="Such fixes in a row that count as stale")
+    seen_within_seconds: int = Field(60, ge=1, description="How recently an operator of the first tier was seen")
+    rate_limits: bool = Field(True, description="Whether callers are rate limited")
+
+    def limits(self) -> Limits:
+        """The rules as the actors take them."""
+        meter = MeterLimits(
+            silence_ms=self.silence_seconds * SECOND_MS,
+            grace_ms=self.silence_grace_seconds * SECOND_MS,
+            pause_max_ms=self.pause_max_seconds * SECOND_MS,
+            paused_total_max_ms=self.paused_total_max_seconds * SECOND_MS,
+        )
+        fence = FenceLimits(
+            accuracy_max_m=self.accuracy_max_meters,
+            outside_fixes=self.outside_fixes,
+            coarse_fixes=self.coarse_fixes,
+        )
+        session = SessionLimits(
+            start_timeout_ms=self.start_timeout_seconds * SECOND_MS,
+            drone_start_timeout_ms=self.drone_start_timeout_seconds * SECOND_MS,
+            meter=meter,
+            fence=fence,
+        )
+        return Limits(
+            session=session,
+            platform_fee_bps=self.platform_fee_bps,
+            base_rate=MicroUsdc(self.base_rate_micro_usdc),
+            corridors=self.corridors,
+            quote_ttl_ms=self.quote_ttl_seconds * SECOND_MS,
+            dispatch_mode=self.dispatch_mode,
+            seen_within_ms=self.seen_within_seconds * SECOND_MS,
+            funds_policy=self.funds_policy,
+        )

@@ -20,8 +20,7 @@ async def open_video(deps: Deps, session_id: str) -> VideoInput:
         VideoUnavailableError: Also when the backend takes too long; creating is idempotent, so a retry is safe.
     """
     with trio.move_on_after(deps.limits.video_timeout_s):
-        made = await deps.video.create_input(session_id)
-        return VideoInput(ref=made.ref, whip_url=made.whip_url, whep_url=made.whep_url)
+        return await deps.video.create_input(session_id)
     raise VideoUnavailableError("the video backend took too long")
 
 

@@ -7,16 +7,7 @@ from typing import Protocol, TypeAlias, final
 
 import trio
 
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VideoInput:
-    """One live input. The URLs stay the same for its whole life, over restarts too."""
-
-    ref: str
-    whip_url: str
-    """Where the operator publishes. Embeds a secret: never log it, never show it to a viewer."""
-    whep_url: str
+from sightline.domain.session.model import VideoInput as VideoInput
 
 
 class MediaKind(Enum):

@@ -96,11 +96,12 @@ class Operator:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VideoInput:
-    """The live input that the video backend made for the session. `whip_url` embeds a secret."""
+    """The live input that the video backend made for a session. The URLs are the same for its whole life."""
 
     ref: str
-    whip_url: str
-    whep_url: str
+    whip_url: str = field(repr=False)
+    """Where the operator publishes. Embeds a secret: never log it, never show it to a viewer."""
+    whep_url: str = field(repr=False)
 
 
 @final

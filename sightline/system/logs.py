@@ -1,0 +1,102 @@
+"""Logs: one JSON line per event on stderr, secrets taken out whatever field they hide in."""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, TextIO
+
+import orjson
+import structlog
+
+REDACTED: Final = "[redacted]"
+
+SECRET_FIELDS: Final = frozenset(
+    {
+        "authorization",
+        "cookie",
+        "set_cookie",
+        "signature",
+        "plaintext",
+        "whip_url",
+        "whipurl",
+        "secret",
+        "password",
+        "private_key",
+        "raw",
+        "token",
+    }
+)
+
+SECRET_TEXT: Final = re.compile(
+    r"svc_(?:test|live)_[0-9a-f]{6}_[0-9A-Za-z]{20,}"  # API keys
+    r"|(?:svc|lx)_session=[^;\s\"]+"  # cookies
+    r"|/whip/[^/\s\"?]+"  # publish URLs
+    r"|0x[0-9a-fA-F]{130,}"  # signatures and raw transactions
+    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+"  # JSON web tokens
+)
+
+
+def redact_text(text: str) -> str:
+    """Take every secret out of a text."""
+    return SECRET_TEXT.sub(REDACTED, text)
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, bytes):
+        return redact_text(value.decode(errors="replace"))
+    if isinstance(value, Mapping):
+        return {key: _field(str(key), item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_redacted(item) for item in value]
+    return value
+
+
+def _field(name: str, value: Any) -> Any:
+    return REDACTED if name.lower() in SECRET_FIELDS and value is not None else _redacted(value)
+
+
+def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor: by the field's name, and by what the text looks like."""
+    return {name: _field(name, value) for name, value in event.items()}
+
+
+def _render(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
+    """Send structlog and the standard library's warnings to one stream (default: stderr) as JSON lines."""
+    out = stream or sys.stderr
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            redact,
+            _render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(_StandardFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+
+
+class _StandardFormatter(logging.Formatter):
+    """The standard library's records in the same form."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "event": record.getMessage(),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "timestamp": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return _render(None, "", redact(None, "", fields))
