@@ -1,0 +1,68 @@
+# Everything a user or a developer runs. Needs Python 3.11 to 3.13 and make; `make interop` also node, npm, apt and Go.
+
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help install install-dev demo serve test check format interop bench simulate clean
+
+help:
+	@echo "make demo      set up, run the main job on real parts, check every amount"
+	@echo "make test      set up, run every test that pip alone can bring"
+	@echo "make serve     set up, run a server on http://127.0.0.1:8080"
+	@echo "make check     format, lint, strict types, import contracts"
+	@echo "make interop   tests against a browser, anvil and real engines (installs them)"
+	@echo "make bench     measure against the stacks one would use instead"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP_INSTALL) -e '.[bench]'
+	@touch $@
+
+install: $(VENV)/.runtime
+
+install-dev: $(VENV)/.dev
+
+demo: $(VENV)/.runtime
+	$(BIN)/sightline demo $(ARGS)
+
+serve: $(VENV)/.runtime
+	$(BIN)/sightline serve $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not interop" $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+interop: $(VENV)/.dev
+	./scripts/interop.sh
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench.run $(ARGS)
+
+simulate: $(VENV)/.dev
+	$(BIN)/sightline simulate $(ARGS)
+
+clean:
+	rm -rf $(VENV) .interop sightline-data sightline-frame.jpg
