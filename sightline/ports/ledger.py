@@ -41,6 +41,14 @@ class HoldState(StrEnum):
     RELEASED = "RELEASED"
 
 
+class Reading(StrEnum):
+    """How well a tracked wallet is known: CURRENT, OUTDATED by a reorganisation, or NEW (its history is unread)."""
+
+    CURRENT = "CURRENT"
+    OUTDATED = "OUTDATED"
+    NEW = "NEW"
+
+
 class EventKind(StrEnum):
     """What a ledger row says happened to a wallet."""
 
@@ -305,8 +313,8 @@ class WalletLedger(Protocol):
         """Follow the wallet of a workspace."""
         ...
 
-    async def tracked_addresses(self) -> dict[str, bool]:
-        """Lower-case addresses followed; True where a reading exists (False: its history is still to be read)."""
+    async def tracked_addresses(self) -> dict[str, Reading]:
+        """Lower-case addresses followed, and how well each is known."""
         ...
 
     async def chain_head(self) -> BlockRef | None:
@@ -317,13 +325,17 @@ class WalletLedger(Protocol):
         """The last applied blocks that a reorganisation is walked back through, newest first."""
         ...
 
+    async def mark_checked(self, *, now_ms: int) -> None:
+        """The chain was seen to stand where the cursor is: what is stored is not stale."""
+        ...
+
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor together."""
         ...
 
-    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> list[str]:
-        """Void what was applied above the common ancestor and set released charges back; answers the addresses
-        touched, whose readings must be taken anew."""
+    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> None:
+        """Void what was applied above the common ancestor: events are removed, released charges are held again,
+        readings are OUTDATED."""
         ...
 
     async def wallet(self, workspace_id: str) -> WalletView | None:

@@ -1,0 +1,396 @@
+"""The money's bookkeeping in memory, with the promises of the Postgres one; for simulation and tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from sightline.domain.settlement import SettlementPayload
+from sightline.ports.ledger import (
+    Attempt,
+    BlockApplication,
+    BlockRef,
+    ChainEvent,
+    ChainIdentity,
+    FundsPolicy,
+    HoldState,
+    Inclusion,
+    LedgerQuery,
+    LedgerRow,
+    NonceTakenError,
+    Reading,
+    SettlementRecord,
+    SettlementState,
+    WalletReading,
+    WalletView,
+)
+from sightline.storage.ledger_pg import HEADERS_KEPT
+from sightline.storage.ledger_sql import STALE_MS_MAX
+from sightline.system.keccak import session_id_hash
+
+_WAITING = (SettlementState.COMPOSED, SettlementState.REVERTED, SettlementState.FAILED)
+
+
+@dataclass(slots=True)
+class _Key:
+    next_nonce: int = 0
+    holder: str | None = None
+    lease_until_ms: int = 0
+
+
+class MemoryOutbox:
+    """Settlements and their transactions in dictionaries."""
+
+    def __init__(self) -> None:
+        self._settlements: dict[str, SettlementRecord] = {}
+        self._keys: dict[str, _Key] = {}
+
+    async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
+        """Record what is to be settled."""
+        self.compose_now(payload, now_ms=now_ms)
+
+    def compose_now(self, payload: SettlementPayload, *, now_ms: int) -> None:
+        """Record what is to be settled, inside another store's step."""
+        self._settlements.setdefault(
+            payload.session_id,
+            SettlementRecord(
+                session_id=payload.session_id, session_id_hash=session_id_hash(payload.session_id), payload=payload,
+                state=SettlementState.COMPOSED, reason=None, tx_hash=None, block_number=None, block_hash=None,
+                confirmed_at_ms=None, retry_at_ms=0, tries=0, notified=False, composed_at_ms=now_ms,
+                updated_at_ms=now_ms,
+            ),
+        )  # fmt: skip
+
+    async def settlement(self, session_id: str) -> SettlementRecord | None:
+        """The row of one session."""
+        return self._settlements.get(session_id)
+
+    async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
+        """Rows in these states, oldest first."""
+        return [record for record in self._ordered() if record.state in states][:limit]
+
+    async def settlements_due(self, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+        """Rows that wait for a (new) transaction and whose retry time has come."""
+        rows = [item for item in self._ordered() if item.state in _WAITING and item.retry_at_ms <= now_ms]
+        return rows[:limit]
+
+    async def unnotified(self) -> list[SettlementRecord]:
+        """CONFIRMED rows whose news has not been taken."""
+        return [
+            record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
+        ]
+
+    def _ordered(self) -> list[SettlementRecord]:
+        return sorted(self._settlements.values(), key=lambda record: (record.composed_at_ms, record.session_id))
+
+    async def take_lease(self, relayer: str, holder: str, *, now_ms: int, lease_ms: int) -> bool:
+        """Become or stay the one writer for this key."""
+        key = self._keys.setdefault(relayer.lower(), _Key())
+        if key.holder not in (None, holder) and key.lease_until_ms > now_ms:
+            return False
+        key.holder, key.lease_until_ms = holder, now_ms + lease_ms
+        return True
+
+    async def next_nonce(self, relayer: str) -> int:
+        """The nonce after the last stored transaction of this key."""
+        return self._keys.setdefault(relayer.lower(), _Key()).next_nonce
+
+    async def store_signed(self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int) -> None:
+        """Keep signed transactions and use up their nonces."""
+        key = self._keys.setdefault(relayer.lower(), _Key())
+        known = {(old.session_id, old.nonce) for row in self._settlements.values() for old in row.attempts}
+        fresh = [item for item in attempts if (item.session_id, item.nonce) not in known]
+        if any(attempt.nonce < key.next_nonce for attempt in fresh):
+            raise NonceTakenError(f"the next nonce is {key.next_nonce}")
+        for attempt in attempts:
+            row = self._settlements[attempt.session_id]
+            if attempt.tx_hash not in {old.tx_hash for old in row.attempts}:
+                row = replace(row, attempts=(*row.attempts, attempt))
+            if row.state not in (SettlementState.MINED, SettlementState.CONFIRMED):
+                row = replace(
+                    row, state=SettlementState.SIGNED, reason=None, tx_hash=attempt.tx_hash, retry_at_ms=0,
+                    block_number=None, block_hash=None, updated_at_ms=now_ms,
+                )  # fmt: skip
+            self._settlements[attempt.session_id] = row
+            key.next_nonce = max(key.next_nonce, attempt.nonce + 1)
+
+    async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
+        """The node took these."""
+        for session_id, row in self._settlements.items():
+            if not {attempt.tx_hash for attempt in row.attempts} & set(tx_hashes):
+                continue
+            attempts = tuple(
+                replace(old, sent_at_ms=now_ms) if old.tx_hash in tx_hashes and old.sent_at_ms is None else old
+                for old in row.attempts
+            )
+            state = SettlementState.SENT if row.state is SettlementState.SIGNED else row.state
+            self._settlements[session_id] = replace(row, attempts=attempts, state=state, updated_at_ms=now_ms)
+
+    async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """In a block, not yet deep enough."""
+        row = self._settlements[session_id]
+        if row.state is not SettlementState.CONFIRMED:
+            self._settlements[session_id] = replace(
+                row, state=SettlementState.MINED, reason=None, tx_hash=inclusion.tx_hash,
+                block_number=inclusion.block_number, block_hash=inclusion.block_hash, updated_at_ms=now_ms,
+            )  # fmt: skip
+
+    async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """Deep enough."""
+        row = self._settlements[session_id]
+        place = (SettlementState.CONFIRMED, inclusion.tx_hash, inclusion.block_hash)
+        if (row.state, row.tx_hash, row.block_hash) == place:
+            return
+        self._settlements[session_id] = replace(
+            row, state=SettlementState.CONFIRMED, reason=None, tx_hash=inclusion.tx_hash, tries=0,
+            block_number=inclusion.block_number, block_hash=inclusion.block_hash, updated_at_ms=now_ms,
+            confirmed_at_ms=now_ms if row.confirmed_at_ms is None else row.confirmed_at_ms,
+            notified=row.notified and row.tx_hash == inclusion.tx_hash,
+        )  # fmt: skip
+
+    async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
+        """A reorganisation took the block away."""
+        row = self._settlements[session_id]
+        if row.state in (SettlementState.MINED, SettlementState.CONFIRMED):
+            self._settlements[session_id] = replace(
+                row, state=SettlementState.SENT, reason=reason, block_number=None, block_hash=None,
+                updated_at_ms=now_ms,
+            )  # fmt: skip
+
+    async def mark_waiting(
+        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int
+    ) -> None:
+        """Into a side state with the reason."""
+        row = self._settlements[session_id]
+        if row.state is not SettlementState.CONFIRMED:
+            self._settlements[session_id] = replace(
+                row, state=state, reason=reason, retry_at_ms=retry_at_ms, tries=row.tries + 1, updated_at_ms=now_ms
+            )
+
+    async def mark_notified(self, session_id: str) -> None:
+        """The news was taken."""
+        self._settlements[session_id] = replace(self._settlements[session_id], notified=True)
+
+
+@dataclass(slots=True)
+class _Hold:
+    session_id: str
+    payer: str
+    amount: int
+    state: HoldState
+    released_block: int | None = None
+
+
+@dataclass(slots=True)
+class _Event:
+    sequence: int
+    event: ChainEvent
+    created_at_ms: int
+    confirmed_at_ms: int | None = None
+    removed: bool = False
+
+
+@final
+class MemoryLedger(MemoryOutbox):
+    """Outbox, wallets and holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._identity: ChainIdentity | None = None
+        self._tracked: dict[str, tuple[str, int]] = {}
+        self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
+        self._events: dict[tuple[str, int, str], _Event] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._headers: dict[int, BlockRef] = {}
+        self._head: BlockRef | None = None
+        self._checked_at_ms = 0
+
+    async def identify(self, identity: ChainIdentity) -> ChainIdentity:
+        """Record the chain's identity if there is none."""
+        if self._identity is None:
+            self._identity = ChainIdentity(
+                chain_id=identity.chain_id,
+                genesis_hash=identity.genesis_hash.lower(),
+                usdc_address=identity.usdc_address.lower(),
+                settlement_address=identity.settlement_address.lower(),
+            )
+        return self._identity
+
+    async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Follow the wallet of a workspace."""
+        self.track_now(workspace_id, address, now_ms=now_ms)
+
+    def track_now(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Follow the wallet of a workspace, inside another store's step."""
+        self._tracked.setdefault(workspace_id, (address.lower(), now_ms))
+
+    async def tracked_addresses(self) -> dict[str, Reading]:
+        """Addresses followed, and how well each is known."""
+        found: dict[str, Reading] = {}
+        for address, _ in self._tracked.values():
+            known = self._readings.get(address)
+            if known is None:
+                found[address] = Reading.NEW
+            else:
+                found[address] = Reading.OUTDATED if known[1] else Reading.CURRENT
+        return found
+
+    async def chain_head(self) -> BlockRef | None:
+        """The last block applied."""
+        return self._head
+
+    async def recent_headers(self) -> list[BlockRef]:
+        """The last applied blocks, newest first."""
+        return [self._headers[number] for number in sorted(self._headers, reverse=True)]
+
+    async def mark_checked(self, *, now_ms: int) -> None:
+        """What is stored is not stale."""
+        self._checked_at_ms = now_ms
+
+    async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
+        """Write events, readings, released holds and the cursor."""
+        for event in application.events:
+            self._add_event(event, now_ms)
+        for reading in application.readings:
+            known = self._readings.get(reading.address)
+            if known is None or known[1] or known[0].block_number <= reading.block_number:
+                self._readings[reading.address] = (reading, False, now_ms)
+        for hashed, number in application.settled:
+            for hold in self._holds.values():
+                if session_id_hash(hold.session_id) != hashed:
+                    continue
+                if hold.state is not HoldState.RELEASED or hold.released_block is not None:
+                    hold.state, hold.released_block = HoldState.RELEASED, number
+        for header in application.headers:
+            self._headers[header.number] = header
+        for number in [old for old in self._headers if old <= application.head.number - HEADERS_KEPT]:
+            del self._headers[number]
+        for row in self._events.values():
+            is_deep = row.event.block_number <= application.confirmed_block
+            if row.confirmed_at_ms is None and not row.removed and is_deep:
+                row.confirmed_at_ms = now_ms
+        self._head, self._checked_at_ms = application.head, now_ms
+
+    def _add_event(self, event: ChainEvent, now_ms: int) -> None:
+        key = (event.tx_hash, event.log_index, event.address)
+        row = self._events.get(key)
+        if row is None:
+            self._events[key] = _Event(len(self._events) + 1, event, now_ms)
+            return
+        if row.removed or row.event.block_hash != event.block_hash:
+            row.confirmed_at_ms = None
+        row.event, row.removed = event, False
+
+    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> None:
+        """Void what was applied above the common ancestor."""
+        for row in self._events.values():
+            if row.event.block_number > ancestor.number and not row.removed:
+                row.removed, row.confirmed_at_ms = True, None
+        for hold in self._holds.values():
+            if hold.released_block is not None and hold.released_block > ancestor.number:
+                hold.state, hold.released_block = HoldState.CHARGE, None
+        for address, (reading, _, updated_at_ms) in self._readings.items():
+            if reading.block_number > ancestor.number:
+                self._readings[address] = (reading, True, updated_at_ms)
+        self._headers = {number: item for number, item in self._headers.items() if number <= ancestor.number}
+        self._head, self._checked_at_ms = ancestor, now_ms
+
+    async def wallet(self, workspace_id: str) -> WalletView | None:
+        """The wallet of a workspace."""
+        if workspace_id not in self._tracked:
+            return None
+        address, tracked_at_ms = self._tracked[workspace_id]
+        held = self._held(address)
+        known = self._readings.get(address)
+        if known is None:
+            return WalletView(
+                workspace_id=workspace_id, address=address, balance_micro=0, allowance_micro=0, held_micro=held,
+                last_sync_block=0, updated_at_ms=tracked_at_ms,
+            )  # fmt: skip
+        reading, is_outdated, updated_at_ms = known
+        head = reading.block_number if is_outdated or self._head is None else self._head.number
+        return WalletView(
+            workspace_id=workspace_id, address=address, balance_micro=reading.balance_micro,
+            allowance_micro=reading.allowance_micro, held_micro=held, last_sync_block=head,
+            updated_at_ms=updated_at_ms,
+        )  # fmt: skip
+
+    def _held(self, payer: str) -> int:
+        return sum(
+            hold.amount for hold in self._holds.values() if hold.payer == payer and hold.state is not HoldState.RELEASED
+        )
+
+    async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
+        """The workspace's events, newest first."""
+        if workspace_id not in self._tracked:
+            return []
+        address = self._tracked[workspace_id][0]
+        rows = [row for row in self._events.values() if row.event.address == address and _is_asked(row, query)]
+        rows.sort(key=lambda row: row.sequence, reverse=True)
+        return [self._ledger_row(workspace_id, row) for row in rows[: query.limit]]
+
+    def _ledger_row(self, workspace_id: str, row: _Event) -> LedgerRow:
+        event = row.event
+        head = 0 if self._head is None else self._head.number
+        session_id = next((held for held in self._holds if session_id_hash(held) == event.session_id_hash), None)
+        return LedgerRow(
+            sequence=row.sequence, workspace_id=workspace_id, kind=event.kind, tx_hash=event.tx_hash,
+            log_index=event.log_index, block_number=event.block_number, block_hash=event.block_hash,
+            from_address=event.from_address, to_address=event.to_address, amount_micro=event.amount_micro,
+            session_id=session_id, confirmed_at_ms=row.confirmed_at_ms, removed=row.removed,
+            confirmations=0 if row.removed else max(0, head - event.block_number + 1),
+            created_at_ms=row.created_at_ms,
+        )  # fmt: skip
+
+    async def take_hold(
+        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+    ) -> bool:
+        """Reserve for a session."""
+        return self.take_hold_now(session_id, payer, amount_micro, policy, now_ms=now_ms)
+
+    def take_hold_now(
+        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+    ) -> bool:
+        """Reserve for a session, inside another store's step."""
+        if session_id in self._holds:
+            return True
+        wallet = payer.lower()
+        if policy is FundsPolicy.ENFORCED and not self._covers(wallet, amount_micro, now_ms):
+            return False
+        self._holds[session_id] = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
+        return True
+
+    def _covers(self, wallet: str, amount: int, now_ms: int) -> bool:
+        known = self._readings.get(wallet)
+        if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:
+            return False
+        return min(known[0].balance_micro, known[0].allowance_micro) - self._held(wallet) >= amount
+
+    async def charge_hold(self, session_id: str, charged_micro: int) -> None:
+        """Lower the reservation to the charge."""
+        self.charge_hold_now(session_id, charged_micro)
+
+    def charge_hold_now(self, session_id: str, charged_micro: int) -> None:
+        """Lower the reservation to the charge, inside another store's step."""
+        hold = self._holds.get(session_id)
+        if hold is not None and hold.state is HoldState.OPEN:
+            hold.amount, hold.state = charged_micro, HoldState.CHARGE
+
+    async def release_hold(self, session_id: str) -> None:
+        """Give up the reservation."""
+        self.release_hold_now(session_id)
+
+    def release_hold_now(self, session_id: str) -> None:
+        """Give up the reservation, inside another store's step."""
+        hold = self._holds.get(session_id)
+        if hold is not None and hold.state is HoldState.OPEN:
+            hold.state = HoldState.RELEASED
+
+
+def _is_asked(row: _Event, query: LedgerQuery) -> bool:
+    if query.before_sequence is not None and row.sequence >= query.before_sequence:
+        return False
+    if query.kinds and row.event.kind not in query.kinds:
+        return False
+    if query.from_block is not None and row.event.block_number < query.from_block:
+        return False
+    return query.to_block is None or row.event.block_number <= query.to_block

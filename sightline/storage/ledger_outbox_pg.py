@@ -1,0 +1,226 @@
+"""The relayer's outbox on Postgres."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sightline.domain.settlement import SettlementPayload
+from sightline.ports.ledger import Attempt, Inclusion, NonceTakenError, SettlementRecord, SettlementState
+from sightline.storage.bridge import Database
+from sightline.storage.ledger_sql import compose_settlement, payload_of
+from sightline.storage.pool import Connection
+
+_WAITING = ("COMPOSED", "REVERTED", "FAILED")
+
+_ROWS = """
+SELECT session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash,
+  confirmed_at_ms, retry_at_ms, tries, notified, composed_at_ms, updated_at_ms FROM settlement
+"""
+_ONE = _ROWS + "WHERE session_id = $1"
+_BY_STATE = _ROWS + "WHERE state = ANY($1::text[]) ORDER BY composed_at_ms, session_id LIMIT $2"
+_DUE = _ROWS + (
+    "WHERE state = ANY($1::text[]) AND state <> 'CONFIRMED' AND retry_at_ms <= $2 "
+    "ORDER BY composed_at_ms, session_id LIMIT $3"
+)
+_UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
+_ATTEMPTS = """
+SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
+FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
+"""
+_TAKE_LEASE = """
+INSERT INTO relayer_key (relayer, holder, lease_until_ms) VALUES ($1, $2, $3::bigint + $4::bigint)
+ON CONFLICT (relayer) DO UPDATE SET holder = $2, lease_until_ms = $3::bigint + $4::bigint
+  WHERE relayer_key.holder IS NULL OR relayer_key.holder = $2 OR relayer_key.lease_until_ms <= $3
+RETURNING true
+"""
+_LOCK_NONCE = """
+INSERT INTO relayer_key (relayer) VALUES ($1) ON CONFLICT (relayer) DO UPDATE SET relayer = $1 RETURNING next_nonce
+"""
+_ADD_ATTEMPTS = """
+INSERT INTO settlement_attempt (session_id, relayer, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms)
+SELECT s, $1, n, t, r, f, p, $8 FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bytea[], $6::numeric[],
+  $7::numeric[]) AS a(s, n, t, r, f, p)
+ON CONFLICT (tx_hash) DO NOTHING
+"""
+_SIGNED = """
+UPDATE settlement SET state = 'SIGNED', reason = NULL, tx_hash = a.t, updated_at_ms = $3,
+  retry_at_ms = 0, block_number = NULL, block_hash = NULL
+FROM unnest($1::uuid[], $2::text[]) AS a(s, t)
+WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED')
+"""
+_SENT_ATTEMPTS = "UPDATE settlement_attempt SET sent_at_ms = coalesce(sent_at_ms, $2) WHERE tx_hash = ANY($1::text[])"
+_SENT = """
+UPDATE settlement SET state = 'SENT', updated_at_ms = $2 WHERE state = 'SIGNED' AND session_id IN (
+  SELECT session_id FROM settlement_attempt WHERE tx_hash = ANY($1::text[]))
+"""
+_MINED = """
+UPDATE settlement SET state = 'MINED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
+  updated_at_ms = $5 WHERE session_id = $1 AND state <> 'CONFIRMED'
+"""
+_CONFIRMED = """
+UPDATE settlement SET state = 'CONFIRMED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
+  confirmed_at_ms = coalesce(confirmed_at_ms, $5), updated_at_ms = $5, tries = 0,
+  notified = notified AND tx_hash = $2
+WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIRMED', $2, $4)
+"""
+_UNMINED = """
+UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, updated_at_ms = $3
+WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED')
+"""
+_WAIT = """
+UPDATE settlement SET state = $2, reason = $3, retry_at_ms = $4, tries = tries + 1, updated_at_ms = $5
+WHERE session_id = $1 AND state <> 'CONFIRMED'
+"""
+
+
+class PostgresOutbox:
+    """Settlements and their transactions in three tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
+        """Record what is to be settled."""
+        await self._database.run(lambda connection: compose_settlement(connection, payload, now_ms=now_ms))
+
+    async def settlement(self, session_id: str) -> SettlementRecord | None:
+        """The row of one session."""
+        records = await self._records(_ONE, session_id)
+        return records[0] if records else None
+
+    async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
+        """Rows in these states, oldest first."""
+        return await self._records(_BY_STATE, [state.value for state in states], limit)
+
+    async def settlements_due(self, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+        """Rows that wait for a (new) transaction and whose retry time has come."""
+        return await self._records(_DUE, list(_WAITING), now_ms, limit)
+
+    async def unnotified(self) -> list[SettlementRecord]:
+        """CONFIRMED rows whose news has not been taken."""
+        return await self._records(_UNTOLD)
+
+    async def _records(self, query: str, *arguments: Any) -> list[SettlementRecord]:
+        async def unit(connection: Connection) -> list[SettlementRecord]:
+            rows = await connection.fetch(query, *arguments)
+            attempts = await connection.fetch(_ATTEMPTS, [row["session_id"] for row in rows]) if rows else []
+            by_session: dict[str, list[Attempt]] = {}
+            for row in attempts:
+                by_session.setdefault(row["session_id"], []).append(_attempt(row))
+            return [_record(row, tuple(by_session.get(row["session_id"], ()))) for row in rows]
+
+        return await self._database.read(unit)
+
+    async def take_lease(self, relayer: str, holder: str, *, now_ms: int, lease_ms: int) -> bool:
+        """Become or stay the one writer for this key."""
+        taken = await self._database.run(
+            lambda connection: connection.fetchval(_TAKE_LEASE, relayer.lower(), holder, now_ms, lease_ms)
+        )
+        return bool(taken)
+
+    async def next_nonce(self, relayer: str) -> int:
+        """The nonce after the last stored transaction of this key."""
+        value = await self._database.read(
+            lambda connection: connection.fetchval(
+                "SELECT next_nonce FROM relayer_key WHERE relayer = $1", relayer.lower()
+            )
+        )
+        return int(value or 0)
+
+    async def store_signed(self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int) -> None:
+        """Keep signed transactions and use up their nonces."""
+
+        async def unit(connection: Connection) -> None:
+            stored = int(await connection.fetchval(_LOCK_NONCE, relayer.lower()))
+            known = {
+                (row["session_id"], row["nonce"])
+                for row in await connection.fetch(_ATTEMPTS, sorted({attempt.session_id for attempt in attempts}))
+            }
+            fresh = [item for item in attempts if (item.session_id, item.nonce) not in known]
+            if any(attempt.nonce < stored for attempt in fresh):
+                raise NonceTakenError(f"the next nonce is {stored}")
+            columns = (
+                [item.session_id for item in attempts], [item.nonce for item in attempts],
+                [item.tx_hash for item in attempts], [item.raw for item in attempts],
+                [item.max_fee_wei for item in attempts], [item.tip_wei for item in attempts],
+            )  # fmt: skip
+            await connection.execute(_ADD_ATTEMPTS, relayer.lower(), *columns, now_ms)
+            await connection.execute(_SIGNED, columns[0], columns[2], now_ms)
+            following = max((item.nonce + 1 for item in attempts), default=0)
+            await connection.execute(
+                "UPDATE relayer_key SET next_nonce = greatest(next_nonce, $2) WHERE relayer = $1",
+                relayer.lower(),
+                following,
+            )
+
+        await self._database.transact(unit)
+
+    async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
+        """The node took these."""
+
+        async def unit(connection: Connection) -> None:
+            await connection.execute(_SENT_ATTEMPTS, list(tx_hashes), now_ms)
+            await connection.execute(_SENT, list(tx_hashes), now_ms)
+
+        await self._database.transact(unit)
+
+    async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """In a block, not yet deep enough."""
+        await self._execute(_MINED, session_id, *_place(inclusion), now_ms)
+
+    async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """Deep enough."""
+        await self._execute(_CONFIRMED, session_id, *_place(inclusion), now_ms)
+
+    async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
+        """A reorganisation took the block away."""
+        await self._execute(_UNMINED, session_id, reason, now_ms)
+
+    async def mark_waiting(
+        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int
+    ) -> None:
+        """Into a side state with the reason."""
+        await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms)
+
+    async def mark_notified(self, session_id: str) -> None:
+        """The news was taken."""
+        await self._execute("UPDATE settlement SET notified = true WHERE session_id = $1", session_id)
+
+    async def _execute(self, query: str, *arguments: Any) -> None:
+        await self._database.run(lambda connection: connection.execute(query, *arguments))
+
+
+def _place(inclusion: Inclusion) -> tuple[str, int, str]:
+    return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash
+
+
+def _attempt(row: Any) -> Attempt:
+    return Attempt(
+        session_id=row["session_id"],
+        nonce=row["nonce"],
+        tx_hash=row["tx_hash"],
+        raw=bytes(row["raw"]),
+        max_fee_wei=int(row["max_fee_wei"]),
+        tip_wei=int(row["tip_wei"]),
+        signed_at_ms=row["signed_at_ms"],
+        sent_at_ms=row["sent_at_ms"],
+    )
+
+
+def _record(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
+    return SettlementRecord(
+        session_id=row["session_id"],
+        session_id_hash=row["session_id_hash"],
+        payload=payload_of(row["payload"]),
+        state=SettlementState(row["state"]),
+        reason=row["reason"],
+        tx_hash=row["tx_hash"],
+        block_number=row["block_number"],
+        block_hash=row["block_hash"],
+        confirmed_at_ms=row["confirmed_at_ms"],
+        retry_at_ms=row["retry_at_ms"],
+        tries=row["tries"],
+        notified=row["notified"],
+        composed_at_ms=row["composed_at_ms"],
+        updated_at_ms=row["updated_at_ms"],
+        attempts=attempts,
+    )

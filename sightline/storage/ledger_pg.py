@@ -1,0 +1,275 @@
+"""The money's bookkeeping on Postgres: the outbox, holds, and the watcher's wallets."""
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from sightline.ports.ledger import (
+    BlockApplication,
+    BlockRef,
+    ChainIdentity,
+    EventKind,
+    FundsPolicy,
+    LedgerQuery,
+    LedgerRow,
+    Reading,
+    WalletView,
+)
+from sightline.storage import ledger_sql
+from sightline.storage.ledger_outbox_pg import PostgresOutbox
+from sightline.storage.pool import Connection
+
+HEADERS_KEPT: Final = 256
+
+_IDENTIFY = """
+INSERT INTO chain_identity (chain_id, genesis_hash, usdc_address, settlement_address) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO NOTHING
+"""
+_TRACKED = """
+SELECT DISTINCT t.address, w.needs_reading FROM tracked_wallet t LEFT JOIN wallet_state w USING (address)
+"""
+_ADD_EVENTS = """
+INSERT INTO wallet_event (address, kind, tx_hash, log_index, block_number, block_hash, from_address, to_address,
+  amount, session_id_hash, created_at_ms)
+SELECT *, $11 FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::text[], $7::text[],
+  $8::text[], $9::numeric[], $10::text[])
+ON CONFLICT (tx_hash, log_index, address) DO UPDATE SET kind = excluded.kind, removed = false,
+  block_number = excluded.block_number, block_hash = excluded.block_hash, amount = excluded.amount,
+  confirmed_at_ms = CASE WHEN wallet_event.block_hash = excluded.block_hash AND NOT wallet_event.removed
+    THEN wallet_event.confirmed_at_ms END
+"""
+_SET_READINGS = """
+INSERT INTO wallet_state (address, balance, allowance, block_number, needs_reading, updated_at_ms)
+SELECT *, false, $5 FROM unnest($1::text[], $2::numeric[], $3::numeric[], $4::bigint[])
+ON CONFLICT (address) DO UPDATE SET balance = excluded.balance, allowance = excluded.allowance,
+  block_number = excluded.block_number, needs_reading = false, updated_at_ms = excluded.updated_at_ms
+  WHERE wallet_state.needs_reading OR wallet_state.block_number <= excluded.block_number
+"""
+_RELEASE_SETTLED = """
+UPDATE hold SET state = 'RELEASED', released_block = s.number, updated_at_ms = $3
+FROM unnest($1::text[], $2::bigint[]) AS s(hash, number)
+WHERE session_id_hash = s.hash AND (state <> 'RELEASED' OR released_block IS NOT NULL)
+"""
+_CONFIRM = """
+UPDATE wallet_event SET confirmed_at_ms = $2
+WHERE confirmed_at_ms IS NULL AND NOT removed AND block_number <= $1
+"""
+_SET_CURSOR = """
+INSERT INTO chain_cursor (number, block_hash, parent_hash, checked_at_ms) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE SET number = $1, block_hash = $2, parent_hash = $3, checked_at_ms = $4
+"""
+_ADD_HEADERS = """
+INSERT INTO chain_header (number, block_hash, parent_hash) SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[])
+ON CONFLICT (number) DO UPDATE SET block_hash = excluded.block_hash, parent_hash = excluded.parent_hash
+"""
+_VOID = (
+    """UPDATE wallet_event SET removed = true, confirmed_at_ms = NULL WHERE block_number > $1 AND NOT removed""",
+    """UPDATE hold SET state = 'CHARGE', released_block = NULL WHERE released_block > $1""",
+    """UPDATE wallet_state SET needs_reading = true WHERE block_number > $1""",
+    """DELETE FROM chain_header WHERE number > $1""",
+)
+_WALLET = """
+SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.updated_at_ms, t.tracked_at_ms,
+  c.number AS head, c.checked_at_ms, coalesce((
+    SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held
+FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_cursor c ON true
+WHERE t.workspace_id = $1
+"""
+_LEDGER = """
+SELECT e.*, h.session_id::text AS session_id, c.number AS head
+FROM tracked_wallet t JOIN wallet_event e USING (address) LEFT JOIN chain_cursor c ON true
+LEFT JOIN hold h ON h.session_id_hash = e.session_id_hash
+WHERE t.workspace_id = $1 AND ($2::bigint IS NULL OR e.sequence < $2)
+  AND ($3::text[] IS NULL OR e.kind = ANY($3)) AND ($4::bigint IS NULL OR e.block_number >= $4)
+  AND ($5::bigint IS NULL OR e.block_number <= $5)
+ORDER BY e.sequence DESC LIMIT $6
+"""
+
+
+@final
+class PostgresLedger(PostgresOutbox):
+    """Outbox, wallets and holds in one database: what belongs together is one transaction."""
+
+    async def identify(self, identity: ChainIdentity) -> ChainIdentity:
+        """Record the chain's identity if there is none."""
+
+        async def unit(connection: Connection) -> ChainIdentity:
+            await connection.execute(
+                _IDENTIFY,
+                identity.chain_id,
+                identity.genesis_hash.lower(),
+                identity.usdc_address.lower(),
+                identity.settlement_address.lower(),
+            )
+            row = await connection.fetchrow("SELECT * FROM chain_identity")
+            return ChainIdentity(
+                chain_id=row["chain_id"],
+                genesis_hash=row["genesis_hash"],
+                usdc_address=row["usdc_address"],
+                settlement_address=row["settlement_address"],
+            )
+
+        return await self._database.transact(unit)
+
+    async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Follow the wallet of a workspace."""
+        await self._database.run(
+            lambda connection: ledger_sql.track_wallet(connection, workspace_id, address, now_ms=now_ms)
+        )
+
+    async def tracked_addresses(self) -> dict[str, Reading]:
+        """Addresses followed, and how well each is known."""
+        rows = await self._database.read(lambda connection: connection.fetch(_TRACKED))
+        known = {None: Reading.NEW, True: Reading.OUTDATED, False: Reading.CURRENT}
+        return {row["address"]: known[row["needs_reading"]] for row in rows}
+
+    async def chain_head(self) -> BlockRef | None:
+        """The last block applied."""
+        row = await self._database.read(
+            lambda connection: connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
+        )
+        return None if row is None else _block(row)
+
+    async def recent_headers(self) -> list[BlockRef]:
+        """The last applied blocks, newest first."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch("SELECT * FROM chain_header ORDER BY number DESC")
+        )
+        return [_block(row) for row in rows]
+
+    async def mark_checked(self, *, now_ms: int) -> None:
+        """What is stored is not stale."""
+        await self._execute("UPDATE chain_cursor SET checked_at_ms = $1", now_ms)
+
+    async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
+        """Write events, readings, released holds and the cursor in one transaction."""
+        await self._database.transact(lambda connection: _apply(connection, application, now_ms))
+
+    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> None:
+        """Void what was applied above the common ancestor."""
+
+        async def unit(connection: Connection) -> None:
+            for statement in _VOID:
+                await connection.execute(statement, ancestor.number)
+            await _set_cursor(connection, ancestor, now_ms)
+
+        await self._database.transact(unit)
+
+    async def wallet(self, workspace_id: str) -> WalletView | None:
+        """The wallet of a workspace."""
+        row = await self._database.read(lambda connection: connection.fetchrow(_WALLET, workspace_id))
+        if row is None:
+            return None
+        read = row["balance"] is not None
+        is_current = read and not row["needs_reading"]
+        return WalletView(
+            workspace_id=workspace_id,
+            address=row["address"],
+            balance_micro=int(row["balance"]) if read else 0,
+            allowance_micro=int(row["allowance"]) if read else 0,
+            held_micro=int(row["held"]),
+            last_sync_block=row["head"] if is_current else row["block_number"] or 0,
+            updated_at_ms=row["updated_at_ms"] if read else row["tracked_at_ms"],
+        )
+
+    async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
+        """The workspace's events, newest first."""
+        kinds = [kind.value for kind in query.kinds] or None
+        bounds = (query.from_block, query.to_block, query.limit)
+        rows = await self._database.read(
+            lambda connection: connection.fetch(_LEDGER, workspace_id, query.before_sequence, kinds, *bounds)
+        )
+        return [_ledger_row(workspace_id, row) for row in rows]
+
+    async def take_hold(
+        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+    ) -> bool:
+        """Reserve for a session."""
+        return await self._database.transact(
+            lambda connection: ledger_sql.take_hold(
+                connection, session_id=session_id, payer=payer, amount=amount_micro, policy=policy, now_ms=now_ms
+            )
+        )
+
+    async def charge_hold(self, session_id: str, charged_micro: int) -> None:
+        """Lower the reservation to the charge."""
+        await self._database.run(lambda connection: ledger_sql.charge_hold(connection, session_id, charged_micro))
+
+    async def release_hold(self, session_id: str) -> None:
+        """Give up the reservation."""
+        await self._database.run(lambda connection: ledger_sql.release_hold(connection, session_id))
+
+
+async def _apply(connection: Connection, application: BlockApplication, now_ms: int) -> None:
+    if application.events:
+        await connection.execute(_ADD_EVENTS, *_event_columns(application), now_ms)
+    if application.readings:
+        readings = application.readings
+        await connection.execute(
+            _SET_READINGS,
+            [reading.address for reading in readings],
+            [reading.balance_micro for reading in readings],
+            [reading.allowance_micro for reading in readings],
+            [reading.block_number for reading in readings],
+            now_ms,
+        )
+    if application.settled:
+        hashes = [settled[0] for settled in application.settled]
+        numbers = [settled[1] for settled in application.settled]
+        await connection.execute(_RELEASE_SETTLED, hashes, numbers, now_ms)
+    if application.headers:
+        headers = application.headers[-HEADERS_KEPT:]
+        await connection.execute(
+            _ADD_HEADERS,
+            [header.number for header in headers],
+            [header.block_hash for header in headers],
+            [header.parent_hash for header in headers],
+        )
+        oldest = application.head.number - HEADERS_KEPT
+        await connection.execute("DELETE FROM chain_header WHERE number <= $1", oldest)
+    await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
+    await _set_cursor(connection, application.head, now_ms)
+
+
+async def _set_cursor(connection: Connection, head: BlockRef, now_ms: int) -> None:
+    await connection.execute(_SET_CURSOR, head.number, head.block_hash, head.parent_hash, now_ms)
+
+
+def _event_columns(application: BlockApplication) -> Sequence[list[Any]]:
+    events = application.events
+    return (
+        [event.address for event in events],
+        [event.kind.value for event in events],
+        [event.tx_hash for event in events],
+        [event.log_index for event in events],
+        [event.block_number for event in events],
+        [event.block_hash for event in events],
+        [event.from_address for event in events],
+        [event.to_address for event in events],
+        [event.amount_micro for event in events],
+        [event.session_id_hash for event in events],
+    )
+
+
+def _block(row: Any) -> BlockRef:
+    return BlockRef(number=row["number"], block_hash=row["block_hash"], parent_hash=row["parent_hash"])
+
+
+def _ledger_row(workspace_id: str, row: Any) -> LedgerRow:
+    depth = 0 if row["removed"] or row["head"] is None else max(0, row["head"] - row["block_number"] + 1)
+    return LedgerRow(
+        sequence=row["sequence"],
+        workspace_id=workspace_id,
+        kind=EventKind(row["kind"]),
+        tx_hash=row["tx_hash"],
+        log_index=row["log_index"],
+        block_number=row["block_number"],
+        block_hash=row["block_hash"],
+        from_address=row["from_address"],
+        to_address=row["to_address"],
+        amount_micro=int(row["amount"]),
+        session_id=row["session_id"],
+        confirmations=depth,
+        confirmed_at_ms=row["confirmed_at_ms"],
+        removed=row["removed"],
+        created_at_ms=row["created_at_ms"],
+    )

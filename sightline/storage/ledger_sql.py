@@ -1,0 +1,109 @@
+"""The money's part of somebody else's transaction: holds and settlements are written with the session they belong to.
+
+Each function takes the connection of an open transaction and may be repeated.
+"""
+
+import json
+from typing import Final
+
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+from sightline.ports.ledger import FundsPolicy
+from sightline.storage.pool import Connection
+from sightline.system.keccak import session_id_hash
+
+STALE_MS_MAX: Final = 60_000
+"""An enforced hold is refused when the chain has not been seen for this long."""
+
+_TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
+_CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
+_RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
+_COMPOSE = """
+INSERT INTO settlement (session_id, session_id_hash, payload, state, composed_at_ms, updated_at_ms)
+VALUES ($1, $2, $3, 'COMPOSED', $4, $4) ON CONFLICT (session_id) DO NOTHING
+"""
+_TRACK = """
+INSERT INTO tracked_wallet (workspace_id, address, tracked_at_ms) VALUES ($1, $2, $3)
+ON CONFLICT (workspace_id) DO NOTHING
+"""
+
+
+async def take_hold(
+    connection: Connection,
+    *,
+    session_id: str,
+    payer: str,
+    amount: int,
+    policy: FundsPolicy,
+    now_ms: int,
+    stale_ms_max: int = STALE_MS_MAX,
+) -> bool:
+    """Reserve `amount` micro-USDC of the payer's wallet for a session, taking turns per payer.
+
+    Returns:
+        False, with nothing reserved, when ENFORCED and the wallet as last seen does not cover it, or was not seen
+        for `stale_ms_max`. ADVISORY always reserves.
+    """
+    enforced = policy is FundsPolicy.ENFORCED
+    return bool(
+        await connection.fetchval(
+            _TAKE_HOLD, session_id, session_id_hash(session_id), payer.lower(), amount, enforced, stale_ms_max, now_ms
+        )
+    )
+
+
+async def charge_hold(connection: Connection, session_id: str, charged: int) -> None:
+    """Lower an open reservation to the charge, until the watcher sees the settlement."""
+    await connection.execute(_CHARGE_HOLD, session_id, charged)
+
+
+async def release_hold(connection: Connection, session_id: str) -> None:
+    """Give up an open reservation: cancelled or expired."""
+    await connection.execute(_RELEASE_HOLD, session_id)
+
+
+async def compose_settlement(connection: Connection, payload: SettlementPayload, *, now_ms: int) -> None:
+    """Put an ended session into the relayer's outbox; only the first payload counts."""
+    await connection.execute(
+        _COMPOSE, payload.session_id, session_id_hash(payload.session_id), payload_text(payload), now_ms
+    )
+
+
+async def track_wallet(connection: Connection, workspace_id: str, address: str, *, now_ms: int) -> None:
+    """Let the watcher follow the wallet of a new workspace."""
+    await connection.execute(_TRACK, workspace_id, address.lower(), now_ms)
+
+
+def payload_text(payload: SettlementPayload) -> str:
+    """A payload as stored; amounts are decimal text, so that every JSON reader keeps them exact."""
+    return json.dumps(
+        {
+            "sessionId": payload.session_id,
+            "from": payload.from_address,
+            "to": payload.to_address,
+            "toAmount": str(payload.to_amount),
+            "feeAmount": str(payload.fee_amount),
+            "rate": str(payload.rate),
+            "seconds": payload.chargeable_seconds,
+            "consumer": payload.consumer_workspace_id,
+            "operator": payload.operator_workspace_id,
+            "feeBps": payload.platform_fee_bps,
+        }
+    )
+
+
+def payload_of(text: str) -> SettlementPayload:
+    """A payload from what was stored."""
+    content = json.loads(text)
+    return SettlementPayload(
+        session_id=content["sessionId"],
+        from_address=content["from"],
+        to_address=content["to"],
+        to_amount=MicroUsdc(int(content["toAmount"])),
+        fee_amount=MicroUsdc(int(content["feeAmount"])),
+        rate=MicroUsdc(int(content["rate"])),
+        chargeable_seconds=int(content["seconds"]),
+        consumer_workspace_id=content["consumer"],
+        operator_workspace_id=content["operator"],
+        platform_fee_bps=int(content["feeBps"]),
+    )

@@ -1,0 +1,420 @@
+"""What every ledger promises, in memory and on Postgres: the outbox, holds, and the watcher's wallets."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+from sightline.ports.ledger import (
+    Attempt,
+    BlockApplication,
+    BlockRef,
+    ChainEvent,
+    ChainIdentity,
+    EventKind,
+    FundsPolicy,
+    Inclusion,
+    Ledger,
+    LedgerQuery,
+    NonceTakenError,
+    Reading,
+    SettlementState,
+    WalletReading,
+)
+from sightline.storage.bridge import DatabaseOptions, open_database
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.ledger_pg import PostgresLedger
+from sightline.storage.pool import PoolOptions
+from sightline.system.keccak import session_id_hash
+
+CONSUMER = "11111111-1111-4111-8111-111111111111"
+OPERATOR = "22222222-2222-4222-8222-222222222222"
+SESSION = "33333333-3333-4333-8333-333333333333"
+OTHER_SESSION = "44444444-4444-4444-8444-444444444444"
+PAYER = "0x52908400098527886E0F7030069857D2E4169EE7"
+PAYEE = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
+RELAYER = "0xde709f2102306220921060314715629080e2fb77"
+ENDLESS = 2**256 - 1
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def address_of_store(request: pytest.FixtureRequest) -> str | None:
+    """Where the ledger under test lives; None for memory."""
+    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
+
+
+@pytest.fixture
+async def ledger(address_of_store: str | None) -> AsyncIterator[Ledger]:
+    if address_of_store is None:
+        yield MemoryLedger()
+        return
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=address_of_store))) as database:
+        yield PostgresLedger(database)
+
+
+def a_payload(session_id: str = SESSION, *, to_amount: int = 85, fee_amount: int = 15) -> SettlementPayload:
+    return SettlementPayload(
+        session_id=session_id,
+        from_address=PAYER,
+        to_address=PAYEE,
+        to_amount=MicroUsdc(to_amount),
+        fee_amount=MicroUsdc(fee_amount),
+        rate=MicroUsdc(10),
+        chargeable_seconds=10,
+        consumer_workspace_id=CONSUMER,
+        operator_workspace_id=OPERATOR,
+        platform_fee_bps=1500,
+    )
+
+
+def an_attempt(session_id: str = SESSION, *, nonce: int = 0, tx_hash: str = "0xaa") -> Attempt:
+    return Attempt(
+        session_id=session_id,
+        nonce=nonce,
+        tx_hash=tx_hash,
+        raw=b"\x02raw" + tx_hash.encode(),
+        max_fee_wei=2**70,
+        tip_wei=1,
+        signed_at_ms=5,
+    )
+
+
+def a_block(number: int, fork: str = "a") -> BlockRef:
+    return BlockRef(number=number, block_hash=f"0x{fork}{number}", parent_hash=f"0x{fork}{number - 1}")
+
+
+def an_event(block: BlockRef, *, amount: int = 100, tx_hash: str = "0xt1", session: str | None = None) -> ChainEvent:
+    return ChainEvent(
+        address=PAYER.lower(),
+        kind=EventKind.DEPOSIT if session is None else EventKind.SETTLEMENT,
+        tx_hash=tx_hash,
+        log_index=0,
+        block_number=block.number,
+        block_hash=block.block_hash,
+        from_address="0x" + "0" * 40,
+        to_address=PAYER.lower(),
+        amount_micro=amount,
+        session_id_hash=None if session is None else session_id_hash(session),
+    )
+
+
+def an_application(
+    block: BlockRef,
+    *,
+    events: tuple[ChainEvent, ...] = (),
+    balance: int | None = None,
+    allowance: int = ENDLESS,
+    settled: tuple[str, ...] = (),
+    confirmed_block: int | None = None,
+) -> BlockApplication:
+    reading = WalletReading(
+        address=PAYER.lower(), balance_micro=balance or 0, allowance_micro=allowance, block_number=block.number
+    )
+    return BlockApplication(
+        headers=(block,),
+        events=events,
+        readings=() if balance is None else (reading,),
+        settled=tuple((session_id_hash(session), block.number) for session in settled),
+        head=block,
+        confirmed_block=block.number if confirmed_block is None else confirmed_block,
+    )
+
+
+async def state_of(ledger: Ledger, session_id: str = SESSION) -> SettlementState:
+    record = await ledger.settlement(session_id)
+    assert record is not None
+    return record.state
+
+
+# The outbox.
+
+
+async def test_the_first_payload_of_a_session_is_the_only_one(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.compose(a_payload(to_amount=1_000_000), now_ms=2)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert record.payload == a_payload()
+    assert record.session_id_hash == session_id_hash(SESSION)
+    assert (record.state, record.composed_at_ms, record.tx_hash) == (SettlementState.COMPOSED, 1, None)
+    assert [row.session_id for row in await ledger.settlements_due(now_ms=9, limit=5)] == [SESSION]
+
+
+async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    assert await ledger.next_nonce(RELAYER) == 0
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=4)], now_ms=5)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert (record.state, record.tx_hash) == (SettlementState.SIGNED, "0xaa")
+    assert record.attempts == (an_attempt(nonce=4),)
+    assert await ledger.next_nonce(RELAYER) == 5
+    assert await ledger.settlements_due(now_ms=9, limit=5) == []
+    await ledger.mark_sent(["0xaa"], now_ms=6)
+    sent = await ledger.settlement(SESSION)
+    assert sent is not None
+    assert (sent.state, sent.attempts[0].sent_at_ms) == (SettlementState.SENT, 6)
+
+
+async def test_a_nonce_belongs_to_one_settlement(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.compose(a_payload(OTHER_SESSION), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=4)], now_ms=5)
+    with pytest.raises(NonceTakenError):
+        await ledger.store_signed(RELAYER, [an_attempt(OTHER_SESSION, nonce=4, tx_hash="0xbb")], now_ms=6)
+    assert await state_of(ledger, OTHER_SESSION) is SettlementState.COMPOSED
+
+
+async def test_a_replacement_keeps_the_nonce_and_every_hash(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=4)], now_ms=5)
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=4, tx_hash="0xcc")], now_ms=6)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert [attempt.tx_hash for attempt in record.attempts] == ["0xaa", "0xcc"]
+    assert await ledger.next_nonce(RELAYER) == 5
+
+
+async def test_confirmation_is_told_until_it_is_taken_and_keeps_its_moment(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    inclusion = Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb7")
+    await ledger.mark_mined(SESSION, inclusion, now_ms=3)
+    assert await state_of(ledger) is SettlementState.MINED
+    assert await ledger.unnotified() == []
+    await ledger.mark_confirmed(SESSION, inclusion, now_ms=4)
+    await ledger.mark_confirmed(SESSION, inclusion, now_ms=9)
+    assert [(row.session_id, row.confirmed_at_ms) for row in await ledger.unnotified()] == [(SESSION, 4)]
+    await ledger.mark_notified(SESSION)
+    assert await ledger.unnotified() == []
+
+
+async def test_a_confirmed_settlement_never_waits_again_by_a_late_report(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="late", retry_at_ms=0, now_ms=5)
+    await ledger.store_signed(RELAYER, [an_attempt(tx_hash="0xdd")], now_ms=6)
+    assert await state_of(ledger) is SettlementState.CONFIRMED
+
+
+async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_told(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)
+    await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert (record.state, record.block_number, record.confirmed_at_ms) == (SettlementState.SENT, None, 4)
+
+
+async def test_a_waiting_settlement_comes_due_at_its_time_with_its_reason(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="paused", retry_at_ms=50, now_ms=5)
+    assert await ledger.settlements_due(now_ms=49, limit=5) == []
+    (record,) = await ledger.settlements_due(now_ms=50, limit=5)
+    assert (record.state, record.reason, record.tries) == (SettlementState.FAILED, "paused", 1)
+    assert [row.reason for row in await ledger.settlements([SettlementState.FAILED])] == ["paused"]
+
+
+async def test_one_holder_signs_with_a_key_until_its_lease_runs_out(ledger: Ledger) -> None:
+    assert await ledger.take_lease(RELAYER, "one", now_ms=0, lease_ms=100)
+    assert not await ledger.take_lease(RELAYER, "two", now_ms=99, lease_ms=100)
+    assert await ledger.take_lease(RELAYER, "one", now_ms=99, lease_ms=100)
+    assert not await ledger.take_lease(RELAYER, "two", now_ms=198, lease_ms=100)
+    assert await ledger.take_lease(RELAYER, "two", now_ms=199, lease_ms=100)
+
+
+# Wallets.
+
+
+async def test_the_first_chain_seen_is_the_chain(ledger: Ledger) -> None:
+    first = ChainIdentity(chain_id=1, genesis_hash="0xaa", usdc_address="0xbb", settlement_address="0xcc")
+    other = ChainIdentity(chain_id=1, genesis_hash="0xdd", usdc_address="0xbb", settlement_address="0xcc")
+    assert await ledger.identify(first) == first
+    assert await ledger.identify(other) == first
+
+
+async def test_an_untracked_wallet_has_no_view_and_a_new_one_is_zero(ledger: Ledger) -> None:
+    assert await ledger.wallet(CONSUMER) is None
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert (view.balance_micro, view.allowance_micro, view.last_sync_block, view.updated_at_ms) == (0, 0, 0, 3)
+    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.NEW}
+
+
+async def test_blocks_events_and_readings_are_applied_together(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    block = a_block(5)
+    await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=7)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert (view.balance_micro, view.allowance_micro, view.last_sync_block) == (100, ENDLESS, 5)
+    assert await ledger.chain_head() == block
+    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.CURRENT}
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert (row.kind, row.amount_micro, row.confirmations, row.confirmed_at_ms) == (EventKind.DEPOSIT, 100, 1, 7)
+
+
+async def test_applying_a_block_twice_changes_nothing(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    block = a_block(5)
+    for now_ms in (7, 8):
+        await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=now_ms)
+    rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert [(row.amount_micro, row.confirmed_at_ms) for row in rows] == [(100, 7)]
+
+
+async def test_an_older_reading_never_replaces_a_newer_one(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    await ledger.apply_blocks(an_application(a_block(6), balance=60), now_ms=7)
+    await ledger.apply_blocks(an_application(a_block(5), balance=50), now_ms=8)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert view.balance_micro == 60
+
+
+async def test_an_event_is_confirmed_only_at_depth(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    block = a_block(5)
+    await ledger.apply_blocks(an_application(block, events=(an_event(block),), confirmed_block=3), now_ms=7)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert row.confirmed_at_ms is None
+    await ledger.apply_blocks(an_application(a_block(7), confirmed_block=5), now_ms=9)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert (row.confirmed_at_ms, row.confirmations) == (9, 3)
+
+
+async def test_a_reorganisation_voids_rows_and_a_returning_event_revives_its_row(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    await ledger.apply_blocks(an_application(a_block(5), balance=0), now_ms=6)
+    block = a_block(6)
+    await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=7)
+    await ledger.roll_back(a_block(5), now_ms=8)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert (row.removed, row.confirmations, row.confirmed_at_ms) == (True, 0, None)
+    assert await ledger.chain_head() == a_block(5)
+    assert await ledger.recent_headers() == [a_block(5)]
+    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.OUTDATED}
+    other = a_block(6, "b")
+    await ledger.apply_blocks(an_application(other, events=(an_event(other),), balance=100), now_ms=9)
+    (again,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert (again.removed, again.block_hash, again.sequence) == (False, other.block_hash, row.sequence)
+
+
+async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    await ledger.track(OPERATOR, PAYEE, now_ms=3)
+    for number in range(1, 6):
+        block = a_block(number)
+        event = an_event(block, amount=number, tx_hash=f"0xt{number}")
+        await ledger.apply_blocks(an_application(block, events=(event,)), now_ms=number)
+    first = await ledger.ledger(CONSUMER, LedgerQuery(limit=2))
+    assert [row.amount_micro for row in first] == [5, 4]
+    rest = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, before_sequence=first[-1].sequence))
+    assert [row.amount_micro for row in rest] == [3, 2, 1]
+    bounded = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, from_block=2, to_block=3))
+    assert [row.amount_micro for row in bounded] == [3, 2]
+    assert await ledger.ledger(CONSUMER, LedgerQuery(limit=9, kinds=(EventKind.APPROVAL,))) == []
+    assert await ledger.ledger(OPERATOR, LedgerQuery(limit=9)) == []
+
+
+# Holds.
+
+
+async def funded(ledger: Ledger, *, balance: int, allowance: int = ENDLESS) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    await ledger.apply_blocks(an_application(a_block(1), balance=balance, allowance=allowance), now_ms=0)
+
+
+async def held(ledger: Ledger) -> int:
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    return view.held_micro
+
+
+async def test_enforced_holds_never_exceed_what_is_spendable(ledger: Ledger) -> None:
+    await funded(ledger, balance=100, allowance=80)
+    assert await ledger.take_hold(SESSION, PAYER, 50, FundsPolicy.ENFORCED, now_ms=1)
+    assert not await ledger.take_hold(OTHER_SESSION, PAYER, 31, FundsPolicy.ENFORCED, now_ms=1)
+    assert await ledger.take_hold(OTHER_SESSION, PAYER, 30, FundsPolicy.ENFORCED, now_ms=1)
+    assert await held(ledger) == 80
+
+
+async def test_advisory_holds_are_recorded_whatever_the_wallet_has(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    assert await ledger.take_hold(SESSION, PAYER, 50, FundsPolicy.ADVISORY, now_ms=1)
+    assert await held(ledger) == 50
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert view.available_micro == 0
+
+
+async def test_taking_a_hold_twice_takes_it_once(ledger: Ledger) -> None:
+    await funded(ledger, balance=60)
+    for _ in range(2):
+        assert await ledger.take_hold(SESSION, PAYER, 50, FundsPolicy.ENFORCED, now_ms=1)
+    assert await held(ledger) == 50
+
+
+async def test_enforced_holds_stop_when_the_chain_was_not_seen_for_long(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    assert not await ledger.take_hold(SESSION, PAYER, 1, FundsPolicy.ENFORCED, now_ms=60_001)
+    await ledger.mark_checked(now_ms=60_001)
+    assert await ledger.take_hold(SESSION, PAYER, 1, FundsPolicy.ENFORCED, now_ms=60_001)
+
+
+async def test_a_charge_stays_held_until_the_block_that_settles_it_is_applied(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.charge_hold(SESSION, 40)
+    assert await held(ledger) == 40
+    await ledger.release_hold(SESSION)
+    assert await held(ledger) == 40
+    await ledger.apply_blocks(an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert (view.held_micro, view.available_micro) == (0, 60)
+
+
+async def test_a_reorganised_settlement_is_held_again(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.charge_hold(SESSION, 40)
+    await ledger.apply_blocks(an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
+    await ledger.roll_back(a_block(1), now_ms=3)
+    assert await held(ledger) == 40
+    await ledger.apply_blocks(an_application(a_block(2, "b"), balance=60, settled=(SESSION,)), now_ms=4)
+    assert await held(ledger) == 0
+
+
+async def test_a_cancelled_hold_is_free_again(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.release_hold(SESSION)
+    assert await held(ledger) == 0
+
+
+async def test_of_parallel_holds_only_what_is_covered_succeeds(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    taken: list[bool] = []
+
+    async def take(number: int) -> None:
+        session_id = f"{number:08d}-3333-4333-8333-333333333333"
+        taken.append(await ledger.take_hold(session_id, PAYER, 30, FundsPolicy.ENFORCED, now_ms=1))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(12):
+            nursery.start_soon(take, number)
+    assert (taken.count(True), await held(ledger)) == (3, 90)
+
+
+async def test_an_event_of_a_settlement_names_its_session(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    block = a_block(2)
+    await ledger.apply_blocks(an_application(block, events=(an_event(block, session=SESSION),)), now_ms=2)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=5))
+    assert row.session_id == SESSION
