@@ -1,0 +1,1 @@
+"""Models of what goes over the wire: requests are validated by them, responses described."""

@@ -1,0 +1,239 @@
+"""What every model shares: camelCase names, strict types, and the label that a refused field is answered with.
+
+A request that a model refuses is answered INVALID_INPUT with the label of the first offending field: the one that
+`LABELS` gives it, else `area:field`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from sightline.domain.errors import RefusedError
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.views import coordinate
+
+UUID_PATTERN: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+ADDRESS_PATTERN: Final = r"^0x[0-9a-fA-F]{40}$"
+MONEY_PATTERN: Final = r"^(0|[1-9][0-9]{0,77})$"
+TEXT_PATTERN: Final = r"^[^\u0000]*$"
+"""Any text without NUL, which Postgres cannot keep."""
+HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
+DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?$"
+INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
+_MESSAGE_LENGTH_MAX: Final = 200
+_INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_DECIMAL: Final = re.compile(DECIMAL_PATTERN)
+_INTEGER: Final = re.compile(INTEGER_PATTERN)
+
+
+def labelled(label: str, message: str) -> PydanticCustomError:
+    """An error of a rule between fields, with the label it is answered with."""
+    return PydanticCustomError("rule", message, {"label": label})
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 600.0 is an integer too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _decimal(value: Any) -> Any:
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise PydanticCustomError("decimal", "Input should be a plain decimal number")
+    return float(value)
+
+
+def _integer_text(value: Any) -> Any:
+    if not isinstance(value, str) or not _INTEGER.fullmatch(value):
+        raise PydanticCustomError("integer", "Input should be a plain whole number")
+    return int(value)
+
+
+def _integer_or_text(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else _whole(value)
+
+
+def _instant_ms(value: Any) -> Any:
+    """RFC 3339 text, with its offset, as epoch milliseconds."""
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
+        raise PydanticCustomError("instant", "Input should be an ISO 8601 timestamp with Z or an offset")
+    try:
+        return int(datetime.fromisoformat(value.upper().replace(" ", "T")).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise PydanticCustomError("instant", "Input should be an ISO 8601 timestamp") from error
+
+
+Uuid: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=UUID_PATTERN, to_lower=True),
+    Field(json_schema_extra={"format": "uuid", "examples": ["3f0c8c8e-6a1b-4b51-9e0e-0a7f1c9d2b44"]}),
+]
+Address: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=ADDRESS_PATTERN),
+    Field(json_schema_extra={"examples": ["0x52908400098527886E0F7030069857D2E4169EE7"]}),
+]
+Text: TypeAlias = Annotated[str, StringConstraints(pattern=TEXT_PATTERN)]
+Money: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=MONEY_PATTERN),
+    Field(description="Whole micro-USDC as decimal text", json_schema_extra={"examples": ["1000"]}),
+]
+Instant: TypeAlias = Annotated[
+    str, Field(json_schema_extra={"format": "date-time", "examples": ["2026-11-20T12:00:00.000Z"]})
+]
+"""An instant in a response."""
+InstantMs: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_instant_ms),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-20T12:00:00.000Z"]}),
+]
+"""An instant in a request, read into epoch milliseconds."""
+WHOLE: Final = BeforeValidator(_whole)
+"""Put behind the bounds of an `int`: takes 600.0 for 600."""
+SafeWhole: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_integer_or_text),
+    Field(ge=0, le=9_007_199_254_740_991),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": 9_007_199_254_740_991},
+                {"type": "string", "pattern": r"^[0-9]{1,15}$"},
+            ],
+            "examples": [17],
+        }
+    ),
+]
+"""An integer, or the same as decimal text."""
+Latitude: TypeAlias = Annotated[
+    float,
+    Field(ge=-90, le=90, allow_inf_nan=False, json_schema_extra={"examples": [52.520008]}),
+    AfterValidator(coordinate),
+]
+Longitude: TypeAlias = Annotated[
+    float,
+    Field(ge=-180, le=180, allow_inf_nan=False, json_schema_extra={"examples": [13.404954]}),
+    AfterValidator(coordinate),
+]
+
+
+INTEGER_TEXT: Final = BeforeValidator(_integer_text)
+"""Put behind the bounds of an `int`: a whole number in a query string."""
+DECIMAL_TEXT: Final = BeforeValidator(_decimal)
+"""Put behind the bounds of a `float`: a plain decimal in a query string, without an exponent."""
+
+
+def decimal_text(pattern: str, example: str, description: str) -> WithJsonSchema:
+    """How a `DECIMAL_TEXT` is described: as the text it is."""
+    return WithJsonSchema({"type": "string", "pattern": pattern, "description": description, "examples": [example]})
+
+
+class Model(BaseModel):
+    """Base of all: wire names are camelCase, values never change."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_enum_values=True
+    )
+
+
+class Output(Model):
+    """Base of responses: only described by it, nothing is validated on the way out. Every key is always present."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+class Request(Model):
+    """Base of what callers send."""
+
+    model_config = ConfigDict(strict=True)
+
+    AREA: ClassVar[str]
+    """First half of the default label."""
+    LABELS: ClassVar[Mapping[str, str]] = {}
+    """Wire name of a field to the label it is refused with."""
+
+    @classmethod
+    def label_of(cls, name: str) -> str:
+        """The label with which a field, by its wire name, is refused."""
+        return cls.LABELS.get(name, f"{cls.AREA}:{name}")
+
+    @classmethod
+    def refusal_of(cls, error: ValidationError) -> Refusal:
+        """What the first thing that pydantic found is answered with."""
+        first = error.errors(include_url=False, include_input=False)[0]
+        names = [part for part in first["loc"] if isinstance(part, str)]
+        label = first.get("ctx", {}).get("label") or cls.label_of(names[0] if names else "body")
+        named = f"{names[0]}: " if names else ""
+        return Refusal(Code.INVALID_INPUT, label, f"{named}{first['msg']}"[:_MESSAGE_LENGTH_MAX])
+
+
+class Input(Request):
+    """Base of JSON bodies."""
+
+    REFUSES_NULL: ClassVar[bool] = False
+    """Whether a null is refused where a field may be absent."""
+
+    @classmethod
+    def parse(cls, raw: object) -> Self:
+        """Validate decoded JSON.
+
+        Raises:
+            RefusedError: INVALID_INPUT with the label of the first field that is wrong.
+        """
+        if not isinstance(raw, dict):
+            raise RefusedError(Refusal(Code.INVALID_INPUT, f"{cls.AREA}:body", "The body must be a JSON object"))
+        if cls.REFUSES_NULL:
+            for name, field in cls.model_fields.items():
+                wire = field.alias or name
+                if wire in raw and raw[wire] is None:
+                    raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(wire), f"{wire}: must not be null"))
+        try:
+            return cls.model_validate(raw, by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise RefusedError(cls.refusal_of(error)) from None
+
+
+class Query(Request):
+    """Base of query strings. Fields whose type is a tuple may be repeated; others may not."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Sequence[str]]) -> Self:
+        """Validate the values of each parameter.
+
+        Raises:
+            RefusedError: INVALID_INPUT with the label of the first parameter that is wrong.
+        """
+        values: dict[str, object] = {}
+        for name, field in cls.model_fields.items():
+            wire = field.alias or name
+            given = raw.get(wire)
+            if not given:
+                continue
+            if _is_repeatable(field.annotation):
+                values[wire] = tuple(given)
+            elif len(given) > 1:
+                raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(wire), f"{wire}: given more than once"))
+            else:
+                values[wire] = given[0]
+        try:
+            return cls.model_validate(values, by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise RefusedError(cls.refusal_of(error)) from None
+
+
+def _is_repeatable(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple or any(get_origin(each) is tuple for each in get_args(annotation))

@@ -1,0 +1,91 @@
+"""Signing in, and who am I."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid
+from sightline.http.schemas.workspaces import MemberRoleName, ScopeName, WorkspaceBrief, WorkspaceRoleName
+
+
+class ChallengeBody(Input):
+    """The wallet that will sign."""
+
+    AREA = "auth"
+
+    wallet_address: Address
+
+
+class Challenge(Output):
+    """What to sign: an EIP-4361 text, good once and for five minutes."""
+
+    nonce: str
+    message: str
+    expires_at: Instant
+
+
+class LoginBody(Input):
+    """The signed challenge."""
+
+    AREA = "auth"
+
+    wallet_address: Address
+    nonce: Text
+    signature: Text = Field(description="Hex", examples=["0x" + "00" * 65])
+
+
+class SignedIn(Output):
+    """The wallet and the workspaces it can select. The session itself is the cookie svc_session."""
+
+    wallet_address: Address
+    workspaces: list[WorkspaceBrief]
+
+
+class SelectBody(Input):
+    """The workspace to act for."""
+
+    AREA = "auth"
+
+    workspace_id: Uuid
+
+
+class Selected(Output):
+    """The selected workspace, and what the wallet is in it."""
+
+    workspace_id: Uuid
+    role: MemberRoleName
+
+
+class SignedOut(Output):
+    """Nothing more to say."""
+
+
+class BoundWorkspace(Output):
+    """The workspace that a key is bound to."""
+
+    id: Uuid
+    slug: str
+    name: str
+    roles: list[WorkspaceRoleName]
+
+
+class KeyIdentity(Output):
+    """An API key's identity."""
+
+    kind: Literal["api_key"]
+    workspace_id: Uuid
+    key_id: Uuid
+    scopes: list[ScopeName]
+    environment: Literal["TEST", "LIVE"]
+    workspace: BoundWorkspace
+
+
+class WalletIdentity(Output):
+    """A wallet session's identity. `workspaceId` and `role` are null until a workspace is selected."""
+
+    kind: Literal["wallet_session"]
+    wallet_address: Address
+    workspace_id: Uuid | None
+    role: MemberRoleName | None
+    workspaces: list[WorkspaceBrief]
+    expires_at: Instant

@@ -1,0 +1,121 @@
+"""Settlements, wallets, their ledger, and the chain's addresses."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+
+from sightline.http.schemas.base import (
+    HASH_PATTERN,
+    INTEGER_TEXT,
+    Address,
+    Instant,
+    Money,
+    Output,
+    Query,
+    Uuid,
+)
+
+EventKindName: TypeAlias = Literal["DEPOSIT", "WITHDRAWAL", "APPROVAL", "SETTLEMENT", "TRANSFER_IN", "TRANSFER_OUT"]
+
+
+class SettlementPayload(Output):
+    """What is settled on the chain."""
+
+    session_id_hash: str = Field(pattern=HASH_PATTERN, description="keccak256 of the lower-case session id")
+    from_: Address = Field(alias="from")
+    to: Address
+    to_amount: Money
+    fee_amount: Money
+    rate_per_second: Money
+    chargeable_seconds: int
+    consumer_workspace_id: Uuid
+    operator_workspace_id: Uuid
+    platform_fee_bps: int
+
+
+class Settlement(Output):
+    """How far the settlement of a session is."""
+
+    session_id: Uuid
+    state: Literal["NOT_READY", "PENDING", "CONFIRMED"]
+    payload: SettlementPayload | None
+    tx_hash: str | None
+    confirmed_at: Instant | None
+
+
+class Wallet(Output):
+    """What the watcher saw of the workspace's wallet; the chain is the authority."""
+
+    workspace_id: Uuid
+    wallet_address: Address
+    tracked_balance: Money
+    tracked_allowance: Money = Field(description="Allowance of the settlement contract")
+    held_micro_usdc: Money = Field(description="Reserved for open sessions")
+    available_micro_usdc: Money
+    last_sync_block: str
+    updated_at: Instant
+
+
+BlockNumber: TypeAlias = Annotated[int, Field(ge=0, le=9_007_199_254_740_991), INTEGER_TEXT]
+
+
+class WalletEventsQuery(Query):
+    """Which rows of the ledger, newest first. Block bounds are inclusive."""
+
+    AREA = "wallet"
+    LABELS: ClassVar[Mapping[str, str]] = {"limit": "pagination:limit", "cursor": "pagination:cursor"}
+
+    kind: tuple[EventKindName, ...] = Field(default=(), description="May be repeated")
+    from_block: BlockNumber | None = None
+    to_block: BlockNumber | None = None
+    limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
+    cursor: str | None = None
+
+
+class WalletEvent(Output):
+    """One event on the chain as the workspace sees it."""
+
+    id: str
+    workspace_id: Uuid
+    kind: EventKindName
+    tx_hash: str
+    log_index: int
+    block_number: str
+    block_hash: str
+    from_address: Address
+    to_address: Address
+    amount_micro_usdc: Money
+    session_id: Uuid | None
+    confirmations: int
+    confirmed_at: Instant | None
+    removed: bool = Field(description="True after a reorganisation of the chain")
+    created_at: Instant
+
+
+class WalletEventPage(Output):
+    """A page of the ledger."""
+
+    items: list[WalletEvent]
+    next_cursor: str | None
+
+
+class ChainConfig(Output):
+    """What a client needs to drive a wallet."""
+
+    environment: Literal["TEST"]
+    chain_id: int
+    chain_name: str
+    rpc_url: str
+    explorer_url: str
+    usdc_address: Address
+    settlement_address: Address
+
+
+class Health(Output):
+    """Alive."""
+
+    ok: bool
+    surface: Literal["public"]
+    version: Literal["v1"]
+    build_sha: str

@@ -1,0 +1,43 @@
+"""Quotes."""
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from sightline.http.schemas.base import DECIMAL_TEXT, INTEGER_TEXT, Instant, Money, Output, Query, Uuid, decimal_text
+
+_LAT: Final = decimal_text(
+    r"^-?(90(\.0{1,12})?|[1-8]?[0-9](\.[0-9]{1,12})?)$", "52.520008", "Decimal degrees, -90 to 90"
+)
+_LNG: Final = decimal_text(
+    r"^-?(180(\.0{1,12})?|(1[0-7][0-9]|[1-9]?[0-9])(\.[0-9]{1,12})?)$",
+    "13.404954",
+    "Decimal degrees, -180 to 180",
+)
+
+
+class QuoteQuery(Query):
+    """For where and how long."""
+
+    AREA = "pricing"
+
+    lat: Annotated[float, Field(ge=-90, le=90), DECIMAL_TEXT, _LAT]
+    lng: Annotated[float, Field(ge=-180, le=180), DECIMAL_TEXT, _LNG]
+    duration_seconds: Annotated[int, Field(ge=1, le=14_400), INTEGER_TEXT]
+
+
+class Quote(Output):
+    """A price that a session can be created with, once, within two minutes."""
+
+    quote_id: Uuid
+    rate_per_second_micro_usdc: Money
+    estimated_total_micro_usdc: Money
+    supply_factor: float
+    demand_factor: float
+    corridor_multiplier: float
+    base_rate_per_second_micro_usdc: Money
+    expires_at: Instant
+    available_operators: int = Field(description="ONLINE operators that cover the point")
+    lat: float
+    lng: float
+    duration_seconds: int

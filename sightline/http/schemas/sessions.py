@@ -1,0 +1,228 @@
+"""Sessions: requests, the Session object, meter, frames."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+import orjson
+from pydantic import AfterValidator, Field, StringConstraints
+
+from sightline.http.schemas.base import (
+    DECIMAL_TEXT,
+    INTEGER_TEXT,
+    TEXT_PATTERN,
+    WHOLE,
+    Input,
+    Instant,
+    InstantMs,
+    Latitude,
+    Longitude,
+    Money,
+    Output,
+    Query,
+    Uuid,
+    decimal_text,
+    labelled,
+)
+
+METADATA_BYTES_MAX: Final = 2_048
+_FPS: Final = decimal_text(r"^(0\.[1-9]|[1-9](\.[0-9])?|[12][0-9](\.[0-9])?|30)$", "5", "Frames per second, 0.1 to 30")
+
+State: TypeAlias = Literal["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED", "EXPIRED"]
+EndReason: TypeAlias = Literal[
+    "CONSUMER_ENDED",
+    "OPERATOR_ENDED",
+    "MAX_DURATION",
+    "LOCATION_STALE",
+    "GEOFENCE_EXIT",
+    "MEDIA_LOST",
+    "CONSUMER_CANCELLED",
+    "OPERATOR_CANCELLED",
+    "WAIT_TIMEOUT",
+    "START_TIMEOUT",
+]
+MeterState: TypeAlias = Literal["RUNNING", "PAUSED", "STOPPED"]
+PauseReason: TypeAlias = Literal["LOCATION_STALE", "GEOFENCE_EXIT", "MEDIA_LOST"]
+
+
+def _is_small(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    if metadata is not None and len(orjson.dumps(metadata)) > METADATA_BYTES_MAX:
+        raise labelled("session:metadata", "metadata holds at most 2048 bytes of JSON")
+    return metadata
+
+
+class CreateSessionBody(Input):
+    """Ask for live video of a place."""
+
+    AREA = "session"
+    LABELS: ClassVar[Mapping[str, str]] = {
+        "lat": "session:location",
+        "lng": "session:location",
+        "maxDurationSeconds": "session:duration",
+        "radiusMeters": "session:radius",
+        "waitTimeoutSeconds": "session:waitTimeout",
+    }
+
+    lat: Latitude
+    lng: Longitude
+    max_duration_seconds: Annotated[int, Field(ge=1, le=14_400), WHOLE] = 600
+    wait_timeout_seconds: Annotated[int, Field(ge=5, le=3_600), WHOLE] = 300
+    quote_id: Uuid | None = Field(default=None, description="A quote of the caller's own; locks its rate")
+    workspace_id: Uuid | None = Field(default=None, description="If given, the caller's own workspace")
+    radius_meters: Annotated[int, Field(ge=50, le=10_000), WHOLE] = Field(
+        default=500, description="Radius of the session's geofence"
+    )
+    instructions: Annotated[str, StringConstraints(max_length=500, pattern=TEXT_PATTERN)] | None = Field(
+        default=None, description="Shown to the operator", examples=["North gate, look at the queue"]
+    )
+    metadata: Annotated[dict[str, Any] | None, AfterValidator(_is_small)] = Field(
+        default=None, description="At most 2 KB of JSON, echoed to the consumer", examples=[{"order": "A-17"}]
+    )
+
+
+class AcceptSessionBody(Input):
+    """Claim a session for the caller's own workspace."""
+
+    AREA = "session"
+
+    operator_workspace_id: Uuid
+
+
+class ListSessionsQuery(Query):
+    """Which sessions, newest first."""
+
+    AREA = "session"
+    LABELS: ClassVar[Mapping[str, str]] = {"limit": "pagination:limit", "cursor": "pagination:cursor"}
+
+    view: Literal["consumer", "operator", "open"] | None = Field(
+        default=None, description="Default: every session the workspace is party to"
+    )
+    state: tuple[State, ...] = Field(default=(), description="May be repeated")
+    created_after: InstantMs | None = None
+    created_before: InstantMs | None = None
+    limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
+    cursor: str | None = Field(default=None, description="nextCursor of the page before")
+
+
+FrameWidth: TypeAlias = Annotated[int, Field(ge=16, le=1920), INTEGER_TEXT]
+FrameQuality: TypeAlias = Annotated[int, Field(ge=1, le=95), INTEGER_TEXT]
+FrameAge: TypeAlias = Annotated[int, Field(ge=250, le=10_000), INTEGER_TEXT]
+
+
+class FrameQueryString(Query):
+    """Which frame, and how it is encoded."""
+
+    AREA = "frame"
+
+    width: FrameWidth | None = Field(default=None, description="Pixels; never enlarged. Default: the source's")
+    quality: FrameQuality = 80
+    max_age_ms: FrameAge = 10_000
+    after: Annotated[int, Field(ge=0, le=9_007_199_254_740_991), INTEGER_TEXT] | None = Field(
+        default=None, description="Only a frame with a greater sequence"
+    )
+    wait_ms: Annotated[int, Field(ge=0, le=10_000), INTEGER_TEXT] = Field(
+        default=0, description="How long to wait for it"
+    )
+
+
+class FramesQueryString(Query):
+    """A stream of frames."""
+
+    AREA = "frame"
+
+    width: FrameWidth | None = None
+    quality: FrameQuality = 80
+    max_age_ms: FrameAge = 10_000
+    fps: Annotated[float, Field(ge=0.1, le=30), DECIMAL_TEXT, _FPS] = 5.0
+
+
+class Session(Output):
+    """A session as the caller may see it."""
+
+    id: Uuid
+    consumer_workspace_id: Uuid
+    operator_workspace_id: Uuid | None
+    state: State
+    max_duration_seconds: int
+    wait_timeout_seconds: int
+    rate_per_second_micro_usdc: Money
+    hold_micro_usdc: Money
+    started_at: Instant | None
+    ended_at: Instant | None
+    clean_seconds: int
+    charged_micro_usdc: Money
+    settlement_tx_hash: str | None
+    video_backend_ref: str | None
+    created_at: Instant
+    requested_lat: float
+    requested_lng: float
+    authorized: bool
+    whep_url: str | None = Field(description="While LIVE, for both parties")
+    whip_url: str | None = Field(description="While LIVE, for the operator. Embeds a secret")
+    end_reason: EndReason | None
+    meter_state: MeterState | None
+    pause_reason: PauseReason | None
+    assigned_at: Instant | None
+    expires_at: Instant | None = Field(description="The current deadline")
+    radius_meters: int
+    platform_fee_bps: int
+    quote_id: Uuid | None
+    instructions: str | None
+    metadata: dict[str, Any] | None = Field(description="For the consumer only")
+
+
+class AssignedSession(Session):
+    """The answer of dispatch and accept."""
+
+    consistency_token: str = Field(description="Opaque; may be sent back as x-svc-consistency-token")
+
+
+class SessionPage(Output):
+    """A page of sessions."""
+
+    items: list[Session]
+    next_cursor: str | None
+
+
+class StartedSession(Output):
+    """The answer of start: where to publish, where to play."""
+
+    session: Session
+    video_backend_ref: str
+    whip_url: str
+    whep_url: str
+
+
+class CancelledAssignments(Output):
+    """What a bulk cancel did."""
+
+    count: int
+    cancelled: list[Uuid] = Field(description="Oldest first")
+
+
+class ViewerToken(Output):
+    """Where to play."""
+
+    video_backend_ref: str
+    whep_url: str
+
+
+class MeterWindow(Output):
+    """A stretch of time that is not charged."""
+
+    from_: Instant = Field(alias="from")
+    to: Instant | None
+    reason: PauseReason
+
+
+class Meter(Output):
+    """The meter and its evidence."""
+
+    session_id: Uuid
+    started_at: Instant | None
+    ended_at: Instant | None
+    meter_state: MeterState | None
+    clean_seconds: int
+    windows: list[MeterWindow]
+    rate_per_second_micro_usdc: Money
+    charged_micro_usdc: Money
+    head_hash: str = Field(description="SHA-256 chain over the session's recorded events")

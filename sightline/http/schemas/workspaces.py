@@ -1,0 +1,201 @@
+"""Workspaces, their members and API keys."""
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from sightline.http.schemas.base import (
+    TEXT_PATTERN,
+    Address,
+    Input,
+    Instant,
+    Latitude,
+    Longitude,
+    Output,
+    Text,
+    Uuid,
+    labelled,
+)
+
+WorkspaceRoleName: TypeAlias = Literal["CONSUMER", "SUPPLIER"]
+MemberRoleName: TypeAlias = Literal["OWNER", "ADMIN", "VIEWER"]
+DeviceKindName: TypeAlias = Literal["PHONE", "LAPTOP", "DRONE", "PTZ", "FIXED", "OTHER"]
+ScopeName: TypeAlias = Literal[
+    "sessions:read",
+    "sessions:create",
+    "sessions:operate",
+    "pricing:read",
+    "wallet:read",
+    "operators:write",
+    "coverage:write",
+    "webhooks:write",
+]
+Name: TypeAlias = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=TEXT_PATTERN),
+    Field(json_schema_extra={"examples": ["Harbour Cams"]}),
+]
+Slug: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{1,30}[a-z0-9])$"),
+    Field(json_schema_extra={"examples": ["harbour-cams"]}),
+]
+
+
+def _are_unique(items: list[str]) -> list[str]:
+    if len(set(items)) != len(items):
+        raise ValueError("items must be unique")
+    return items
+
+
+class CreateWorkspaceBody(Input):
+    """A workspace, proved by the signature of the wallet that will own it."""
+
+    AREA = "workspace"
+
+    wallet_address: Address
+    nonce: Text = Field(description="Of POST /workspaces/challenge")
+    signature: Text = Field(description="Hex, over the challenge's message", examples=["0x" + "00" * 65])
+    slug: Slug
+    name: Name
+    roles: Annotated[
+        list[WorkspaceRoleName],
+        Field(min_length=1, max_length=2, json_schema_extra={"uniqueItems": True}),
+        AfterValidator(_are_unique),
+    ] = Field(examples=[["CONSUMER"]])
+
+
+class PatchWorkspaceBody(Input):
+    """What to change; at least one field. All but the name need the SUPPLIER role."""
+
+    AREA = "workspace"
+    REFUSES_NULL = True
+    model_config: ClassVar = {"json_schema_extra": {"minProperties": 1}}
+
+    name: Name | None = None
+    availability_state: Literal["ONLINE", "OFFLINE"] | None = None
+    coverage_lat: Latitude | None = Field(default=None, description="Together with coverageLng")
+    coverage_lng: Longitude | None = Field(default=None, description="Together with coverageLat")
+    coverage_radius_meters: Annotated[float, Field(ge=1, le=100_000, allow_inf_nan=False)] | None = None
+    device_kind: DeviceKindName | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "PatchWorkspaceBody":
+        if not self.model_fields_set:
+            raise labelled("workspace:empty", "name at least one field to change")
+        if (self.coverage_lat is None) != (self.coverage_lng is None):
+            raise labelled("workspace:coverage", "coverageLat and coverageLng are set together")
+        return self
+
+    @property
+    def is_rename(self) -> bool:
+        """Whether nothing but the name is to change."""
+        return self.model_fields_set == {"name"}
+
+
+class Workspace(Output):
+    """A workspace."""
+
+    id: Uuid
+    slug: str
+    name: str
+    wallet_address: Address
+    roles: list[WorkspaceRoleName]
+    availability_state: Literal["ONLINE", "OFFLINE", "BUSY"]
+    coverage_lat: float | None
+    coverage_lng: float | None
+    coverage_radius_meters: float | None
+    device_kind: DeviceKindName
+    last_seen_at: Instant | None
+    created_at: Instant
+    created_by_wallet: Address
+    deleted_at: Instant | None
+
+
+class WorkspaceWithRole(Workspace):
+    """A workspace and what the wallet is in it."""
+
+    role: MemberRoleName
+
+
+class WorkspaceList(Output):
+    """The workspaces of a wallet."""
+
+    items: list[WorkspaceWithRole]
+    next_cursor: None
+
+
+class WorkspaceBrief(Output):
+    """A workspace as it is named elsewhere."""
+
+    id: Uuid
+    slug: str
+    name: str
+    role: MemberRoleName
+
+
+class AddMemberBody(Input):
+    """A wallet and what it shall be."""
+
+    AREA = "member"
+
+    wallet_address: Address
+    role: MemberRoleName
+
+
+class Member(Output):
+    """A wallet's role in a workspace."""
+
+    workspace_id: Uuid
+    wallet_address: Address
+    role: MemberRoleName
+
+
+class MemberList(Output):
+    """Members, owners first."""
+
+    items: list[Member]
+    next_cursor: None
+
+
+class MintKeyBody(Input):
+    """A new API key."""
+
+    AREA = "apiKey"
+
+    label: Name = Field(examples=["vision agent"])
+    environment: Literal["TEST"] = Field(description="LIVE is refused until there is a production chain")
+    scopes: Annotated[
+        list[ScopeName],
+        Field(min_length=1, max_length=8, json_schema_extra={"uniqueItems": True}),
+        AfterValidator(_are_unique),
+    ] = Field(examples=[["sessions:read", "sessions:create", "pricing:read", "wallet:read"]])
+
+
+class ApiKey(Output):
+    """What is known of a key; never the key."""
+
+    key_id: Uuid
+    workspace_id: Uuid
+    label: str
+    prefix: str = Field(description="The public head of the key")
+    environment: Literal["TEST", "LIVE"]
+    scopes: list[ScopeName]
+    created_at: Instant
+    created_by_wallet: Address
+    last_used_at: Instant | None
+    revoked_at: Instant | None
+    grace_period_end: Instant | None = Field(description="Until when a revoked key goes on working")
+
+
+class MintedKey(ApiKey):
+    """A fresh key, shown once."""
+
+    plaintext: str = Field(description="The key itself. It cannot be recovered later")
+
+
+class ApiKeyList(Output):
+    """The workspace's keys, revoked ones too, newest first."""
+
+    items: list[ApiKey]
+    next_cursor: None
