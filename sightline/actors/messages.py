@@ -125,7 +125,7 @@ class MediaWentAway:
 @final
 @dataclass(frozen=True, slots=True)
 class SettlementConfirmed:
-    """A fact: the settlement's transaction is confirmed."""
+    """A fact: the settlement's transaction is confirmed. Answered True once it is durable."""
 
     tx_hash: str
 

@@ -154,6 +154,7 @@ class SessionActor:
                     await self._fact(Tick())
                 case SettlementConfirmed(tx_hash=tx_hash):
                     await self._fact(SettlementMined(tx_hash))
+                    envelope.reply(True)  # asked, so that the relayer knows it is recorded
                 case GetSession():
                     await self._get(envelope)
                 case CheckClaim(workspace_id=workspace_id):

@@ -22,6 +22,7 @@ from sightline.actors.kernel.ref import Ref
 from sightline.actors.kernel.registry import KernelOptions, Registry
 from sightline.actors.kernel.statistics import Histogram, KernelStatistics, KindStatistics
 from sightline.actors.kernel.timers import Timers
+from sightline.actors.kernel.wire import Wire
 
 __all__ = [
     "ActorParkedError",
@@ -47,4 +48,5 @@ __all__ = [
     "SupersededError",
     "Timers",
     "TurnLostError",
+    "Wire",
 ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.mailbox import Lane
     from sightline.actors.kernel.registry import Registry
+    from sightline.actors.kernel.wire import Wire
     from sightline.actors.kernel.waitfor import WaitForGraph
     from sightline.domain.errors import UnavailableError
 
@@ -63,6 +64,7 @@ class Kind:
         self.now: Callable[[], float] = registry.now
         self.deadlines: Deadlines = registry.deadlines
         self.wait_for: WaitForGraph | None = registry.wait_for
+        self.wire: Wire | None = registry.wire
 
     def post(self, actor_id: str, envelope: Envelope, lane: Lane, *, always: bool = False) -> Sent:
         """Put a message into the actor's mailbox, bringing the actor into memory if needed."""

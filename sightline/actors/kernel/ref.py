@@ -61,6 +61,8 @@ class Ref:
         kind = self._kind
         envelope = Envelope(message, kind.now())
         envelope.conflate_key = conflate_key
+        if kind.wire is not None:
+            return kind.wire.carry(self, envelope, lane)
         return kind.post(self.id, envelope, lane)
 
     async def ask(
@@ -96,6 +98,10 @@ class Ref:
                 return await _wait(envelope.abandon)
         finally:
             envelope.abandon(None)
+
+    def receive(self, envelope: Envelope, lane: Lane) -> Sent:
+        """Take a tell from a wire."""
+        return self._kind.post(self.id, envelope, lane)
 
     def deliver(self, envelope: Envelope, lane: Lane) -> bool:
         """Put a message of the kernel itself into the mailbox, whatever its bound; false if nobody takes it."""

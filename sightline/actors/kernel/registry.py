@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from sightline.actors.kernel.behaviour import Factory, Rng
+    from sightline.actors.kernel.wire import Wire
     from sightline.ports.clock import Clock
 
 SWEEP_SLICE = 500
@@ -69,10 +70,13 @@ class Stage(IntEnum):
 class Registry:
     """All actors of one process."""
 
-    def __init__(self, *, clock: Clock, rng: Rng, options: KernelOptions | None = None) -> None:
+    def __init__(
+        self, *, clock: Clock, rng: Rng, options: KernelOptions | None = None, wire: Wire | None = None
+    ) -> None:
         self.options = options or KernelOptions()
         self.clock = clock
         self.rng = rng
+        self.wire = wire
         self.log = structlog.get_logger("sightline.actors")
         self.now: Callable[[], float] = trio.current_time
         self.workers = Workers(idle_max=self.options.workers_idle_max)
