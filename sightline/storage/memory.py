@@ -8,7 +8,7 @@ thread and no clock in here.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, final
+from typing import TypeVar, final
 
 import trio
 
@@ -16,7 +16,6 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Live, Session, SessionState
-from sightline.domain.settlement import SettlementPayload
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
@@ -37,41 +36,11 @@ from sightline.ports.store import (
     StoredSession,
     WorkspaceWrite,
 )
+from sightline.storage.identity_memory import MemoryRelations
+from sightline.storage.ledger_memory import MemoryLedger
 
 UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
-
-
-class Graph(Protocol):
-    """The relations graph, within our step."""
-
-    def apply(self, updates: Sequence[TupleUpdate]) -> int:
-        """Write edges; the revision."""
-        ...
-
-
-class Money(Protocol):
-    """The ledger, within our step."""
-
-    def hold(self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int) -> bool:
-        """Reserve; False when enforced and not covered."""
-        ...
-
-    def charge(self, session_id: str, charged_micro: int) -> None:
-        """Lower the reservation to the charge."""
-        ...
-
-    def release(self, session_id: str) -> None:
-        """Give the reservation up."""
-        ...
-
-    def settle(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Record what is to be settled."""
-        ...
-
-    def follow(self, workspace_id: str, address: str, *, now_ms: int) -> None:
-        """Follow a workspace's wallet."""
-        ...
 
 
 K = TypeVar("K")
@@ -83,7 +52,7 @@ _Scope = tuple[str, str, str, str]
 class MemoryStore:
     """Durable state, for as long as this object lives."""
 
-    def __init__(self, *, relations: Graph, ledger: Money) -> None:
+    def __init__(self, *, relations: MemoryRelations, ledger: MemoryLedger) -> None:
         self._relations = relations
         self._ledger = ledger
         self._epochs = dict.fromkeys(range(SHARDS), 0)
@@ -142,18 +111,20 @@ class MemoryStore:
         hold = write.take_hold
         if hold is not None:
             policy = FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY
-            held = self._ledger.hold(write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms)
+            held = self._ledger.take_hold_now(
+                write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms
+            )
             if not held:
                 return RejectedWhy.FUNDS
         return None
 
     def _move_money(self, write: SessionWrite) -> None:
         if write.charge_hold is not None:
-            self._ledger.charge(write.session.id, write.charge_hold)
+            self._ledger.charge_hold_now(write.session.id, write.charge_hold)
         if write.release_hold:
-            self._ledger.release(write.session.id)
+            self._ledger.release_hold_now(write.session.id)
         if write.settle is not None:
-            self._ledger.settle(write.settle, now_ms=write.at_ms)
+            self._ledger.compose_now(write.settle, now_ms=write.at_ms)
 
     def _conclude(self, tuples: Sequence[TupleUpdate], record: IdempotencyRecord | None) -> int | None:
         revision = self._relations.apply(tuples) if tuples else None
@@ -240,7 +211,7 @@ class MemoryStore:
         self._workspaces[workspace.id] = workspace
         self._slugs[workspace.slug] = workspace.id
         if workspace.version == 1:
-            self._ledger.follow(workspace.id, workspace.wallet_address, now_ms=write.at_ms)
+            self._ledger.track_now(workspace.id, workspace.wallet_address, now_ms=write.at_ms)
         return Committed(workspace.version, self._conclude(write.tuples, write.idempotency))
 
     def _refuse_workspace(self, workspace: Workspace) -> RejectedWhy | None:

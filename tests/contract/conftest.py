@@ -1,0 +1,54 @@
+"""The two stores, each with the relations and the ledger that belong to it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from sightline.ports.ledger import Ledger
+from sightline.ports.relations import Relations
+from sightline.ports.store import ShardLease, Store
+from sightline.storage.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.identity_memory import MemoryRelations
+from sightline.storage.identity_pg import PostgresRelations
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.ledger_pg import PostgresLedger
+from sightline.storage.memory import MemoryStore
+from sightline.storage.pool import PoolOptions
+from sightline.storage.postgres import PostgresStore
+
+TOKEN_KEY = b"k" * 32
+
+
+@dataclass
+class Stored:
+    """A store under test, held at epoch 1."""
+
+    store: Store
+    relations: Relations
+    ledger: Ledger
+    database: Database | None = None
+    epochs: dict[int, int] = field(default_factory=dict)
+
+    def lease(self, shard: int = 7) -> ShardLease:
+        return ShardLease(shard, self.epochs[shard])
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def store_address(request: pytest.FixtureRequest) -> str | None:
+    """Where the store under test lives; None for memory."""
+    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
+
+
+@pytest.fixture
+async def stored(store_address: str | None) -> AsyncIterator[Stored]:
+    if store_address is None:
+        relations, ledger = MemoryRelations(token_key=TOKEN_KEY), MemoryLedger()
+        memory = MemoryStore(relations=relations, ledger=ledger)
+        yield Stored(memory, relations, ledger, epochs=dict(await memory.acquire_shards("test", "one")))
+        return
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=store_address))) as database:
+        graph = await PostgresRelations.open(database, token_key=TOKEN_KEY)
+        postgres = PostgresStore(database)
+        epochs = dict(await postgres.acquire_shards("test", "one"))
+        yield Stored(postgres, graph, PostgresLedger(database), database, epochs)
