@@ -49,7 +49,7 @@ STATEMENTS: Final = {
 
 DEMAND: Final = """
 SELECT count(*) FROM session
-WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1 - $3 AND $1 + $3 AND created_at_ms >= $5
+WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
   AND consumer_workspace_id <> $7 AND (state = 'ASSIGNED' OR wait_deadline_ms > $6)
   AND distance_m($1, $2, lat, lng) <= $4
 """
