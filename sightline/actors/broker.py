@@ -2,7 +2,7 @@
 an actor has published, or from one indexed query."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, final
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
@@ -34,7 +34,7 @@ from sightline.actors.types import (
     SessionListing,
     SessionPage,
 )
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, StoreUnavailableError
 from sightline.domain.geofence import distance_m
 from sightline.domain.metering import read_live
 from sightline.domain.operator.machine import Patch
@@ -60,6 +60,8 @@ from sightline.ports.store import IdempotencyKey, IdempotencyRecord, SessionKey,
 CREATE_TIMEOUT_S: Final = 10.0
 COMMAND_TIMEOUT_S: Final = 30.0
 """Covers the longest a start may wait for the video backend."""
+
+RELEASE_TIMEOUT_S: Final = 2.0
 
 SESSION_NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
 NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
@@ -142,7 +144,13 @@ class Broker:
 
     async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer:
         """Hang up, for one of the sides that the credential may speak for."""
-        return await self._once(caller, lambda: self._ask_session(session_id, EndSession(caller, sides)))
+
+        async def end() -> Answer:
+            answer = await self._ask_session(session_id, EndSession(caller, sides))
+            await self._await_release(answer.data["operatorWorkspaceId"])
+            return answer
+
+        return await self._once(caller, end)
 
     async def cancel(self, session_id: str, caller: Caller) -> Answer:
         """Withdraw a request."""
@@ -161,6 +169,7 @@ class Broker:
                     DropAssignment(caller.workspace_id), timeout_s=COMMAND_TIMEOUT_S
                 )
             ]
+            await self._await_release(caller.workspace_id)
             answer = Answer({"count": len(dropped), "cancelled": dropped}, self._now())
             if caller.idempotency is not None:
                 await self._record(caller.idempotency, answer)
@@ -373,6 +382,11 @@ class Broker:
     async def _ask_session(self, session_id: str, command: Any) -> Answer:
         answer: Answer = await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
         return answer
+
+    async def _await_release(self, workspace_id: str) -> None:
+        """Let the operator's workspace take in what its session has just told it, so that a reader sees it free."""
+        with suppress(SightlineError):
+            await self._registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=RELEASE_TIMEOUT_S)
 
     async def _session(self, session_id: str) -> Session | None:
         """The session with passed deadlines settled: from what its actor published, else by asking it."""
