@@ -1,4 +1,4 @@
-"""What the video tests share: the embedded backend behind a small real HTTP server, publishers and viewers as processes.
+"""What the video tests share: the backend behind a small real HTTP server, publishers and viewers as processes.
 
 The HTTP side is a few lines on h11 so that this suite needs no other room; it forwards like the real layer.
 """
@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,16 +18,41 @@ import numpy as np
 import simplejpeg
 import trio
 
-from sightline.ports.video import Frame, FrameMissing, FrameQuery, MediaEvent, MediaKind, SignalRequest, VideoBackend
+from sightline.ports.video import (
+    Frame,
+    FrameMissing,
+    FrameQuery,
+    MediaEvent,
+    MediaKind,
+    SignalReply,
+    SignalRequest,
+    VideoBackend,
+)
 from sightline.system.clock import SystemClock
-from sightline.video.assets import read_counter
+from sightline.video.assets import clip_path, read_counter
 from sightline.video.embedded import EmbeddedBackend, open_embedded
 from sightline.video.options import Options
+from tests.video.lossy import LossyLink, strip_candidates
 
 SECRET = b"tests only, 32 bytes of secret.."
 
 
-async def _serve_one(backend: VideoBackend, base_url: str, stream: trio.SocketStream) -> None:
+@dataclass
+class Middle:
+    """What the test HTTP server does to media on its way: nothing, or a lossy link for publishers or viewers."""
+
+    nursery: trio.Nursery | None = None
+    links: dict[str, LossyLink] = field(default_factory=dict)
+
+    async def signal(self, backend: VideoBackend, request: SignalRequest) -> SignalReply:
+        link = self.links.get(request.kind)
+        if link is None or request.method != "POST" or self.nursery is None:
+            return await backend.signal(request)
+        reply = await backend.signal(replace(request, body=strip_candidates(request.body)))
+        return replace(reply, body=await link.rewrite_answer(self.nursery, reply.body))
+
+
+async def _serve_one(backend: VideoBackend, base_url: str, middle: Middle, stream: trio.SocketStream) -> None:
     connection = h11.Connection(h11.SERVER)
     request: h11.Request | None = None
     body = b""
@@ -43,7 +68,8 @@ async def _serve_one(backend: VideoBackend, base_url: str, stream: trio.SocketSt
             assert request is not None
             parts = request.target.decode().strip("/").split("/")
             headers = {name.decode().lower(): value.decode() for name, value in request.headers}
-            reply = await backend.signal(
+            reply = await middle.signal(
+                backend,
                 SignalRequest(
                     kind=parts[0],
                     method=request.method.decode(),
@@ -52,12 +78,10 @@ async def _serve_one(backend: VideoBackend, base_url: str, stream: trio.SocketSt
                     headers=headers,
                     body=body,
                     base_url=base_url,
-                )
+                ),
             )
             answer = [*reply.headers, ("Content-Length", str(len(reply.body)))]
-            await stream.send_all(
-                connection.send(h11.Response(status_code=reply.status, headers=answer)) or b""
-            )
+            await stream.send_all(connection.send(h11.Response(status_code=reply.status, headers=answer)) or b"")
             await stream.send_all(connection.send(h11.Data(data=reply.body)) or b"")
             await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
             if connection.our_state is h11.MUST_CLOSE:
@@ -67,10 +91,10 @@ async def _serve_one(backend: VideoBackend, base_url: str, stream: trio.SocketSt
             return
 
 
-async def _serve(backend: VideoBackend, base_url: str, stream: trio.SocketStream) -> None:
+async def _serve(backend: VideoBackend, base_url: str, middle: Middle, stream: trio.SocketStream) -> None:
     async with stream:
         try:
-            await _serve_one(backend, base_url, stream)
+            await _serve_one(backend, base_url, middle, stream)
         except (trio.BrokenResourceError, h11.RemoteProtocolError):
             return
 
@@ -102,7 +126,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def a_rig(options: Options | None = None) -> AsyncIterator[Rig]:
+async def a_rig(options: Options | None = None, *, links: dict[str, LossyLink] | None = None) -> AsyncIterator[Rig]:
     """Run the backend and serve its signalling on a free loopback port."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     base_url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
@@ -111,7 +135,8 @@ async def a_rig(options: Options | None = None) -> AsyncIterator[Rig]:
     async with open_embedded(chosen, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
         rig = Rig(backend=backend, base_url=base_url, events=[], _more=trio.Condition())
         nursery.start_soon(rig.record)
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, backend, base_url), listeners))
+        middle = Middle(nursery, links or {})
+        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, backend, base_url, middle), listeners))
         try:
             yield rig
         finally:
@@ -121,8 +146,6 @@ async def a_rig(options: Options | None = None) -> AsyncIterator[Rig]:
 @asynccontextmanager
 async def publishing(whip_url: str, *, path: str | None = None, extra: list[str] | None = None) -> AsyncIterator[Any]:
     """Publish the clip from a process of its own; ends it by SIGTERM, as the command line's user would."""
-    from sightline.video.assets import clip_path
-
     command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), "--whip", whip_url]
     process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=None)
     try:

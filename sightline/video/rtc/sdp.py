@@ -254,8 +254,9 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
         lines.append(f"a=msid:{section.stream} {section.kind}")
         if section.rtx_ssrc is not None:
             lines.append(f"a=ssrc-group:FID {section.ssrc} {section.rtx_ssrc}")
-            lines.append(f"a=ssrc:{section.rtx_ssrc} cname:{section.stream}")
         lines.append(f"a=ssrc:{section.ssrc} cname:{section.stream}")
+        if section.rtx_ssrc is not None:  # after the media's own: aiortc goes by the order, not by the group
+            lines.append(f"a=ssrc:{section.rtx_ssrc} cname:{section.stream}")
     lines += [f"a=ice-ufrag:{transport.ufrag}", f"a=ice-pwd:{transport.password}"]
     lines += [f"a=fingerprint:sha-256 {transport.fingerprint}", f"a=setup:{transport.setup}"]
     if first:

@@ -1,0 +1,87 @@
+"""A UDP proxy with seeded loss, jitter and reordering between a client and the server's media port."""
+
+import random
+import re
+from dataclasses import dataclass, field
+
+import trio
+
+
+async def _send_after(delay: float, sock: trio.socket.SocketType, data: bytes, to: tuple[str, int]) -> None:
+    await trio.sleep(delay)
+    await sock.sendto(data, to)
+
+
+@dataclass
+class LossyLink:
+    """What happens to each datagram, in both directions. Handshakes pass unharmed: the first packets are spared."""
+
+    loss: float = 0.0
+    jitter_ms: float = 0.0
+    seed: int = 1
+    spare_first: int = 60
+    dropped: int = field(default=0, init=False)
+    passed: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+
+    def fate(self) -> float | None:
+        """Delay in seconds, or None for a loss."""
+        self.passed += 1
+        if self.passed <= self.spare_first:
+            return 0.0
+        if self._chance.random() < self.loss:
+            self.dropped += 1
+            return None
+        return self._chance.uniform(0, self.jitter_ms) / 1000
+
+    async def open(self, nursery: trio.Nursery, host: str, port: int) -> int:
+        """Relay to one server port; gives the port that clients use instead."""
+        front = trio.socket.socket(type=trio.socket.SOCK_DGRAM)
+        await front.bind(("127.0.0.1", 0))
+        backs: dict[tuple[str, int], trio.socket.SocketType] = {}
+
+        async def from_clients() -> None:
+            with front:
+                while True:
+                    data, client = await front.recvfrom(65536)
+                    if client not in backs:
+                        back = trio.socket.socket(type=trio.socket.SOCK_DGRAM)
+                        await back.bind(("127.0.0.1", 0))
+                        backs[client] = back
+                        nursery.start_soon(from_server, back, client)
+                    self.later(nursery, backs[client], data, (host, port))
+
+        async def from_server(back: trio.socket.SocketType, client: tuple[str, int]) -> None:
+            with back:
+                while True:
+                    data, _ = await back.recvfrom(65536)
+                    self.later(nursery, front, data, client)
+
+        nursery.start_soon(from_clients)
+        return int(front.getsockname()[1])
+
+    def later(self, nursery: trio.Nursery, sock: trio.socket.SocketType, data: bytes, to: tuple[str, int]) -> None:
+        """Send a datagram when its fate says."""
+        delay = self.fate()
+        if delay is not None:
+            nursery.start_soon(_send_after, delay, sock, data, to)
+
+    async def rewrite_answer(self, nursery: trio.Nursery, answer: bytes) -> bytes:
+        """Put the proxy's address in place of the server's loopback candidate, and drop the others."""
+        lines: list[str] = []
+        for line in answer.decode().split("\r\n"):
+            match = re.match(r"a=candidate:(\S+) 1 udp (\d+) 127\.0\.0\.1 (\d+) typ host", line)
+            if match:
+                port = await self.open(nursery, "127.0.0.1", int(match[3]))
+                lines.append(f"a=candidate:{match[1]} 1 udp {match[2]} 127.0.0.1 {port} typ host")
+            elif not line.startswith("a=candidate:"):
+                lines.append(line)
+        return "\r\n".join(lines).encode()
+
+
+def strip_candidates(offer: bytes) -> bytes:
+    """An offer without candidates, as OBS sends it: the server learns the proxy's address from its checks."""
+    lines = offer.decode().split("\r\n")
+    return "\r\n".join(line for line in lines if not line.startswith(("a=candidate:", "a=end-of-"))).encode()

@@ -1,0 +1,66 @@
+"""Pure: keyframes and frame starts are recognised in every packing."""
+
+from sightline.video.media.codecs import H264Format, Vp8Format
+from tests.video.builders import PPS, SPS
+
+IDR = b"\x65idr"
+DELTA = b"\x41delta"
+SEI = b"\x06sei"
+
+
+def stap(*nals: bytes) -> bytes:
+    return bytes([24]) + b"".join(len(nal).to_bytes(2, "big") + nal for nal in nals)
+
+
+def test_h264_keyframes_are_seen_single_aggregated_and_fragmented():
+    fmt = H264Format()
+    assert fmt.is_key(IDR)
+    assert fmt.is_key(stap(SPS, PPS, IDR))
+    assert fmt.is_key(bytes([0x7C, 0x85]) + b"start of an IDR")
+    assert fmt.is_key(bytes([0x7C, 0x05]) + b"middle of an IDR")
+    assert not fmt.is_key(DELTA)
+    assert not fmt.is_key(bytes([0x7C, 0x81]) + b"start of a slice")
+    assert not fmt.is_key(b"")
+
+
+def test_h264_frames_surely_open_with_what_stands_before_slices():
+    fmt = H264Format()
+    assert fmt.surely_opens(SPS)
+    assert fmt.surely_opens(SEI)
+    assert fmt.surely_opens(stap(SPS, PPS))
+    assert not fmt.surely_opens(IDR)
+    assert not fmt.surely_opens(DELTA)
+
+
+def test_a_keyframe_without_parameter_sets_gets_the_last_ones():
+    fmt = H264Format()
+    assert fmt.complete([IDR], key=True) is None
+    assert fmt.complete([SPS, PPS], key=False) is None
+    assert fmt.complete([IDR], key=True) == (SPS, PPS, IDR)
+    assert fmt.complete([stap(SPS, PPS), IDR], key=True) == (stap(SPS, PPS), IDR)
+    assert fmt.profile == "42c01f"
+
+
+def test_parameter_sets_may_come_in_the_description():
+    assert H264Format([SPS, PPS]).complete([IDR], key=True) == (SPS, PPS, IDR)
+
+
+def test_h264_unpacks_to_annex_b():
+    fmt = H264Format()
+    fragments = [bytes([0x7C, 0x85]) + b"ab", bytes([0x7C, 0x05]) + b"cd", bytes([0x7C, 0x45]) + b"ef"]
+    start = b"\0\0\0\1"
+    assert fmt.unpack([stap(SPS, PPS), *fragments]) == start + SPS + start + PPS + start + b"\x65abcdef"
+
+
+def test_vp8_keyframes_are_seen_behind_every_descriptor():
+    fmt = Vp8Format()
+    for descriptor in (b"\x10", b"\x90\x80\x05", b"\x90\x80\x85\x05", b"\x90\xe0\x05\x01\x20"):
+        assert fmt.is_key(descriptor + b"\x00key"), descriptor
+        assert not fmt.is_key(descriptor + b"\x01delta"), descriptor
+        assert fmt.surely_opens(descriptor + b"\x01")
+    assert not fmt.surely_opens(b"\x00\x01")
+    assert not fmt.surely_opens(b"\x11\x01"), "partition 1"
+
+
+def test_vp8_unpacks_without_descriptors():
+    assert Vp8Format().unpack([b"\x10ab", b"\x80\x80\x05cd"]) == b"abcd"

@@ -1,0 +1,142 @@
+"""Real peers over loopback: publish the clip, read frames, watch, take over, crash."""
+
+import itertools
+import os
+import signal
+
+import av
+import numpy as np
+import simplejpeg
+import trio
+
+from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, PictureState
+from sightline.video.assets import CLIP_FRAMES, clip_path
+from sightline.video.options import Options
+from tests.video.harness import SECRET, a_frame, a_rig, a_session_id, counter_of, next_frame, play_json, publishing
+
+
+def clip_picture(number: int) -> np.ndarray:
+    """A frame of the clip, decoded straight from the file, as full-range RGB."""
+    with av.open(str(clip_path())) as container:
+        for index, frame in enumerate(container.decode(video=0)):
+            if index == number:
+                return frame.to_ndarray(format="rgb24")
+    raise AssertionError(number)
+
+
+def psnr(one: np.ndarray, other: np.ndarray) -> float:
+    error = np.mean((one.astype(np.float64) - other.astype(np.float64)) ** 2)
+    return float(10 * np.log10(255**2 / max(error, 1e-9)))
+
+
+async def test_a_published_clip_is_seen_by_pollers_and_viewers():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        empty = await rig.backend.frame(made.ref, FrameQuery())
+        assert isinstance(empty, FrameMissing)
+        assert empty.reason is FrameMissingReason.NOT_DECODED
+        async with publishing(made.whip_url):
+            first = await a_frame(rig.backend, made.ref)
+            number = counter_of(first.jpeg)
+            assert number is not None
+            assert (first.width, first.height) == (1280, 720)
+            assert psnr(simplejpeg.decode_jpeg(first.jpeg), clip_picture(number)) > 30
+            assert first.state is PictureState.LIVE
+            assert first.age_ms < 1000
+
+            seen = [first]
+            for _ in range(20):
+                seen.append(await next_frame(rig.backend, made.ref, seen[-1].sequence, width=640))
+            assert [frame.sequence for frame in seen] == sorted({frame.sequence for frame in seen})
+            assert {(frame.width, frame.height) for frame in seen[1:]} == {(640, 360)}
+            steps = {
+                ((counter_of(after.jpeg) or 0) - (counter_of(before.jpeg) or 0)) % CLIP_FRAMES
+                for before, after in itertools.pairwise(seen[1:])
+            }
+            assert steps <= {1, 2, 3}, "frames are skipped only when the poller is slow"
+
+            none_newer = await rig.backend.frame(made.ref, FrameQuery(after=seen[-1].sequence + 60_000))
+            assert isinstance(none_newer, FrameMissing)
+            assert none_newer.reason is FrameMissingReason.NOT_NEWER
+
+            watched = await play_json(made.whep_url, 2.0)
+            assert watched["frames"] > 45, watched
+            assert (watched["width"], watched["height"]) == (1280, 720)
+            assert watched["first_frame_ms"] < 1500, "a late viewer starts from the cached keyframe"
+            await rig.heard(MediaKind.CONNECTED)
+            await rig.heard(MediaKind.FRAMES)
+        gone = await rig.heard(MediaKind.DISCONNECTED)
+        assert gone.ref == made.ref
+        stale = await rig.backend.frame(made.ref, FrameQuery(max_age_ms=500))
+        assert isinstance(stale, FrameMissing)
+        assert stale.reason is FrameMissingReason.STALE
+
+
+async def test_a_new_publisher_takes_over_without_a_false_end():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url) as old:
+            before = await a_frame(rig.backend, made.ref)
+            watched: dict[str, object] = {}
+
+            async def watch() -> None:
+                watched.update(await play_json(made.whep_url, 6.0))
+
+            async with publishing(made.whip_url, extra=["--seconds", "30"]), trio.open_nursery() as nursery:
+                nursery.start_soon(watch)
+                await rig.heard(MediaKind.CONNECTED)
+                old.terminate()
+                await old.wait()
+                mark = len(rig.events)
+                after = await a_frame(rig.backend, made.ref, FrameQuery(after=before.sequence, wait_ms=2000))
+                assert after.sequence > before.sequence
+                await rig.heard(MediaKind.FRAMES, after=mark)
+            assert int(str(watched["frames"])) > 100, "the viewer watched through the takeover"
+        assert not [event for event in rig.events if event.kind is MediaKind.DISCONNECTED]
+
+
+async def test_a_killed_worker_is_replaced_and_its_sessions_told():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            before = await a_frame(rig.backend, made.ref)
+            mark = len(rig.events)
+            (row,) = await rig.backend.stats()
+            os.kill(row["pid"], signal.SIGKILL)
+            await rig.heard(MediaKind.DISCONNECTED, after=mark)
+            # The publisher notices by itself and comes back to the same URL.
+            after = await a_frame(rig.backend, made.ref, within_s=30)
+            assert after.sequence > before.sequence
+            (again,) = await rig.backend.stats()
+            assert again["pid"] != row["pid"]
+
+
+async def test_the_same_secret_gives_the_same_urls_and_close_ends_them():
+    session_id = a_session_id()
+    async with a_rig() as one:
+        made = await one.backend.create_input(session_id)
+        assert await one.backend.create_input(session_id) == made
+        assert one.backend.describe_input(session_id) == made
+    async with a_rig(Options(secret=SECRET, public_url="", workers=2)) as two:
+        again = await two.backend.create_input(session_id)
+        assert again.ref == made.ref
+        assert again.whip_url.rpartition("/")[2] == made.whip_url.rpartition("/")[2]
+        assert again.whip_url.rpartition("/")[2] != again.whep_url.rpartition("/")[2]
+        async with publishing(again.whip_url):
+            await a_frame(two.backend, again.ref)
+            await two.backend.close_input(again.ref)
+            await two.backend.close_input(again.ref)
+            gone = await two.backend.frame(again.ref, FrameQuery())
+            assert isinstance(gone, FrameMissing)
+
+
+async def test_workers_end_when_the_backend_ends():
+    async with a_rig(Options(secret=SECRET, public_url="", workers=2)) as rig:
+        pids = [row["pid"] for row in await rig.backend.stats()]
+        assert len(set(pids)) == 2
+    for pid in pids:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            continue
+        raise AssertionError(f"worker {pid} outlived the backend")

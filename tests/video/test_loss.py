@@ -1,0 +1,74 @@
+"""Publishing over a bad network: no damaged picture is ever served, and pictures come back within a second.
+
+The frame number drawn in the clip is read back from every served JPEG, and the picture is compared with that
+frame of the file. Loss, jitter and reordering come from a seeded UDP proxy.
+"""
+
+import av
+import numpy as np
+import pytest
+import simplejpeg
+import trio
+
+from sightline.ports.video import Frame, FrameQuery
+from sightline.video.assets import clip_path
+from tests.video.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
+from tests.video.lossy import LossyLink
+
+WATCH_S = 8.0
+WIDTH = 320
+
+
+@pytest.fixture(scope="module")
+def clip_pictures() -> list[np.ndarray]:
+    """Every frame of the clip in the size that is polled here."""
+    with av.open(str(clip_path())) as container:
+        return [
+            frame.reformat(width=WIDTH, height=180, format="rgb24").to_ndarray() for frame in container.decode(video=0)
+        ]
+
+
+def psnr(one: np.ndarray, other: np.ndarray) -> float:
+    error = np.mean((one.astype(np.float64) - other.astype(np.float64)) ** 2)
+    return float(10 * np.log10(255**2 / max(error, 1e-9)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "jitter_ms", "seed"), [(0.02, 0.0, 11), (0.05, 0.0, 12), (0.0, 50.0, 13), (0.05, 50.0, 14)]
+)
+async def test_no_damaged_picture_is_served_and_pictures_come_back_within_a_second(
+    clip_pictures: list[np.ndarray], loss: float, jitter_ms: float, seed: int
+):
+    link = LossyLink(loss=loss, jitter_ms=jitter_ms, seed=seed)
+    async with a_rig(links={"whip": link}) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            frame = await a_frame(rig.backend, made.ref)
+            served: list[Frame] = []
+            gaps_ms: list[int] = []
+            ends = trio.current_time() + WATCH_S
+            while trio.current_time() < ends:
+                reply = await rig.backend.frame(
+                    made.ref, FrameQuery(after=frame.sequence, wait_ms=3000, width=WIDTH, quality=90)
+                )
+                assert isinstance(reply, Frame), reply
+                gaps_ms.append(reply.received_at_ms - frame.received_at_ms)
+                frame = reply
+                served.append(frame)
+    assert link.dropped > 10 or not loss, "the link did harm"
+    assert len(served) > WATCH_S * 30 * 0.5, f"only {len(served)} frames"
+    for one in served:
+        number = counter_of(one.jpeg)
+        assert number is not None, "the counter is damaged"
+        likeness = psnr(simplejpeg.decode_jpeg(one.jpeg), clip_pictures[number])
+        assert likeness > 27, f"frame {number} differs from the clip: {likeness:.1f} dB"
+    assert max(gaps_ms) <= 1000, f"the longest time without a picture: {max(gaps_ms)} ms"
+
+
+async def test_a_viewer_behind_loss_keeps_its_picture():
+    async with a_rig(links={"whep": LossyLink(loss=0.03, jitter_ms=10.0, seed=21)}) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            await a_frame(rig.backend, made.ref)
+            watched = await play_json(made.whep_url, 5.0)
+    assert watched["frames"] > 100, watched
