@@ -15,7 +15,7 @@ from sightline.video.assets import clip_path
 from tests.video.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
 from tests.video.lossy import LossyLink
 
-WATCH_S = 8.0
+WATCH_S = 5.0
 WIDTH = 320
 
 

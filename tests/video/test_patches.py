@@ -1,0 +1,147 @@
+"""Contract with the private names of aiortc and aioice that sightline.video.rtc.patches uses."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+
+import aioice.ice
+import aioice.stun
+import pylibsrtp
+import pytest
+from aiortc import RTCCertificate, RTCDtlsTransport, RTCIceGatherer, RTCIceTransport
+
+from sightline.video.options import NetOptions
+from sightline.video.rtc import patches
+from sightline.video.rtc.peer import choose_addresses
+
+
+def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "get_component_candidates",
+        "check_incoming",
+        "query_consent",
+        "data_received",
+        "build_request",
+        "gather_candidates",
+        "add_remote_candidate",
+    ],
+)
+def test_the_ice_agent_has_the_methods_we_override_or_call(name: str):
+    assert callable(getattr(aioice.ice.Connection, name))
+
+
+def test_overridden_methods_take_the_same_arguments():
+    for name in ("get_component_candidates", "check_incoming", "query_consent", "data_received"):
+        theirs = inspect.signature(getattr(aioice.ice.Connection, name)).parameters
+        ours = inspect.signature(getattr(patches.IceConnection, name)).parameters
+        assert list(theirs) == list(ours), name
+
+
+def test_module_functions_and_constants_are_where_we_replace_them():
+    assert list(inspect.signature(aioice.ice.get_host_addresses).parameters) == ["use_ipv4", "use_ipv6"]
+    assert isinstance(aioice.ice.CONSENT_INTERVAL, int)
+    assert isinstance(aioice.ice.CONSENT_FAILURES, int)
+
+
+def test_transports_have_the_private_handles():
+    async def work() -> None:
+        gatherer = RTCIceGatherer(iceServers=[])
+        assert isinstance(gatherer._connection, aioice.ice.Connection)
+        ice = RTCIceTransport(gatherer)
+        assert ice._connection is gatherer._connection
+        dtls = RTCDtlsTransport(ice, [RTCCertificate.generateCertificate()])
+        dtls._set_role("client")
+        assert dtls._role == "client"
+        assert dtls._rx_srtp is None
+        assert dtls._tx_srtp is None
+        assert dtls.state == "new"
+        connection = gatherer._connection
+        for name in ("_nominated", "_protocols", "_queue", "_query_consent_task"):
+            assert hasattr(connection, name), name
+
+    on_asyncio(work)
+
+
+def test_srtp_sessions_take_and_give_bytes():
+    for name in ("protect", "protect_rtcp", "unprotect", "unprotect_rtcp"):
+        assert list(inspect.signature(getattr(pylibsrtp.Session, name)).parameters) == ["self", "packet"]
+
+
+def a_connection(net: NetOptions, **options: object) -> patches.IceConnection:
+    return patches.IceConnection(
+        sockets=lambda: choose_addresses(net, "127.0.0.1"),
+        ports=(net.udp_port_min, net.udp_port_max),
+        ice_controlling=False,
+        **options,
+    )
+
+
+def test_sockets_are_bound_in_the_port_range_and_advertised_as_told():
+    async def work() -> None:
+        net = NetOptions(
+            bind_addresses=("127.0.0.1",), advertised_addresses=("203.0.113.7",), udp_port_min=47310, udp_port_max=47312
+        )
+        connections = [a_connection(net) for _ in range(3)]
+        ports = set()
+        for connection in connections:
+            await connection.gather_candidates()
+            (candidate,) = connection.local_candidates
+            assert candidate.host == "203.0.113.7"
+            ports.add(candidate.port)
+        assert ports == {47310, 47311, 47312}
+        late = a_connection(net)
+        await late.gather_candidates()
+        assert late.local_candidates == [], "the range is used up"
+        for connection in [*connections, late]:
+            await connection.close()
+
+    on_asyncio(work)
+
+
+def test_a_check_without_priority_connects_as_with_ffmpeg_before_8_1():
+    class OldFfmpeg(aioice.ice.Connection):  # type: ignore[misc]
+        def build_request(self, pair: object, nominate: bool) -> aioice.stun.Message:
+            request = super().build_request(pair, nominate)
+            del request.attributes["PRIORITY"]
+            return request
+
+    async def work() -> None:
+        ours = a_connection(NetOptions(bind_addresses=("127.0.0.1",)))
+        await ours.gather_candidates()
+        theirs = OldFfmpeg(ice_controlling=True)
+        theirs._local_candidates_start = theirs._local_candidates_end = True
+        theirs._local_candidates += await OldFfmpeg.get_component_candidates(theirs, 1, ["127.0.0.1"])
+        for candidate in ours.local_candidates:
+            await theirs.add_remote_candidate(candidate)
+        await theirs.add_remote_candidate(None)
+        theirs.remote_username, theirs.remote_password = ours.local_username, ours.local_password
+        ours.remote_username, ours.remote_password = theirs.local_username, theirs.local_password
+        # As with OBS and FFmpeg: our side is told no candidate at all.
+        await asyncio.gather(ours.connect(), theirs.connect())
+        seen: list[bytes] = []
+        ours.media_sink = seen.append
+        await theirs.send(b"\x80media")
+        await theirs.send(b"\x16dtls")
+        assert await ours.recv() == b"\x16dtls", "DTLS goes through the queue"
+        assert seen == [b"\x80media"], "media goes straight to the sink"
+        assert ours.send_now(b"\x16back") >= 0
+        assert await theirs.recv() == b"\x16back"
+        await asyncio.gather(ours.close(), theirs.close())
+        assert ours.send_now(b"\x16late") == -1
+
+    on_asyncio(work)
+
+
+def test_stock_peers_can_be_given_loopback_and_short_consent():
+    before = (aioice.ice.get_host_addresses, aioice.ice.CONSENT_INTERVAL, aioice.ice.CONSENT_FAILURES)
+    try:
+        patches.tune_stock_peers()
+        assert "127.0.0.1" in aioice.ice.get_host_addresses(True, False)
+        assert aioice.ice.CONSENT_INTERVAL * aioice.ice.CONSENT_FAILURES <= 10
+    finally:
+        aioice.ice.get_host_addresses, aioice.ice.CONSENT_INTERVAL, aioice.ice.CONSENT_FAILURES = before

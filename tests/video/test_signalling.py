@@ -1,0 +1,205 @@
+"""Every method, status and header of WHIP and WHEP, asked of a running backend."""
+
+import re
+from dataclasses import replace
+
+import orjson
+
+from sightline.ports.video import SignalReply, SignalRequest
+from sightline.video.options import IceServer, Options
+from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
+from tests.video.offers import an_obs_offer, edited
+
+SDP = {"content-type": "application/sdp"}
+TRICKLE = {"content-type": "application/trickle-ice-sdpfrag"}
+PLAY = (("a=sendonly", "a=recvonly"),)
+
+
+class Client:
+    """Asks one endpoint."""
+
+    def __init__(self, rig: Rig, url: str) -> None:
+        self._rig = rig
+        self.kind, self.token = url.rsplit("/", 2)[-2:]
+
+    async def ask(
+        self,
+        method: str,
+        body: bytes = b"",
+        *,
+        resource: str | None = None,
+        headers: dict[str, str] | None = None,
+        token: str | None = None,
+    ) -> SignalReply:
+        return await self._rig.backend.signal(
+            SignalRequest(
+                kind=self.kind,
+                method=method,
+                token=token or self.token,
+                resource=resource,
+                headers=headers or {},
+                body=body,
+                base_url=self._rig.base_url,
+            )
+        )
+
+
+def header(reply: SignalReply, name: str) -> str | None:
+    found = [value for key, value in reply.headers if key.lower() == name.lower()]
+    return found[0] if found else None
+
+
+def detail(reply: SignalReply) -> str:
+    assert header(reply, "content-type") == "application/problem+json"
+    body = orjson.loads(reply.body)
+    assert body["status"] == reply.status
+    return str(body.get("detail", body["title"]))
+
+
+async def test_what_needs_no_peer_is_answered_by_the_book():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        for url in (made.whip_url, made.whep_url):
+            client = Client(rig, url)
+            options = await client.ask("OPTIONS")
+            assert options.status == 200
+            assert header(options, "accept-post") == "application/sdp"
+            allowed = header(options, "access-control-allow-methods") or ""
+            assert {"POST", "PATCH", "DELETE", "OPTIONS", "GET"} <= set(allowed.split(", "))
+            asked = header(options, "access-control-allow-headers") or ""
+            assert {"Authorization", "Content-Type", "If-Match", "ETag"} <= set(asked.split(", "))
+            exposed = header(options, "access-control-expose-headers") or ""
+            assert {"Location", "ETag", "Link", "Access-Control-Allow-Methods"} <= set(exposed.split(", "))
+            get = await client.ask("GET")
+            assert (get.status, get.body) == (204, b"")
+            head = await client.ask("HEAD")
+            assert (head.status, header(head, "content-type")) == (200, "application/sdp")
+            for method, resource in (("PUT", None), ("DELETE", None), ("PATCH", None), ("POST", "x")):
+                refused = await client.ask(method, resource=resource, headers=SDP)
+                assert refused.status == 405, method
+                assert "POST" in (header(refused, "allow") or "")
+            wrong = await client.ask("POST", b"{}", headers={"content-type": "application/json"})
+            assert (wrong.status, header(wrong, "accept-post")) == (415, "application/sdp")
+            patch = await client.ask("PATCH", b"", resource="x", headers=SDP)
+            assert (patch.status, header(patch, "accept-patch")) == (415, "application/trickle-ice-sdpfrag")
+            assert header(patch, "access-control-allow-origin") == "*"
+
+
+async def test_a_token_opens_one_input_for_one_purpose():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        whip, whep = Client(rig, made.whip_url), Client(rig, made.whep_url)
+        not_open = rig.backend.describe_input(a_session_id())
+        for token in ("", "x" * 48, whep.token, whip.token[:-2] + "AA", not_open.whip_url.rpartition("/")[2]):
+            for method in ("POST", "GET", "HEAD"):
+                assert (await whip.ask(method, an_obs_offer(), headers=SDP, token=token or "?")).status == 404
+
+
+async def test_an_offer_is_answered_with_everything_a_client_needs():
+    servers = (IceServer(url="turn:turn.example:3478", username="u", credential="c"), IceServer(url="stun:s.example"))
+    async with a_rig(Options(secret=SECRET, public_url="", workers=1, ice_servers=servers)) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        client = Client(rig, made.whip_url)
+        reply = await client.ask("POST", an_obs_offer(), headers={"content-type": "application/sdp; charset=utf-8"})
+        assert reply.status == 201
+        assert header(reply, "content-type") == "application/sdp"
+        location = header(reply, "location") or ""
+        assert location.startswith(made.whip_url + "/")
+        assert "?" not in location
+        assert re.fullmatch(r'"[^"]+"', header(reply, "etag") or "")
+        links = [value for name, value in reply.headers if name == "Link"]
+        assert links[0].startswith('<turn:turn.example:3478>; rel="ice-server"; username="u"; credential="c"')
+        assert links[1] == '<stun:s.example>; rel="ice-server"'
+        plain = await client.ask("OPTIONS")
+        assert header(plain, "link") is not None
+        preflight = await client.ask("OPTIONS", headers={"access-control-request-method": "POST"})
+        assert header(preflight, "link") is None, "no credentials to a preflight"
+
+        answer = reply.body.decode()
+        assert len(reply.body) < 8192, "FFmpeg's limit"
+        assert answer.count("a=rtcp-mux-only") == 2
+        assert answer.count("a=recvonly") == 2
+        assert "a=setup:active" in answer
+        assert "a=group:BUNDLE 0 1" in answer
+        first = next(line for line in answer.splitlines() if line.startswith("a=candidate:"))
+        assert " 127.0.0.1 " in first, "the address by which the client came stands first"
+        assert "a=end-of-candidates" in answer
+
+        resource = location.rpartition("/")[2]
+        trickle = b"a=ice-ufrag:abcd\r\nm=audio 9 RTP/AVP 0\r\na=mid:0\r\n"
+        trickle += b"a=candidate:1 0 udp 2113937151 x7c1.local 50000 typ host\r\na=end-of-candidates\r\n"
+        for extra in ({}, {"if-match": "*"}, {"if-match": header(reply, "etag") or ""}, {"etag": '"eyevinn"'}):
+            assert (await client.ask("PATCH", trickle, resource=resource, headers=TRICKLE | extra)).status == 204
+        other = await client.ask("PATCH", trickle, resource=resource, headers=TRICKLE | {"if-match": '"old"'})
+        assert other.status == 412
+        restart = trickle.replace(b"abcd", b"efgh")
+        refused = await client.ask("PATCH", restart, resource=resource, headers=TRICKLE | {"if-match": "*"})
+        assert refused.status == 422
+        assert "POST a new offer" in detail(refused)
+        foreign = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
+        assert (await foreign.ask("DELETE", resource=resource)).status == 404, "another session's resource"
+        assert (await client.ask("DELETE", resource=resource, headers={"if-match": "whatever"})).status == 200
+        assert (await client.ask("DELETE", resource=resource)).status == 404
+
+
+async def test_offers_that_cannot_be_taken_are_told_why():
+    offer = an_obs_offer()
+    rows = [
+        (b"", 400, "not a session description"),
+        (b"v=0\r\nhello", 400, "neither audio nor video"),
+        (b"\xff\xfe", 400, "UTF-8"),
+        (edited(offer, ("a=ice-pwd:0123456789012345678901\r\n", "")), 400, "ice-pwd"),
+        (edited(offer, ("a=fingerprint", "a=nothing")), 400, "fingerprint"),
+        (edited(offer, ("H264/90000", "AV1/90000")), 422, "H.264"),
+        (edited(offer, ("packetization-mode=1", "packetization-mode=2")), 422, "packetization-mode"),
+        (edited(offer, ("opus/48000/2", "PCMU/8000")), 422, "Opus"),
+        (edited(offer, ("a=sendonly", "a=recvonly")), 422, "sendonly"),
+        (edited(offer, ("m=audio", "m=video")), 422, "more than one video"),
+        (edited(offer, ("m=video 9", "m=application 9")), 422, "needs a video"),
+    ]
+    async with a_rig() as rig:
+        client = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
+        for body, status, why in rows:
+            reply = await client.ask("POST", body, headers=SDP)
+            assert (reply.status, why in detail(reply)) == (status, True), (reply, why)
+        for edit in (("a=setup:actpass", "a=setup:passive"), ("42e01f", "64001f"), ("42e01f", "4d001f")):
+            taken = await client.ask("POST", edited(offer, edit), headers=SDP)
+            assert taken.status == 201, edit
+        passive = await client.ask("POST", edited(offer, ("a=setup:actpass", "a=setup:active")), headers=SDP)
+        assert b"a=setup:passive" in passive.body
+        session_wide = edited(offer, ("a=group:BUNDLE 0 1\r\n", "a=group:BUNDLE 0 1\r\na=ice-lite\r\na=sendonly\r\n"))
+        assert (await client.ask("POST", session_wide, headers=SDP)).status == 201
+        (row,) = await rig.backend.stats()
+        assert row["peers"] == 1, "each newer offer replaced the one still connecting"
+
+
+async def test_nobody_publishing_is_a_conflict_with_a_time_to_come_again():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        client = Client(rig, made.whep_url)
+        offer = edited(an_obs_offer(), *PLAY)
+        idle = await client.ask("POST", offer, headers=SDP)
+        assert idle.status == 409
+        assert int(header(idle, "retry-after") or 0) >= 1
+        async with publishing(made.whip_url):
+            await a_frame(rig.backend, made.ref)
+            taken = await client.ask("POST", offer, headers=SDP)
+            assert taken.status == 201
+            assert taken.body.count(b"a=sendonly") == 2
+            assert b"a=ssrc-group:FID" in taken.body
+            for body, why in (
+                (edited(offer, ("H264/90000", "VP8/90000"), ("a=fmtp:96", "a=x:96")), "the live stream is H264"),
+                (an_obs_offer(), "recvonly"),
+            ):
+                refused = await client.ask("POST", body, headers=SDP)
+                assert (refused.status, why in detail(refused)) == (422, True), refused
+
+
+async def test_limits_answer_busy():
+    async with a_rig(replace(Options(secret=SECRET, public_url="", workers=1), peers_max=1)) as rig:
+        one = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
+        two = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
+        assert (await one.ask("POST", an_obs_offer(), headers=SDP)).status == 201
+        busy = await two.ask("POST", an_obs_offer(), headers=SDP)
+        assert busy.status == 503
+        assert header(busy, "retry-after") is not None
