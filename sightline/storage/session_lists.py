@@ -51,7 +51,7 @@ DEMAND: Final = """
 SELECT count(*) FROM session
 WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
   AND consumer_workspace_id <> $7 AND (state = 'ASSIGNED' OR wait_deadline_ms > $6)
-  AND distance_m($1, $2, lat, lng) <= $4
+  AND distance_m($1, $2, lat, lng) <= $4::float8
 """
 
 
@@ -69,7 +69,13 @@ def arguments(query: SessionQuery) -> tuple[object, ...]:
         return (query.workspace_id, *common)
     if query.coverage is None:
         return (query.now_ms, *common, None, None, None, None)
-    return (query.now_ms, *common, *query.coverage, query.coverage[2] / DEGREE_M)
+    lat, lng, radius_m = query.coverage
+    return (query.now_ms, *common, _plain(lat), _plain(lng), radius_m, radius_m / DEGREE_M)
+
+
+def _plain(degrees: float) -> float:
+    """Without digits below a tenth of a millimetre: the square of such a difference is an error to Postgres."""
+    return round(degrees, 9)
 
 
 async def list_sessions(database: Database, query: SessionQuery) -> Sequence[Session]:
@@ -83,5 +89,5 @@ async def demand_near(
     database: Database, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
 ) -> Demand:
     """Count the open requests of others near a point."""
-    values = (lat, lng, within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
+    values = (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
     return Demand(await database.read(lambda connection: connection.fetchval(DEMAND, *values)))
