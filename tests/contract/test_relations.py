@@ -1,11 +1,17 @@
 """What every authorization graph promises, in memory, on Postgres and in SpiceDB."""
 
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 
 from sightline.domain.access import Role
+from sightline.domain.consistency import ConsistencyTokens
+from sightline.identity.spicedb import SpiceDbOptions, open_spicedb
 from sightline.ports.relations import (
     CONSUMER_WORKSPACE,
     OPERATOR_WORKSPACE,
@@ -35,19 +41,81 @@ ALICE = "0x52908400098527886E0F7030069857D2E4169EE7"
 BOB = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
 
 
-@pytest.fixture(params=["memory", "postgres"])
-def postgres_address(request: pytest.FixtureRequest) -> str | None:
-    """Where the store under test lives; None for memory."""
-    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
+def running(program: str, *arguments: str) -> Iterator[str]:
+    """A server beside this file in a process of its own; yields its address."""
+    command = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin
+    assert process.stdout
+    try:
+        word, _, address = process.stdout.readline().decode().strip().partition(" ")
+        assert word == "ready"
+        yield address
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def servicer_address() -> Iterator[str]:
+    """A server of SpiceDB's protobuf definition."""
+    yield from running("spicedb_servicer.py")
+
+
+@pytest.fixture(scope="module")
+def spicedb_address() -> Iterator[str]:
+    """SpiceDB itself."""
+    library = Path(__file__).parents[2] / ".interop" / "spicedb" / "libspicedb.so"
+    assert library.exists(), "scripts/interop_spicedb.sh brings it"
+    yield from running("spicedb_library.py", str(library))
+
+
+@asynccontextmanager
+async def in_memory(address: str) -> AsyncIterator[Relations]:
+    yield MemoryRelations(token_key=TOKEN_KEY)
+
+
+@asynccontextmanager
+async def on_postgres(address: str) -> AsyncIterator[Relations]:
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=address))) as database:
+        yield await PostgresRelations.open(database, token_key=TOKEN_KEY)
+
+
+@asynccontextmanager
+async def in_spicedb(address: str) -> AsyncIterator[Relations]:
+    """An adapter to a server that lasts, whose edges of before are taken away."""
+    options = SpiceDbOptions(endpoint=address, preshared_key="a preshared key", is_tls=False, deadline_ms=5_000)
+    async with open_spicedb(options, token_key=TOKEN_KEY) as relations:
+        for resource_type in (SESSION, WORKSPACE):
+            if edges := await relations.read(resource_type=resource_type):
+                await relations.write(gone(*edges))
+        yield relations
+
+
+Opener = Callable[[str], AbstractAsyncContextManager[Relations]]
+GRAPHS: dict[str, tuple[Opener, str | None]] = {
+    "memory": (in_memory, None),
+    "postgres": (on_postgres, "database_dsn"),
+    "spicedb servicer": (in_spicedb, "servicer_address"),
+    "spicedb": (in_spicedb, "spicedb_address"),
+}
+
+
+@pytest.fixture(
+    params=[pytest.param(each, marks=[pytest.mark.interop] if each == "spicedb" else []) for each in GRAPHS]
+)
+def graph(request: pytest.FixtureRequest) -> tuple[Opener, str]:
+    """How the graph under test is opened, and where it is."""
+    opener, fixture = GRAPHS[request.param]
+    return opener, request.getfixturevalue(fixture) if fixture else ""
 
 
 @pytest.fixture
-async def relations(postgres_address: str | None) -> AsyncIterator[Relations]:
-    if postgres_address is None:
-        yield MemoryRelations(token_key=TOKEN_KEY)
-        return
-    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=postgres_address))) as database:
-        yield await PostgresRelations.open(database, token_key=TOKEN_KEY)
+async def relations(graph: tuple[Opener, str]) -> AsyncIterator[Relations]:
+    opener, address = graph
+    async with opener(address) as opened:
+        yield opened
 
 
 def put(*edges: RelationTuple) -> list[TupleUpdate]:
@@ -154,7 +222,14 @@ async def test_of_two_writes_that_undo_each_others_requirement_one_wins(relation
         assert len(await relations.read(resource_type=WORKSPACE, resource_id=CONSUMER)) == 1
 
 
-@pytest.mark.parametrize("token", ["", "p1.MQ.AAAA", "not a token", "z1..", "\x00", "é" * 2000])
+# Rightly signed, and of no meaning to the store: it was set up anew, or restored from a backup.
+OUTLIVED = [
+    ConsistencyTokens(backend="z1", store_id="spicedb", key=TOKEN_KEY).encode("GgYKBENJR04="),
+    ConsistencyTokens(backend="m1", store_id="memory", key=TOKEN_KEY).encode("999999"),
+]
+
+
+@pytest.mark.parametrize("token", ["", "p1.MQ.AAAA", "not a token", "z1..", "\x00", "é" * 2000, *OUTLIVED])
 async def test_a_foreign_or_malformed_token_reads_fully_consistent(relations: Relations, token: str) -> None:
     await relations.write(put(ASSIGNED))
     assert await stands(relations, ASSIGNED, token)

@@ -1,0 +1,334 @@
+"""The authorization graph in SpiceDB, through its gRPC API (package `authzed`, extra `spicedb`).
+
+gRPC's own trio support does not exist, so each call is a blocking one in a thread of a small pool, with a
+short deadline: a request of ours waits for it. A read is tried twice. A write is tried twice only if doing
+it again means the same (no preconditions); a write whose answer was lost is an unknown outcome, not a
+failure.
+
+The graph is written *before* the row it is about (`Staged.undo` takes it back): an edge without its row
+entitles nobody to anything, a row without its edge would lock its owner out.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from typing import Any, Final, TypeVar, final
+
+import grpc
+import structlog
+import trio
+from authzed.api.v1 import (
+    CheckPermissionRequest,
+    CheckPermissionResponse,
+    Consistency,
+    ObjectReference,
+    Precondition,
+    ReadRelationshipsRequest,
+    ReadSchemaRequest,
+    Relationship,
+    RelationshipFilter,
+    RelationshipUpdate,
+    SubjectFilter,
+    SubjectReference,
+    WriteRelationshipsRequest,
+    WriteSchemaRequest,
+    ZedToken,
+)
+from authzed.api.v1.permission_service_pb2_grpc import PermissionsServiceStub
+from authzed.api.v1.schema_service_pb2_grpc import SchemaServiceStub
+
+from sightline.domain.consistency import ConsistencyTokens
+from sightline.domain.errors import AuthzUnavailableError, InvariantError, OutcomeUnknownError
+from sightline.identity.breaker import Breaker
+from sightline.ports.relations import (
+    ObjectRef,
+    PreconditionFailedError,
+    RelationTuple,
+    Staged,
+    TupleUpdate,
+)
+
+log = structlog.get_logger()
+T = TypeVar("T")
+_Status: Final = grpc.StatusCode
+_FLEETING: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.ABORTED})
+_MAYBE_DONE: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.CANCELLED, _Status.UNKNOWN})
+_BAD_TOKEN: Final = frozenset({_Status.INVALID_ARGUMENT, _Status.OUT_OF_RANGE, _Status.FAILED_PRECONDITION})
+# How gRPC words that no connection was made, so that nothing was sent.
+_NOT_SENT: Final = ("failed to connect", "connection refused", "name resolution", "dns resolution")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpiceDbOptions:
+    """Where SpiceDB is and how patient we are. `endpoint` is host:port."""
+
+    endpoint: str
+    preshared_key: str = field(repr=False)
+    is_tls: bool = True
+    ca_certificates: bytes | None = None
+    """PEM; None for the system's."""
+    deadline_ms: int = 500
+    """Per try, of which a read has two."""
+    threads_max: int = 16
+    breaker_failures: int = 5
+    breaker_pause_ms: int = 2_000
+
+
+@asynccontextmanager
+async def open_spicedb(options: SpiceDbOptions, *, token_key: bytes) -> AsyncIterator["SpiceDbRelations"]:
+    """Connect, see that the schema is there (an empty SpiceDB is given it), and disconnect at the end.
+
+    Raises:
+        AuthzUnavailableError: SpiceDB does not answer, or holds a schema without our definitions.
+    """
+    channel = _channel(options)
+    try:
+        relations = SpiceDbRelations(channel, options, token_key=token_key)
+        await relations.ensure_schema()
+        yield relations
+    finally:
+        channel.close()
+
+
+@final
+class SpiceDbRelations:
+    """The Relations port over one channel."""
+
+    def __init__(self, channel: grpc.Channel, options: SpiceDbOptions, *, token_key: bytes) -> None:
+        self._permissions = PermissionsServiceStub(channel)
+        self._schema = SchemaServiceStub(channel)
+        self._options = options
+        # The store's own identity is part of every ZedToken; ours only tells the kinds of graph apart.
+        self._tokens = ConsistencyTokens(backend="z1", store_id="spicedb", key=token_key)
+        self._threads = trio.CapacityLimiter(options.threads_max)
+        self._breaker = Breaker(failures_max=options.breaker_failures, pause_ms=options.breaker_pause_ms)
+
+    async def ensure_schema(self) -> None:
+        """Write our schema into an empty SpiceDB; in any other one see that our definitions are there."""
+        try:
+            missing = _relations_of(schema_text()) - _relations_of(await self._schema_found())
+        except _RpcRefusedError as refused:
+            raise AuthzUnavailableError(f"the schema was refused: {refused}") from refused
+        if missing:
+            raise AuthzUnavailableError(f"the schema lacks {', '.join(sorted(missing))}; write spicedb.zed into it")
+
+    async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
+        """Apply updates at once."""
+        request = WriteRelationshipsRequest(
+            updates=[_update(update) for update in updates],
+            optional_preconditions=[_must_match(edge) for edge in requires],
+        )
+        try:
+            response = await self._write(request, self._permissions.WriteRelationships, is_repeatable=not requires)
+        except _RpcRefusedError as refused:
+            if requires and refused.code is _Status.FAILED_PRECONDITION:
+                raise PreconditionFailedError from refused
+            raise AuthzUnavailableError(f"the write was refused: {refused}") from refused
+        return self._tokens.encode(response.written_at.token)
+
+    async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
+        """Write the updates at once, before the caller's row; the answer says how to take them back."""
+        undo = tuple(update.inverse() for update in updates)
+        try:
+            return Staged(token=await self.write(updates), undo=undo)
+        except OutcomeUnknownError as error:
+            await self._take_back(undo)
+            raise AuthzUnavailableError(str(error)) from error
+
+    async def check(
+        self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
+    ) -> bool:
+        """Tell whether the edge stands, at least as fresh as the token."""
+
+        def request(consistency: Consistency) -> CheckPermissionRequest:
+            return CheckPermissionRequest(
+                consistency=consistency,
+                resource=_object(resource),
+                permission=relation,
+                subject=SubjectReference(object=_object(subject)),
+            )
+
+        response = await self._fresh(partial(self._unary, self._permissions.CheckPermission), request, at_least)
+        granted = CheckPermissionResponse.PERMISSIONSHIP_HAS_PERMISSION
+        return bool(response.permissionship == granted)
+
+    async def read(
+        self,
+        *,
+        resource_type: str,
+        resource_id: str | None = None,
+        subject: ObjectRef | None = None,
+        at_least: str | None = None,
+    ) -> tuple[RelationTuple, ...]:
+        """List edges in ascending order."""
+        wanted = RelationshipFilter(
+            resource_type=resource_type,
+            optional_resource_id=resource_id or "",
+            optional_subject_filter=subject and _subject_filter(subject),
+        )
+
+        def request(consistency: Consistency) -> ReadRelationshipsRequest:
+            return ReadRelationshipsRequest(consistency=consistency, relationship_filter=wanted)
+
+        rows = await self._fresh(self._stream, request, at_least)
+        return tuple(sorted(_edge(row.relationship) for row in rows))
+
+    def token_for(self, revision: int) -> str:
+        """Nothing of this graph is ever written by a caller's transaction."""
+        raise InvariantError("SpiceDB writes give their own tokens")
+
+    async def _schema_found(self) -> str:
+        """The schema that stands there, after ours was written if there was none."""
+        try:
+            found = await self._read(partial(self._unary, self._schema.ReadSchema, ReadSchemaRequest()))
+        except _RpcRefusedError as refused:
+            if refused.code is not _Status.NOT_FOUND:
+                raise
+            wanted = schema_text()
+            await self._write(WriteSchemaRequest(schema=wanted), self._schema.WriteSchema, is_repeatable=True)
+            return wanted
+        return str(found.schema_text)
+
+    async def _fresh(self, call: Callable[[Any], T], request: Callable[[Consistency], Any], at_least: str | None) -> T:
+        """Read at least as fresh as the token; fully consistent without a token, or with one of elsewhere."""
+        zed_token = self._tokens.decode(at_least) if at_least is not None else None
+        try:
+            if zed_token is not None:
+                fresh = Consistency(at_least_as_fresh=ZedToken(token=zed_token))
+                try:
+                    return await self._read(partial(call, request(fresh)))
+                except _RpcRefusedError as refused:
+                    if refused.code not in _BAD_TOKEN:
+                        raise
+                    # Ours by its signature, and of no meaning to this SpiceDB any more: it was set up anew.
+            return await self._read(partial(call, request(Consistency(fully_consistent=True))))
+        except _RpcRefusedError as refused:
+            raise AuthzUnavailableError(f"the read was refused: {refused}") from refused
+
+    async def _read(self, call: Callable[[], T]) -> T:
+        with self._breaker.guarding():
+            for is_last in (False, True):
+                try:
+                    return await self._in_thread(call, is_abandoned=True)
+                except _RpcRefusedError as refused:
+                    if refused.code not in _FLEETING:
+                        raise
+                    if is_last:
+                        raise AuthzUnavailableError(str(refused)) from refused
+            raise AssertionError
+
+    async def _write(self, request: Any, method: Callable[..., Any], *, is_repeatable: bool) -> Any:
+        call = partial(self._unary, method, request)
+        with self._breaker.guarding():
+            try:
+                return await self._in_thread(call)
+            except _RpcRefusedError as refused:
+                if not (is_repeatable and refused.code in _FLEETING):
+                    raise _verdict(refused) from refused
+            try:
+                return await self._in_thread(call)
+            except _RpcRefusedError as refused:
+                raise _verdict(refused) from refused
+
+    async def _take_back(self, undo: Sequence[TupleUpdate]) -> None:
+        try:
+            await self.write(undo)
+        except (AuthzUnavailableError, OutcomeUnknownError) as error:
+            log.warning("edges_not_taken_back", edges=len(undo), reason=str(error))
+
+    async def _in_thread(self, call: Callable[[], T], *, is_abandoned: bool = False) -> T:
+        # An abandoned thread ends with its deadline.
+        return await trio.to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=is_abandoned)
+
+    # --- in a thread ---
+
+    def _unary(self, method: Callable[..., T], request: Any) -> T:
+        try:
+            return method(request, timeout=self._options.deadline_ms / 1_000, metadata=self._metadata())
+        except grpc.RpcError as error:
+            raise _RpcRefusedError(error) from error
+
+    def _stream(self, request: ReadRelationshipsRequest) -> list[Any]:
+        return self._unary(lambda *args, **kwargs: list(self._permissions.ReadRelationships(*args, **kwargs)), request)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._options.preshared_key}"),)
+
+
+class _RpcRefusedError(Exception):
+    """A call ended with a status other than OK."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        self.code: grpc.StatusCode = error.code()
+        self.details: str = error.details() or ""
+        super().__init__(f"{self.code.name}: {self.details}")
+
+
+def schema_text() -> str:
+    """The schema that both kinds of graph follow."""
+    return files("sightline.identity").joinpath("spicedb.zed").read_text(encoding="utf-8")
+
+
+def _verdict(refused: _RpcRefusedError) -> Exception:
+    """What a failed write means: surely not done, not known, or refused for a reason the caller looks at."""
+    if refused.code not in _MAYBE_DONE and refused.code not in _FLEETING:
+        return refused
+    was_sent = not any(words in refused.details.lower() for words in _NOT_SENT)
+    if refused.code in _MAYBE_DONE and was_sent:
+        return OutcomeUnknownError(str(refused))
+    return AuthzUnavailableError(str(refused))
+
+
+def _channel(options: SpiceDbOptions) -> grpc.Channel:
+    if not options.is_tls:
+        return grpc.insecure_channel(options.endpoint)
+    return grpc.secure_channel(options.endpoint, grpc.ssl_channel_credentials(options.ca_certificates))
+
+
+def _relations_of(schema: str) -> set[str]:
+    """Names like `session#operator_workspace` of everything a schema defines."""
+    found = set()
+    for name, body in re.findall(r"definition\s+([\w/]+)\s*\{([^}]*)\}", schema):
+        found |= {name, *(f"{name}#{relation}" for relation in re.findall(r"relation\s+(\w+)\s*:", body))}
+    return found
+
+
+def _object(ref: ObjectRef) -> ObjectReference:
+    return ObjectReference(object_type=ref.type, object_id=ref.id)
+
+
+def _update(update: TupleUpdate) -> RelationshipUpdate:
+    operation = RelationshipUpdate.OPERATION_TOUCH if update.present else RelationshipUpdate.OPERATION_DELETE
+    relationship = Relationship(
+        resource=_object(update.edge.resource),
+        relation=update.edge.relation,
+        subject=SubjectReference(object=_object(update.edge.subject)),
+    )
+    return RelationshipUpdate(operation=operation, relationship=relationship)
+
+
+def _must_match(edge: RelationTuple) -> Precondition:
+    wanted = RelationshipFilter(
+        resource_type=edge.resource.type,
+        optional_resource_id=edge.resource.id,
+        optional_relation=edge.relation,
+        optional_subject_filter=_subject_filter(edge.subject),
+    )
+    return Precondition(operation=Precondition.OPERATION_MUST_MATCH, filter=wanted)
+
+
+def _subject_filter(subject: ObjectRef) -> SubjectFilter:
+    return SubjectFilter(subject_type=subject.type, optional_subject_id=subject.id)
+
+
+def _edge(relationship: Relationship) -> RelationTuple:
+    resource, subject = relationship.resource, relationship.subject.object
+    return RelationTuple(
+        ObjectRef(resource.object_type, resource.object_id),
+        relationship.relation,
+        ObjectRef(subject.object_type, subject.object_id),
+    )
