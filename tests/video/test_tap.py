@@ -1,0 +1,212 @@
+"""The frame tap alone: when it decodes, what it shares, and which pictures it refuses to show."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import av
+import numpy as np
+import simplejpeg
+from aiortc.codecs.h264 import H264Encoder
+
+from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, PictureState
+from sightline.video.media.codecs import H264Format
+from sightline.video.media.stream import GopCache, StreamFrame
+from sightline.video.media.tap import FrameTap
+
+
+class Bench:
+    """A tap with a clock of its own and an encoder that feeds it."""
+
+    def __init__(self, width: int = 320, height: int = 180) -> None:
+        self.now_ms = 1_000_000
+        self.keys_asked = 0
+        self.gop = GopCache(max_bytes=1_000_000, max_ms=12_000)
+        self._executor = ThreadPoolExecutor(1)
+        self.tap = FrameTap(
+            self.gop, executor=self._executor, ask_key=self._ask, now_ms=lambda: self.now_ms, warm_ms=3000
+        )
+        self.format = H264Format()
+        self._size = (width, height)
+        self._encoder = H264Encoder()
+        self._index = 0
+
+    def _ask(self) -> None:
+        self.keys_asked += 1
+
+    def picture(self, value: int) -> np.ndarray:
+        """A moving bar on a grey ground."""
+        width, height = self._size
+        image = np.full((height, width, 3), 90, np.uint8)
+        image[:, value * 7 % width : value * 7 % width + 24] = 230
+        return image
+
+    def feed(self, image: np.ndarray | None = None, *, key: bool = False, step_ms: int = 33) -> StreamFrame:
+        """Encode and hand over one frame."""
+        self.now_ms += step_ms
+        frame = av.VideoFrame.from_ndarray(self.picture(self._index) if image is None else image, format="rgb24")
+        frame.pts, frame.time_base = self._index * 3000, Fraction(1, 90_000)
+        self._index += 1
+        payloads, timestamp = self._encoder.encode(frame, force_keyframe=key)
+        whole = self.format.complete(payloads, key=any(self.format.is_key(payload) for payload in payloads))
+        assert whole is not None
+        stream = StreamFrame(
+            sequence=self.now_ms,
+            timestamp=timestamp,
+            payloads=whole,
+            key=any(self.format.is_key(payload) for payload in whole),
+            size=sum(map(len, whole)),
+            received_at_ms=self.now_ms,
+            captured_at_ms=self.now_ms,
+            captured_by_rtcp=False,
+            format=self.format,
+        )
+        self.gop.add(stream)
+        self.tap.on_frame(stream)
+        return stream
+
+    async def get(self, query: FrameQuery | None = None) -> Frame:
+        reply = await self.tap.frame(query or FrameQuery())
+        assert isinstance(reply, Frame), reply
+        return reply
+
+
+def on_asyncio(work: Callable[[Bench], Awaitable[None]], **options: int) -> None:
+    async def run() -> None:
+        await asyncio.wait_for(work(Bench(**options)), 20)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_nothing_is_decoded_until_somebody_polls_and_then_the_newest_comes():
+    async def work(bench: Bench) -> None:
+        for _ in range(20):
+            newest = bench.feed()
+        assert (bench.tap.decoded, bench.tap.awake) == (0, False)
+        frame = await bench.get()
+        assert frame.sequence == newest.sequence
+        assert bench.tap.decoded == 20, "from the cached keyframe on"
+        shown = simplejpeg.decode_jpeg(frame.jpeg)
+        assert np.abs(shown.astype(int) - bench.picture(19).astype(int)).mean() < 6
+
+    on_asyncio(work)
+
+
+def test_rare_polls_decode_only_since_the_last_keyframe_and_silence_puts_it_to_sleep():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        await bench.get()
+        for _ in range(60):
+            bench.feed()
+        bench.feed(key=True)
+        bench.feed()
+        await bench.get()
+        assert bench.tap.decoded == 3, "1 at first, then the keyframe and its follower"
+        for _ in range(4):
+            bench.feed(step_ms=1000)
+        assert not bench.tap.awake
+
+    on_asyncio(work)
+
+
+def test_a_waiting_poll_gets_the_next_frame_when_it_comes():
+    async def work(bench: Bench) -> None:
+        first = bench.feed()
+        await bench.get()
+        waiting = asyncio.create_task(bench.get(FrameQuery(after=first.sequence, wait_ms=5000)))
+        await asyncio.sleep(0)
+        second = bench.feed()
+        assert (await waiting).sequence == second.sequence
+
+    on_asyncio(work)
+
+
+def test_pollers_of_the_same_picture_share_one_encoding():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        frames = await asyncio.gather(*(bench.get() for _ in range(10)))
+        assert len({frame.jpeg for frame in frames}) == 1
+        assert bench.tap.encoded == 1
+        small = await asyncio.gather(*(bench.get(FrameQuery(width=160, quality=50)) for _ in range(5)))
+        assert bench.tap.encoded == 2
+        assert (small[0].width, small[0].height) == (160, 90)
+        await bench.get(FrameQuery(width=4000))
+        assert bench.tap.encoded == 2, "never enlarged: the same as full size"
+
+    on_asyncio(work)
+
+
+def test_any_width_gives_a_picture_of_that_width():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        for width in (16, 33, 101, 255, 319):
+            frame = await bench.get(FrameQuery(width=width))
+            decoded = simplejpeg.decode_jpeg(frame.jpeg)
+            assert decoded.shape[1] == frame.width == width
+            assert decoded.shape[0] == frame.height == round(180 * width / 320)
+
+    on_asyncio(work)
+
+
+def test_an_old_frame_is_stale_and_an_empty_input_has_none():
+    async def work(bench: Bench) -> None:
+        none = await bench.tap.frame(FrameQuery())
+        assert isinstance(none, FrameMissing)
+        assert none.reason is FrameMissingReason.NOT_DECODED
+        newest = bench.feed()
+        bench.now_ms += 600
+        stale = await bench.tap.frame(FrameQuery(max_age_ms=500))
+        assert stale == FrameMissing(reason=FrameMissingReason.STALE, sequence=newest.sequence)
+        assert (await bench.get(FrameQuery(max_age_ms=1000))).age_ms == 600
+        same = await bench.tap.frame(FrameQuery(after=newest.sequence))
+        assert same == FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=newest.sequence)
+
+    on_asyncio(work)
+
+
+def test_a_damaged_stream_shows_nothing_until_the_next_keyframe():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        await bench.get()
+        good = bench.feed()
+        broken = StreamFrame(
+            sequence=good.sequence + 33,
+            timestamp=good.timestamp + 3000,
+            payloads=(b"\x65" + b"\xff" * 200,),
+            key=True,
+            size=201,
+            received_at_ms=good.received_at_ms + 33,
+            captured_at_ms=good.captured_at_ms + 33,
+            captured_by_rtcp=False,
+            format=H264Format(),
+        )
+        bench.gop.add(broken)
+        bench.tap.on_frame(broken)
+        bench.now_ms += 33
+        reply = await bench.tap.frame(FrameQuery(after=good.sequence))
+        assert isinstance(reply, FrameMissing), "a smear was served"
+        assert bench.keys_asked
+        fresh = bench.feed(key=True)
+        assert (await bench.get()).sequence == fresh.sequence
+
+    on_asyncio(work)
+
+
+def test_black_frozen_and_live_are_told_apart():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        assert (await bench.get()).state is PictureState.LIVE
+        still = bench.picture(1)
+        for _ in range(12):
+            bench.feed(still, step_ms=400)
+            state = (await bench.get()).state
+        assert state is PictureState.FROZEN
+        bench.feed()
+        assert (await bench.get()).state is PictureState.LIVE
+        bench.feed(np.zeros_like(still), key=True)
+        black = await bench.get()
+        assert black.state is PictureState.BLACK
+        assert simplejpeg.decode_jpeg(black.jpeg).mean() < 4, "limited-range black must be full-range black"
+
+    on_asyncio(work)
