@@ -13,8 +13,8 @@ from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
 from sightline.identity.authenticate import Authenticator, AuthenticatorOptions
 from sightline.identity.cookies import LIFETIME_MS
+from tests.identity.world import World
 
-World = Any
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
 
 

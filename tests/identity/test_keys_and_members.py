@@ -11,8 +11,8 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
 from sightline.identity.key_codec import is_well_formed
+from tests.identity.world import World
 
-World = Any
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
 
 

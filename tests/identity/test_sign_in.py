@@ -15,8 +15,7 @@ from sightline.identity import refusals
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.ports.identity import Purpose
 from sightline.ports.relations import TupleUpdate, member_edge
-
-World = Any
+from tests.identity.world import World
 
 
 async def refusal_of(call: Awaitable[object]) -> Refusal:

@@ -1,0 +1,113 @@
+"""An identity room on stores in memory, with a clock that the test moves and a chain on which no contract lives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_account.signers.local import LocalAccount
+
+from sightline.domain.access import Role
+from sightline.identity.api_keys import ApiKeys
+from sightline.identity.authenticate import Authenticator
+from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.key_codec import KeyHasher
+from sightline.identity.members import Members
+from sightline.identity.sign_in import Challenge, SignIn, SignInOptions
+from sightline.identity.signatures import SignatureVerifier
+from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
+from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.relations import TupleUpdate, member_edge
+from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
+
+
+@dataclass
+class HandClock:
+    """Stands still until the test moves it."""
+
+    at_ms: int = 1_800_000_000_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+@dataclass
+class CountingIds:
+    """Different values on every call, the same ones in every run."""
+
+    count: int = 0
+
+    def uuid(self) -> str:
+        self.count += 1
+        return f"00000000-0000-4000-8000-{self.count:012}"
+
+    def token_bytes(self, count: int) -> bytes:
+        self.count += 1
+        return sha256(str(self.count).encode()).digest()[:count]
+
+
+@dataclass
+class PlainChain:
+    """A chain without contracts, which can be out of reach."""
+
+    is_down: bool = False
+    calls: int = 0
+
+    async def call(
+        self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
+    ) -> bytes:
+        self.calls += 1
+        if self.is_down:
+            raise ChainUnavailableError
+        return b""
+
+    async def code(self, address: str, *, block: str = "latest") -> bytes:
+        return await self.call(address, b"")
+
+
+@dataclass
+class Directory:
+    """Workspaces by id."""
+
+    workspaces: dict[str, WorkspaceBrief] = field(default_factory=dict)
+
+    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
+        return tuple(self.workspaces[each] for each in workspace_ids if each in self.workspaces)
+
+
+class World:
+    """The room put together as the server does it."""
+
+    def __init__(self) -> None:
+        self.clock, self.ids, self.chain, self.directory = HandClock(), CountingIds(), PlainChain(), Directory()
+        self.store = MemoryIdentityStore()
+        self.relations = MemoryRelations(token_key=b"t" * 32)
+        self.cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="here", is_https=False)
+        self.hasher = KeyHasher(b"p" * 32)
+        self.authenticator = Authenticator(self.store, self.cookies, self.hasher, self.clock)
+        self.keys = ApiKeys(self.store, self.hasher, self.clock, self.ids)
+        self.members = Members(self.relations, self.directory)
+        self.sign_in = SignIn(
+            self.store,
+            self.members,
+            SignatureVerifier(self.chain),
+            self.cookies,
+            self.clock,
+            self.ids,
+            SignInOptions(domain="localhost:8080", uri="http://localhost:8080", chain_id=31337),
+        )
+
+    def wallet(self, number: int = 1) -> LocalAccount:
+        account: LocalAccount = Account.from_key(sha256(f"wallet {number}".encode()).digest())
+        return account
+
+    def sign(self, account: LocalAccount, challenge: Challenge) -> str:
+        return "0x" + bytes(account.sign_message(encode_defunct(text=challenge.message)).signature).hex()
+
+    async def workspace(self, owner: str, slug: str = "roof-cam") -> str:
+        """A workspace with its owner's edge; returns its id."""
+        brief = WorkspaceBrief(id=self.ids.uuid(), slug=slug, name=slug.title(), roles=("CONSUMER",))
+        self.directory.workspaces[brief.id] = brief
+        await self.relations.write([TupleUpdate(member_edge(brief.id, owner, Role.OWNER))])
+        return brief.id
