@@ -44,6 +44,7 @@ from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, InvariantError, OutcomeUnknownError
 from sightline.identity.breaker import Breaker
 from sightline.ports.relations import (
+    OPERATOR_WORKSPACE,
     ObjectRef,
     PreconditionFailedError,
     RelationTuple,
@@ -131,13 +132,25 @@ class SpiceDbRelations:
         return self._tokens.encode(response.written_at.token)
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
-        """Write the updates at once, before the caller's row; the answer says how to take them back."""
+        """Write the updates at once, before the caller's row; the answer says how to take them back.
+
+        A session has one operator: an edge that a crash left behind, written for a row that never came,
+        gives way.
+        """
         undo = tuple(update.inverse() for update in updates)
         try:
-            return Staged(token=await self.write(updates), undo=undo)
+            return Staged(token=await self.write([*updates, *await self._left_behind(updates)]), undo=undo)
         except OutcomeUnknownError as error:
             await self._take_back(undo)
             raise AuthzUnavailableError(str(error)) from error
+
+    async def _left_behind(self, updates: Sequence[TupleUpdate]) -> list[TupleUpdate]:
+        """Take away the operators that the sessions of these updates have besides the new one."""
+        put = {update.edge for update in updates if update.present and update.edge.relation == OPERATOR_WORKSPACE}
+        found: set[RelationTuple] = set()
+        for session in {edge.resource for edge in put}:
+            found |= set(await self.read(resource_type=session.type, resource_id=session.id))
+        return [TupleUpdate(edge, present=False) for edge in sorted(found - put) if edge.relation == OPERATOR_WORKSPACE]
 
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None

@@ -263,3 +263,17 @@ async def test_what_was_staged_at_once_can_be_undone(relations: Relations) -> No
     if staged.undo:
         await relations.write(staged.undo)
     assert not await stands(relations, ASSIGNED)
+
+
+async def test_a_session_has_the_operator_that_was_staged_last(relations: Relations) -> None:
+    """A crash between an edge staged at once and its row leaves the edge.
+
+    The next operator takes its place.
+    """
+    left_behind = operator_edge(SESSION_ID, CONSUMER)
+    if (await relations.stage(put(left_behind))).in_commit:
+        assert not await stands(relations, left_behind)
+    staged = await relations.stage(put(ASSIGNED))
+    if staged.in_commit:
+        await relations.write(staged.in_commit)
+    assert await relations.read(resource_type=SESSION, resource_id=SESSION_ID) == (ASSIGNED,)

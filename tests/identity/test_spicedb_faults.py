@@ -64,6 +64,9 @@ class Scripted(PermissionsServiceServicer, SchemaServiceServicer):
         self._act("write", context)
         return WriteRelationshipsResponse(written_at=ZedToken(token="zed"))
 
+    def ReadRelationships(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
+        return iter(())
+
     def CheckPermission(self, request: Any, context: grpc.ServicerContext) -> CheckPermissionResponse:  # noqa: N802
         self._act("check", context)
         return YES
