@@ -8,10 +8,13 @@ the next proof. Because a signal is a set of instants, late evidence gives the s
 
 Proofs no further apart than `grace_ms` form one run; a break inside a run has no effect, since what arrived
 outweighs a notice that it was lost. What is charged is whole clean seconds, floored once, at the very end.
+
+What is asked at every heartbeat (is a window open, when is the next look due) is answered from the ends of the
+signals alone; only a reading walks over the windows of the past.
 """
 
-from bisect import bisect_right
-from dataclasses import dataclass, replace
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
@@ -21,6 +24,10 @@ Interval = tuple[int, int]
 
 OPEN: Final = -1
 """End of a fence window that has not closed."""
+
+RUNS_MAX: Final = 64
+"""Runs a signal keeps apart. Beyond, its oldest quiet gap is closed for good: a break that comes later than that many
+runs after its time finds no gap any more."""
 
 
 class PauseReason(StrEnum):
@@ -55,33 +62,61 @@ class Signal:
         """The newest proof, or None."""
         return self.runs[-1][1] if self.runs else None
 
-    def prove(self, at_ms: int, grace_ms: int) -> "Signal":
-        """Add a proof, in any order."""
+    def prove(self, at_ms: int, limits: MeterLimits, *, is_prompt: bool = False) -> "Signal":
+        """Add a proof, in any order.
+
+        Args:
+            is_prompt: Breaks of this signal never come late, so that a gap that is too short to be silence and holds
+                no break need not be remembered.
+        """
         runs = self.runs
         if runs and runs[-1][0] <= at_ms:
             first, last = runs[-1]
             if at_ms <= last:
                 return self
-            if at_ms - last <= grace_ms:
-                return replace(self, runs=(*runs[:-1], (first, at_ms)))
-            return replace(self, runs=(*runs, (at_ms, at_ms)))
-        return replace(self, runs=_merge((*runs, (at_ms, at_ms)), grace_ms))
+            if self._is_joined(last, at_ms, limits, is_prompt=is_prompt):
+                return Signal((*runs[:-1], (first, at_ms)), self.breaks)
+            return Signal(self._bounded((*runs, (at_ms, at_ms)), limits), self.breaks)
+        merged: list[Interval] = []
+        for first, last in sorted((*runs, (at_ms, at_ms))):
+            if merged and self._is_joined(merged[-1][1], first, limits, is_prompt=is_prompt):
+                merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+            else:
+                merged.append((first, last))
+        return Signal(self._bounded(tuple(merged), limits), self.breaks)
 
     def lose(self, at_ms: int) -> "Signal":
         """Add a break, in any order."""
         if at_ms in self.breaks:
             return self
-        return replace(self, breaks=tuple(sorted((*self.breaks, at_ms))))
+        return Signal(self.runs, tuple(sorted((*self.breaks, at_ms))))
 
+    def span(self, first_ms: int, last_ms: int) -> "Signal":
+        """Take it as proved without a gap from `first_ms`, which is not before the newest proof, to `last_ms`."""
+        assert self.last_proof_ms is None or self.last_proof_ms <= first_ms <= last_ms
+        if self.last_proof_ms == first_ms:
+            return Signal((*self.runs[:-1], (self.runs[-1][0], last_ms)), self.breaks)
+        return Signal((*self.runs, (first_ms, last_ms)), self.breaks)
 
-def _merge(runs: tuple[Interval, ...], grace_ms: int) -> tuple[Interval, ...]:
-    merged: list[Interval] = []
-    for first, last in sorted(runs):
-        if merged and first - merged[-1][1] <= grace_ms:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
+    def _is_joined(self, last: int, first: int, limits: MeterLimits, *, is_prompt: bool) -> bool:
+        """Whether proofs at `last` and `first` are of one run."""
+        if first - last <= limits.grace_ms:
+            return True
+        return is_prompt and self._is_quiet(last, first, limits)
+
+    def _is_quiet(self, last: int, first: int, limits: MeterLimits) -> bool:
+        if first - last >= limits.silence_ms:
+            return False
+        return not self.breaks or bisect_right(self.breaks, first) == bisect_left(self.breaks, last)
+
+    def _bounded(self, runs: tuple[Interval, ...], limits: MeterLimits) -> tuple[Interval, ...]:
+        if len(runs) <= RUNS_MAX:
+            return runs
+        for place in range(len(runs) - 1):
+            (first, last), (again, end) = runs[place], runs[place + 1]
+            if self._is_quiet(last, again, limits):
+                return (*runs[:place], (first, end), *runs[place + 2 :])
+        return runs
 
 
 @final
@@ -126,9 +161,13 @@ def windows_at(evidence: Evidence, now_ms: int, limits: MeterLimits) -> tuple[Wi
     found += [
         Window(start, None if end == OPEN else end, PauseReason.GEOFENCE_EXIT)
         for start, end in evidence.fence_windows
-        if start < now_ms
+        if start <= now_ms
     ]
-    return tuple(sorted(found, key=lambda window: (window.from_ms, window.reason)))
+    return tuple(sorted(found, key=_opening))
+
+
+def _opening(window: Window) -> tuple[int, str]:
+    return (window.from_ms, window.reason)
 
 
 def _signal_windows(
@@ -137,17 +176,28 @@ def _signal_windows(
     windows: list[Window] = []
     last: int | None = None
     for first, end in signal.runs:
-        if first >= now_ms:
+        if first > now_ms:
             break
-        window = _gap_window(started_at_ms, last, first, signal.breaks, limits)
-        if window is not None and window[1] > window[0]:
-            windows.append(Window(window[0], window[1], reason))
+        closed = _gap_window(started_at_ms, last, first, signal.breaks, limits)
+        if closed is not None and closed[1] > closed[0]:
+            windows.append(Window(closed[0], closed[1], reason))
         last = end
-    if last is None or last < now_ms:
-        window = _gap_window(started_at_ms, last, now_ms, signal.breaks, limits)
-        if window is not None and window[0] <= now_ms:
-            windows.append(Window(window[0], None, reason))
-    return windows
+    opened = _open_window(started_at_ms, signal, now_ms, reason, limits)
+    return windows if opened is None else [*windows, opened]
+
+
+def _open_window(
+    started_at_ms: int, signal: Signal, now_ms: int, reason: PauseReason, limits: MeterLimits
+) -> Window | None:
+    last: int | None = None
+    for first, end in reversed(signal.runs):
+        if first <= now_ms:
+            last = end
+            break
+    if last is not None and last >= now_ms:
+        return None
+    gap = _gap_window(started_at_ms, last, now_ms, signal.breaks, limits)
+    return Window(gap[0], None, reason) if gap is not None and gap[0] <= now_ms else None
 
 
 def _gap_window(
@@ -228,31 +278,49 @@ def _reading(
     )
 
 
+def open_pause(evidence: Evidence, now_ms: int, limits: MeterLimits) -> Window | None:
+    """The open window that opened first, or None. The same as in a reading, without looking at the past."""
+    found: Window | None = None
+    for signal, reason in (
+        (evidence.presence, PauseReason.LOCATION_STALE),
+        (evidence.media, PauseReason.MEDIA_LOST),
+    ):
+        last = signal.last_proof_ms
+        if last is not None and not signal.breaks and last <= now_ms < last + limits.silence_ms:
+            continue
+        window = _open_window(evidence.started_at_ms, signal, now_ms, reason, limits)
+        if window is not None and (found is None or _opening(window) < _opening(found)):
+            found = window
+    if evidence.fence_windows:
+        start, end = evidence.fence_windows[-1]
+        window = Window(start, None, PauseReason.GEOFENCE_EXIT)
+        if end == OPEN and start <= now_ms and (found is None or _opening(window) < _opening(found)):
+            found = window
+    return found
+
+
 def next_check_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int:
     """The next instant at which silence alone would open a window, or at which a pause would end the session."""
-    due: list[int] = []
+    next_ms = pause_end_ms(evidence, now_ms, limits)
     for signal in (evidence.presence, evidence.media):
         last = signal.last_proof_ms
         silent_at = (evidence.started_at_ms if last is None else last) + limits.silence_ms
-        if silent_at > now_ms:
-            due.append(silent_at)
-    ends_at = pause_end_ms(evidence, now_ms, limits)
-    if ends_at is not None:
-        due.append(ends_at)
-    return min(due) if due else now_ms + limits.silence_ms
+        if silent_at > now_ms and (next_ms is None or silent_at < next_ms):
+            next_ms = silent_at
+    return now_ms + limits.silence_ms if next_ms is None else next_ms
 
 
 def pause_end_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int | None:
     """When the present pause ends the session if nothing recovers; None while nothing is paused."""
-    windows = windows_at(evidence, now_ms, limits)
-    if all(window.to_ms is not None for window in windows):
+    opened = open_pause(evidence, now_ms, limits)
+    if opened is None:
         return None
-    spans = union(windows, now_ms)
-    opened_at = min(window.from_ms for window in windows if window.to_ms is None)
-    if not spans or spans[-1][1] < now_ms:
-        return opened_at + limits.pause_max_ms
-    earlier = sum(end - start for start, end in spans[:-1])
-    start = spans[-1][0]
+    spans = union(windows_at(evidence, now_ms, limits), now_ms)
+    start = opened.from_ms
+    if spans and spans[-1][1] >= start:
+        start = spans[-1][0]
+        spans = spans[:-1]
+    earlier = sum(until - since for since, until in spans)
     return start + min(limits.pause_max_ms, max(0, limits.paused_total_max_ms - earlier))
 
 

@@ -90,10 +90,7 @@ def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspa
         case Occupy(session_id=session_id):
             return _occupy(workspace, session_id)
         case Vacate(session_id=session_id):
-            claim = workspace.claims.get(session_id)
-            if claim is None or not claim.is_live:
-                return workspace
-            return _with_claim(workspace, replace(claim, is_live=False))
+            return _vacate(workspace, session_id)
         case Release():
             return _release(workspace, message, now_ms)
         case _:
@@ -117,7 +114,7 @@ def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Wo
     if workspace.availability is not Availability.ONLINE:
         return NOT_ONLINE
     busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)
-    return _with_claim(busy, Claim(session_id=session_id, at_ms=now_ms))
+    return _with_claim(busy, Claim(session_id=session_id, at_ms=now_ms, is_dispatched=True))
 
 
 def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
@@ -131,6 +128,17 @@ def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
     rest = workspace.rest if workspace.availability is Availability.BUSY else workspace.availability
     busy = replace(workspace, availability=Availability.BUSY, rest=rest, start_timeouts=0)
     return _with_claim(busy, replace(claim, is_live=True))
+
+
+def _vacate(workspace: Workspace, session_id: str) -> Workspace:
+    """A start that failed had no effect: an operator that accepted is as available as it was."""
+    claim = workspace.claims.get(session_id)
+    if claim is None or not claim.is_live:
+        return workspace
+    vacated = _with_claim(workspace, replace(claim, is_live=False))
+    if any(claim.is_dispatched or claim.is_live for claim in vacated.claims.values()):
+        return vacated
+    return replace(vacated, availability=vacated.rest)
 
 
 def _release(workspace: Workspace, message: Release, now_ms: int) -> Workspace:
@@ -151,6 +159,8 @@ def _release(workspace: Workspace, message: Release, now_ms: int) -> Workspace:
 
 
 def _patch(workspace: Workspace, patch: Patch, now_ms: int) -> Workspace | Refusal:
+    if (patch.coverage_lat is None) != (patch.coverage_lng is None):
+        return COVERAGE_PAIR
     changed = workspace
     if patch.availability is not None:
         if workspace.availability is Availability.BUSY:
@@ -160,8 +170,6 @@ def _patch(workspace: Workspace, patch: Patch, now_ms: int) -> Workspace | Refus
             changed = replace(
                 changed, availability=patch.availability, rest=patch.availability, idle_since_ms=idle, start_timeouts=0
             )
-    if (patch.coverage_lat is None) != (patch.coverage_lng is None):
-        return COVERAGE_PAIR
     named = {
         "name": patch.name,
         "coverage_lat": patch.coverage_lat,

@@ -35,6 +35,8 @@ class Claim:
     session_id: str
     at_ms: int
     is_live: bool = False
+    is_dispatched: bool = False
+    """Whether the dispatcher made it: such a claim keeps the operator BUSY from the first moment."""
 
 
 @final

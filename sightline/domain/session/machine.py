@@ -14,11 +14,11 @@ from sightline.domain.metering import (
     OPEN,
     Evidence,
     PauseReason,
-    Reading,
+    Window,
     charge,
+    open_pause,
     pause_end_ms,
     read_final,
-    read_live,
 )
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import (
@@ -88,7 +88,7 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
     late = settle_deadline(session, now_ms, limits)
     if late is not None:
         if isinstance(message, FACTS):
-            return _record_late_media(late, session, message, limits)
+            return _record_late_media(late, session, message, now_ms, limits)
         return EXPIRED
     match session.phase:
         case Requested():
@@ -103,13 +103,34 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
             return _in_closed(session, message)
 
 
-def _record_late_media(late: Step, session: Session, message: Message, limits: SessionLimits) -> Step:
+def _record_late_media(late: Step, session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step:
     """Evidence of before the deadline that arrives after it still counts: apply it, then the deadline."""
-    if not isinstance(session.phase, Live) or not isinstance(message, MediaProved | MediaBroke):
+    live = session.phase
+    if not isinstance(live, Live) or not isinstance(message, MediaProved | MediaBroke):
         return late
-    live = replace(session.phase, evidence=_with_media(session.phase.evidence, message, limits))
-    again = settle_deadline(replace(session, phase=live), session.phase.ends_at_ms, limits)
-    return again if again is not None else late
+    if not isinstance(late.session.phase, Ended) or message.at_ms >= late.session.phase.ended_at_ms:
+        return late
+    live = replace(live, evidence=_with_media(live.evidence, message, limits))
+    again = settle_deadline(replace(session, phase=live), now_ms, limits)
+    return again if again is not None else _announce_pause(session, live, now_ms, limits)
+
+
+def recover_media(session: Session, proved_at_ms: int, limits: SessionLimits) -> Session:
+    """A LIVE session as stored, with a newer checkpoint of its media.
+
+    Proofs between the row and the checkpoint were not kept one by one. While the row says RUNNING there was no
+    silence between them, since that would have been recorded as a pause; while it says PAUSED nothing is assumed.
+    """
+    live = session.phase
+    if not isinstance(live, Live) or proved_at_ms < live.started_at_ms:
+        return session
+    media = live.evidence.media
+    since_ms = live.started_at_ms if media.last_proof_ms is None else media.last_proof_ms
+    if live.pause_reason is not None:
+        media = media.prove(proved_at_ms, limits.meter)
+    elif proved_at_ms > since_ms:
+        media = media.span(since_ms, proved_at_ms)
+    return replace(session, phase=replace(live, evidence=replace(live.evidence, media=media)))
 
 
 # Deadlines.
@@ -131,10 +152,11 @@ def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Ste
             session, SessionState.EXPIRED, EndReason.START_TIMEOUT, phase.start_deadline_ms, EventKind.EXPIRED
         )
     if isinstance(phase, Live):
-        paused_out_ms = pause_end_ms(phase.evidence, min(now_ms, phase.ends_at_ms), limits.meter)
-        if paused_out_ms is not None and paused_out_ms <= min(now_ms, phase.ends_at_ms):
-            reading = read_live(phase.evidence, paused_out_ms, session.terms.max_duration_s, limits.meter)
-            reason = reading.pause.reason if reading.pause is not None else PauseReason.LOCATION_STALE
+        until_ms = min(now_ms, phase.ends_at_ms)
+        paused_out_ms = pause_end_ms(phase.evidence, until_ms, limits.meter)
+        if paused_out_ms is not None and paused_out_ms <= until_ms:
+            pause = open_pause(phase.evidence, paused_out_ms, limits.meter)
+            reason = pause.reason if pause is not None else PauseReason.LOCATION_STALE
             return _end(session, phase, EndReason(reason.value), paused_out_ms, limits)
         if now_ms >= phase.ends_at_ms:
             return _end(session, phase, EndReason.MAX_DURATION, phase.ends_at_ms, limits)
@@ -344,7 +366,7 @@ def _with_media(evidence: Evidence, message: MediaProved | MediaBroke, limits: S
     if message.at_ms < evidence.started_at_ms:
         return evidence
     if isinstance(message, MediaProved):
-        return replace(evidence, media=evidence.media.prove(message.at_ms, limits.meter.grace_ms))
+        return replace(evidence, media=evidence.media.prove(message.at_ms, limits.meter))
     return replace(evidence, media=evidence.media.lose(message.at_ms))
 
 
@@ -362,7 +384,7 @@ def _with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
             evidence = replace(evidence, presence=evidence.presence.lose(fix.at_ms))
             coarse = 0
         return replace(phase, evidence=evidence, whereabouts=replace(where, coarse_in_row=coarse, last_fix=fix))
-    evidence = replace(evidence, presence=evidence.presence.prove(fix.at_ms, limits.meter.grace_ms))
+    evidence = replace(evidence, presence=evidence.presence.prove(fix.at_ms, limits.meter, is_prompt=True))
     speed_mps = limits.fence.speed_limit_mps(where.device_kind)
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
     where = replace(where, track=track, coarse_in_row=0, last_fix=fix)
@@ -398,16 +420,15 @@ def _with_ring(
 
 def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLimits) -> Step:
     """Record a pause that opened or closed; other evidence is news to nobody and is not stored by itself."""
-    reading = read_live(live.evidence, now_ms, session.terms.max_duration_s, limits.meter)
-    reason = reading.pause.reason if reading.pause is not None else None
-    if reason == live.pause_reason:
+    pause = open_pause(live.evidence, now_ms, limits.meter)
+    reason = pause.reason if pause is not None else None
+    if reason is live.pause_reason:
         return Step(session=replace(session, phase=live))
     live = replace(live, pause_reason=reason)
-    return Step(session=replace(session, phase=live), events=(_pause_event(reading, now_ms),))
+    return Step(session=replace(session, phase=live), events=(_pause_event(pause, now_ms),))
 
 
-def _pause_event(reading: Reading, now_ms: int) -> Event:
-    if reading.pause is None:
+def _pause_event(pause: Window | None, now_ms: int) -> Event:
+    if pause is None:
         return Event(EventKind.RESUMED, now_ms)
-    facts = (("reason", reading.pause.reason.value), ("fromMs", reading.pause.from_ms))
-    return Event(EventKind.PAUSED, now_ms, facts)
+    return Event(EventKind.PAUSED, now_ms, (("reason", pause.reason.value), ("fromMs", pause.from_ms)))

@@ -1,0 +1,181 @@
+"""Laws of the meter, for any evidence."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sightline.domain.metering import (
+    OPEN,
+    RUNS_MAX,
+    Evidence,
+    Signal,
+    open_pause,
+    pause_end_ms,
+    read_final,
+    read_live,
+    windows_at,
+)
+from tests.domain.builders import METER, T0
+
+SPAN_MS = 120_000
+instants = st.integers(0, SPAN_MS).map(lambda offset: T0 + offset)
+proofs = st.lists(instants, max_size=20)
+breaks = st.lists(instants, max_size=4)
+
+
+@st.composite
+def fences(draw):
+    """Sorted disjoint fence windows, the last one maybe open."""
+    edges = sorted(set(draw(st.lists(instants, max_size=6))))
+    windows = [(edges[at], edges[at + 1]) for at in range(0, len(edges) - 1, 2)]
+    if len(edges) % 2:
+        windows.append((edges[-1], OPEN))
+    return tuple(windows)
+
+
+def signal_of(facts):
+    signal = Signal()
+    for kind, at_ms in facts:
+        signal = signal.prove(at_ms, METER) if kind == "proof" else signal.lose(at_ms)
+    return signal
+
+
+def facts_of(proved, broke):
+    return [("proof", at_ms) for at_ms in proved] + [("break", at_ms) for at_ms in broke]
+
+
+signals = st.builds(lambda proved, broke: signal_of(facts_of(sorted(proved), broke)), proofs, breaks)
+evidences = st.builds(
+    lambda presence, media, windows: Evidence(started_at_ms=T0, presence=presence, media=media, fence_windows=windows),
+    signals,
+    signals,
+    fences(),
+)
+
+
+@given(evidences, instants, st.integers(1, 200))
+def test_clean_seconds_are_within_the_session_and_its_maximum(evidence, at_ms, max_duration_s):
+    for reading in (
+        read_live(evidence, at_ms, max_duration_s, METER),
+        read_final(evidence, at_ms, max_duration_s, METER),
+    ):
+        assert 0 <= reading.clean_seconds <= min(max_duration_s, (at_ms - T0) // 1000)
+
+
+@given(evidences, instants, st.integers(1, 200))
+def test_final_is_the_floor_of_time_less_the_union_of_the_windows(evidence, ended_at_ms, max_duration_s):
+    reading = read_final(evidence, ended_at_ms, max_duration_s, METER)
+    # Counted millisecond by edge, without the code's own union.
+    edges = {T0, ended_at_ms}
+    for window in reading.windows:
+        edges |= {window.from_ms, ended_at_ms if window.to_ms is None else window.to_ms}
+    dirty_ms = 0
+    for start, end in itertools.pairwise(sorted(edge for edge in edges if T0 <= edge <= ended_at_ms)):
+        inside = any(
+            window.from_ms <= start and (window.to_ms is None or end <= window.to_ms) for window in reading.windows
+        )
+        dirty_ms += (end - start) * inside
+    assert reading.clean_seconds == min(max_duration_s, (ended_at_ms - T0 - dirty_ms) // 1000)
+
+
+@given(evidences, instants, st.integers(1, 200))
+def test_what_was_shown_live_is_never_more_than_what_is_charged(evidence, at_ms, max_duration_s):
+    live = read_live(evidence, at_ms, max_duration_s, METER)
+    assert live.clean_seconds <= read_final(evidence, at_ms, max_duration_s, METER).clean_seconds
+
+
+@given(evidences, instants)
+def test_the_open_pause_of_the_hot_path_is_that_of_the_reading(evidence, at_ms):
+    pause = read_live(evidence, at_ms, 10_000, METER).pause
+    assert open_pause(evidence, at_ms, METER) == pause
+    assert (pause_end_ms(evidence, at_ms, METER) is None) == (pause is None)
+
+
+@given(evidences, instants)
+def test_windows_lie_in_order_after_the_start_and_at_most_one_of_a_kind_is_open(evidence, at_ms):
+    windows = windows_at(evidence, at_ms, METER)
+    assert [window.from_ms for window in windows] == sorted(window.from_ms for window in windows)
+    assert all(window.from_ms >= T0 for window in windows)
+    opened = [window.reason for window in windows if window.to_ms is None]
+    assert len(opened) == len(set(opened))
+
+
+@given(proofs, breaks, st.randoms(use_true_random=False), instants)
+def test_the_order_of_late_media_events_does_not_matter(proved, broke, rng, at_ms):
+    facts = facts_of(proved, broke)
+    shuffled = rng.sample(facts, len(facts))
+    in_order = Evidence(started_at_ms=T0, media=signal_of(sorted(facts, key=lambda fact: fact[1])))
+    late = Evidence(started_at_ms=T0, media=signal_of(shuffled))
+    assert read_final(late, at_ms, 10_000, METER) == read_final(in_order, at_ms, 10_000, METER)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["heartbeat", "media", "break", "look"]), instants), max_size=40))
+def test_the_live_reading_never_runs_backwards_with_events_in_order(events):
+    evidence, shown = Evidence(started_at_ms=T0), 0
+    for kind, at_ms in sorted(events, key=lambda event: event[1]):
+        presence, media = evidence.presence, evidence.media
+        if kind == "heartbeat":
+            presence = presence.prove(at_ms, METER, is_prompt=True)
+        elif kind == "media":
+            media = media.prove(at_ms, METER)
+        elif kind == "break":
+            media = media.lose(at_ms)
+        for evidence in (evidence, Evidence(started_at_ms=T0, presence=presence, media=media)):  # noqa: B020
+            reading = read_live(evidence, at_ms, 10_000, METER).clean_seconds
+            assert reading >= shown
+            shown = reading
+
+
+@given(proofs, instants)
+def test_forgetting_quiet_gaps_of_a_prompt_signal_changes_no_reading(proved, at_ms):
+    exact, folded = Signal(), Signal()
+    for each in sorted(proved):
+        exact, folded = exact.prove(each, METER), folded.prove(each, METER, is_prompt=True)
+    readings = [
+        read_final(Evidence(started_at_ms=T0, presence=signal), at_ms, 10_000, METER) for signal in (exact, folded)
+    ]
+    assert readings[0] == readings[1]
+
+
+def test_a_prompt_signal_of_a_quiet_night_is_one_run():
+    signal = Signal()
+    for beat in range(7_000):
+        signal = signal.prove(T0 + beat * 2_050, METER, is_prompt=True)
+    assert signal.runs == ((T0, T0 + 6_999 * 2_050),)
+
+
+def test_a_slow_camera_keeps_a_bounded_number_of_runs_and_the_same_meter():
+    signal = Signal()
+    for frame in range(1_000):
+        signal = signal.prove(T0 + frame * 3_000, METER)
+    assert len(signal.runs) == RUNS_MAX
+    end_ms = T0 + 999 * 3_000
+    assert (
+        read_final(
+            Evidence(started_at_ms=T0, media=signal, presence=Signal(((T0, end_ms),))), end_ms, 10_000, METER
+        ).clean_seconds
+        == 999 * 3
+    )
+
+
+def test_folding_never_closes_a_gap_that_is_dirty():
+    signal = Signal().prove(T0, METER).prove(T0 + 30_000, METER)
+    for frame in range(500):
+        signal = signal.prove(T0 + 30_000 + frame * 3_000, METER)
+    assert signal.runs[0] == (T0, T0)
+
+
+@settings(max_examples=50)
+@given(evidences, instants, instants)
+def test_a_pause_ends_the_session_at_the_same_instant_whenever_it_is_looked_at(evidence, at_ms, later_ms):
+    """Nothing new arrives: the pause that is open at one look is due at the same instant at a later one."""
+    first, second = sorted((at_ms, later_ms))
+    quiet = Evidence(
+        started_at_ms=T0,
+        presence=signal_of([("proof", run[1]) for run in evidence.presence.runs if run[1] < first]),
+        media=Signal(((T0, T0 + SPAN_MS),)),
+    )
+    due_ms = pause_end_ms(quiet, first, METER)
+    if due_ms is not None and first <= second:
+        assert pause_end_ms(quiet, second, METER) == due_ms

@@ -1,0 +1,180 @@
+"""An operator's availability and claims."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.domain.geofence import DeviceKind
+from sightline.domain.operator import machine
+from sightline.domain.operator.machine import (
+    BUSY,
+    NO_CLAIM,
+    NOT_ONLINE,
+    OTHER_LIVE,
+    ClaimByAccept,
+    ClaimByDispatch,
+    Occupy,
+    Patch,
+    Release,
+    Vacate,
+)
+from sightline.domain.operator.model import Availability
+from sightline.domain.refusal import Refusal
+from tests.domain.builders import T0, a_workspace
+
+ONLINE, OFFLINE = Availability.ONLINE, Availability.OFFLINE
+
+
+def after(workspace, *messages, at_ms=T0 + 1_000):
+    for message in messages:
+        workspace = machine.step(workspace, message, at_ms)
+        assert not isinstance(workspace, Refusal), workspace
+    return workspace
+
+
+def test_a_dispatch_takes_an_online_operator_and_makes_it_busy():
+    busy = after(a_workspace(), ClaimByDispatch("s"))
+    assert (busy.availability, busy.rest, list(busy.claims)) == (Availability.BUSY, ONLINE, ["s"])
+
+
+@pytest.mark.parametrize(
+    "workspace", [a_workspace(OFFLINE), after(a_workspace(), ClaimByDispatch("x"))], ids=["OFFLINE", "BUSY"]
+)
+def test_a_dispatch_takes_nobody_who_is_not_online(workspace):
+    assert machine.step(workspace, ClaimByDispatch("s"), T0) is NOT_ONLINE
+
+
+@pytest.mark.parametrize("availability", [ONLINE, OFFLINE])
+def test_accept_leaves_availability_as_it_is(availability):
+    assert after(a_workspace(availability), ClaimByAccept("s")).availability is availability
+
+
+@pytest.mark.parametrize("availability", [ONLINE, OFFLINE])
+def test_start_makes_busy_and_the_end_gives_back_what_was_before(availability):
+    busy = after(a_workspace(availability), ClaimByAccept("s"), Occupy("s"))
+    assert (busy.availability, busy.live_session_id) == (Availability.BUSY, "s")
+    freed = after(busy, Release("s"), at_ms=T0 + 9_000)
+    assert (freed.availability, freed.claims, freed.idle_since_ms) == (availability, {}, T0 + 9_000)
+
+
+def test_a_dispatched_operator_comes_back_online_idle_since_its_release():
+    freed = after(after(a_workspace(), ClaimByDispatch("s")), Release("s"), at_ms=T0 + 5_000)
+    assert (freed.availability, freed.idle_since_ms) == (ONLINE, T0 + 5_000)
+
+
+def test_busy_lasts_while_another_assignment_is_open():
+    two = after(a_workspace(), ClaimByAccept("a"), ClaimByDispatch("b"))
+    one = after(two, Release("b"))
+    assert one.availability is Availability.BUSY
+    assert after(one, Release("a")).availability is ONLINE
+
+
+def test_a_failed_start_after_accept_gives_availability_back():
+    assert after(a_workspace(), ClaimByAccept("s"), Occupy("s"), Vacate("s")).availability is ONLINE
+
+
+def test_a_failed_start_after_dispatch_leaves_the_operator_busy_with_its_assignment():
+    vacated = after(a_workspace(), ClaimByDispatch("s"), Occupy("s"), Vacate("s"))
+    assert (vacated.availability, vacated.live_session_id, list(vacated.claims)) == (Availability.BUSY, None, ["s"])
+
+
+def test_an_operator_is_live_in_one_session_at_a_time():
+    live = after(a_workspace(), ClaimByAccept("a"), ClaimByAccept("b"), Occupy("a"))
+    assert machine.step(live, Occupy("b"), T0) is OTHER_LIVE
+
+
+def test_a_session_without_a_claim_cannot_be_started():
+    assert machine.step(a_workspace(), Occupy("s"), T0) is NO_CLAIM
+
+
+@pytest.mark.parametrize(
+    "message", [ClaimByDispatch("s"), Occupy("s"), Vacate("s"), Release("s"), Patch(name="x")], ids=str
+)
+def test_every_message_may_be_repeated(message):
+    first = after(a_workspace(), ClaimByDispatch("s"), message)
+    assert after(first, message) == first
+
+
+def three_start_timeouts(workspace):
+    for name in ("a", "b", "c"):
+        workspace = after(workspace, ClaimByDispatch(name), Release(name, start_timed_out=True))
+    return workspace
+
+
+def test_three_start_timeouts_in_a_row_put_the_operator_offline():
+    two = a_workspace()
+    for name in ("a", "b"):
+        two = after(two, ClaimByDispatch(name), Release(name, start_timed_out=True))
+    assert two.availability is ONLINE
+    assert three_start_timeouts(a_workspace()).availability is OFFLINE
+
+
+@pytest.mark.parametrize("between", [[Occupy("x"), Release("x")], [Release("x")]], ids=["a start", "a release"])
+def test_what_happens_between_breaks_the_row_of_start_timeouts(between):
+    workspace = a_workspace()
+    for name in ("a", "b"):
+        workspace = after(workspace, ClaimByDispatch(name), Release(name, start_timed_out=True))
+    workspace = after(workspace, ClaimByDispatch("x"), *between)
+    workspace = after(workspace, ClaimByDispatch("c"), Release("c", start_timed_out=True))
+    assert workspace.availability is ONLINE
+
+
+def test_coming_online_again_starts_the_count_anew():
+    back = after(three_start_timeouts(a_workspace()), Patch(availability=ONLINE))
+    assert (back.availability, back.start_timeouts) == (ONLINE, 0)
+
+
+def test_becoming_online_is_idle_since_now_and_a_no_op_keeps_it():
+    online = machine.step(a_workspace(OFFLINE), Patch(availability=ONLINE), T0 + 7_000)
+    assert online.idle_since_ms == T0 + 7_000
+    assert machine.step(online, Patch(availability=ONLINE), T0 + 9_000) is online
+
+
+def test_availability_cannot_be_set_while_busy_but_a_name_can():
+    busy = after(a_workspace(), ClaimByDispatch("s"))
+    assert machine.step(busy, Patch(availability=OFFLINE), T0) is BUSY
+    assert after(busy, Patch(name="New")).name == "New"
+
+
+def test_coverage_is_set_as_a_pair():
+    assert isinstance(machine.step(a_workspace(), Patch(coverage_lat=1.0), T0), Refusal)
+    covered = after(a_workspace(), Patch(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=100.0))
+    assert covered.covers(1.0, 2.0)
+    assert not covered.covers(1.0, 2.01)
+
+
+def test_an_operator_without_coverage_serves_everywhere():
+    assert a_workspace().covers(-89.0, 179.0)
+
+
+def test_what_a_session_freezes_of_its_operator_is_what_stands_now():
+    operator = replace(a_workspace(), device_kind=DeviceKind.DRONE, coverage_lat=1.0, coverage_lng=2.0).as_operator()
+    assert (operator.device_kind, operator.coverage_lat, operator.coverage_lng) == (DeviceKind.DRONE, 1.0, 2.0)
+
+
+names = st.sampled_from(["a", "b", "c"])
+messages = st.one_of(
+    st.builds(ClaimByDispatch, names),
+    st.builds(ClaimByAccept, names),
+    st.builds(Occupy, names),
+    st.builds(Vacate, names),
+    st.builds(Release, names, st.booleans()),
+    st.builds(Patch, availability=st.sampled_from([ONLINE, OFFLINE])),
+)
+
+
+@given(st.lists(messages, max_size=30))
+def test_busy_needs_a_claim_and_one_session_at_most_is_live(told):
+    workspace = a_workspace()
+    for turn, message in enumerate(told):
+        result = machine.step(workspace, message, T0 + turn)
+        workspace = workspace if isinstance(result, Refusal) else result
+        assert sum(claim.is_live for claim in workspace.claims.values()) <= 1
+        if workspace.availability is Availability.BUSY:
+            assert workspace.claims
+        else:
+            assert not any(claim.is_live or claim.is_dispatched for claim in workspace.claims.values())
+            assert workspace.rest is workspace.availability
+        assert workspace.rest is not Availability.BUSY

@@ -1,0 +1,132 @@
+"""What a second costs, and how a charge is divided."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.domain.metering import charge
+from sightline.domain.pricing import Quote, price
+from sightline.domain.settlement import fee_of
+from sightline.domain.units import MicroUsdc, floor_div, round_half_up_div
+from sightline.domain.views import quote_view
+from tests.domain.builders import T0
+
+BASE = MicroUsdc(1000)
+
+
+@pytest.mark.parametrize(
+    ("supply", "factor_bps"),
+    [(0, 12_500), (1, 11_875), (2, 11_250), (3, 10_625), (4, 10_000), (5, 9_375), (6, 8_750), (7, 8_125), (8, 8_000)],
+)
+def test_supply_makes_a_second_dearer_or_cheaper_in_steps_of_625(supply, factor_bps):
+    assert price(BASE, supply=supply, demand=0).supply_bps == factor_bps
+
+
+@pytest.mark.parametrize(
+    ("demand", "supply", "factor_bps"),
+    [
+        (0, 0, 10_000),
+        (4, 4, 10_000),
+        (1, 0, 12_000),
+        (2, 0, 14_000),
+        (3, 0, 16_000),
+        (9, 0, 16_000),
+        (2, 1, 12_000),
+        (3, 2, 11_000),
+        # floor(2000 x 1 / 3) = 666, floored to steps of 500.
+        (4, 3, 10_500),
+        # 2000 x 3 / 4 = 1500.
+        (7, 4, 11_500),
+        # floor(2000 x 1 / 5) = 400, below one step.
+        (6, 5, 10_000),
+    ],
+)
+def test_demand_counts_only_beyond_supply_and_in_steps_of_500(demand, supply, factor_bps):
+    assert price(BASE, supply=supply, demand=demand).demand_bps == factor_bps
+
+
+@pytest.mark.parametrize(
+    ("corridor_bps", "kept"), [(10_000, 10_000), (4_999, 5_000), (5_000, 5_000), (30_000, 30_000), (30_001, 30_000)]
+)
+def test_the_corridor_is_kept_within_its_bounds(corridor_bps, kept):
+    assert price(BASE, supply=4, demand=0, corridor_bps=corridor_bps).corridor_bps == kept
+
+
+@pytest.mark.parametrize(
+    ("base", "supply", "demand", "corridor_bps", "rate"),
+    [
+        (1000, 4, 0, 10_000, 1000),
+        (1000, 0, 0, 10_000, 1250),
+        (1000, 0, 3, 30_000, 6000),
+        (1000, 8, 0, 5_000, 400),
+        # 1 x 1.25 x 1.2 = 1.5 rounds up, 1 x 1.1875 x 1.2 = 1.425 down.
+        (1, 0, 1, 10_000, 2),
+        (1, 1, 2, 10_000, 1),
+        # Never free.
+        (0, 4, 0, 10_000, 1),
+        (1, 8, 0, 5_000, 1),
+    ],
+)
+def test_the_rate_is_the_product_rounded_half_up_and_at_least_one(base, supply, demand, corridor_bps, rate):
+    assert price(MicroUsdc(base), supply=supply, demand=demand, corridor_bps=corridor_bps).rate == rate
+
+
+@given(
+    base=st.integers(1, 10**9),
+    supply=st.integers(0, 1000),
+    demand=st.integers(0, 1000),
+    corridor_bps=st.integers(0, 40_000),
+    duration_s=st.integers(1, 14_400),
+)
+def test_a_quote_is_reproducible_from_the_factors_it_shows(base, supply, demand, corridor_bps, duration_s):
+    spot = price(MicroUsdc(base), supply=supply, demand=demand, corridor_bps=corridor_bps)
+    view = quote_view(
+        Quote(
+            id="q",
+            workspace_id="w",
+            lat=0.0,
+            lng=0.0,
+            duration_s=duration_s,
+            price=spot,
+            available_operators=supply,
+            created_at_ms=T0,
+            expires_at_ms=T0 + 120_000,
+        )
+    )
+    factors = [round(view[name] * 10_000) for name in ("supplyFactor", "demandFactor", "corridorMultiplier")]
+    product = int(view["baseRatePerSecondMicroUsdc"])
+    for factor in factors:
+        product *= factor
+    rate = max(1, round_half_up_div(product, 10**12))
+    assert view["ratePerSecondMicroUsdc"] == str(rate)
+    assert view["estimatedTotalMicroUsdc"] == str(rate * duration_s)
+
+
+@pytest.mark.parametrize(
+    ("charged", "fee_bps", "fee"),
+    [(0, 1500, 0), (1, 1500, 0), (6, 1500, 0), (7, 1500, 1), (600_000, 1500, 90_000), (999, 0, 0), (999, 10_000, 999)],
+)
+def test_the_fee_is_rounded_down(charged, fee_bps, fee):
+    assert fee_of(MicroUsdc(charged), fee_bps) == fee
+
+
+@given(st.integers(0, 10**30), st.integers(0, 10_000))
+def test_fee_and_payout_make_up_the_charge(charged, fee_bps):
+    fee = fee_of(MicroUsdc(charged), fee_bps)
+    assert 0 <= fee <= charged
+
+
+@given(st.integers(0, 14_400), st.integers(1, 10**12), st.integers(0, 14_400))
+def test_a_charge_is_seconds_times_rate_within_the_hold(seconds, rate, more):
+    assert charge(seconds, MicroUsdc(rate), MicroUsdc(rate * (seconds + more))) == seconds * rate
+
+
+def test_a_charge_above_the_hold_is_our_own_bug():
+    with pytest.raises(AssertionError):
+        charge(2, MicroUsdc(10), MicroUsdc(19))
+
+
+@pytest.mark.parametrize(("numerator", "floor", "half_up"), [(0, 0, 0), (4, 0, 0), (5, 0, 1), (14, 1, 1), (15, 1, 2)])
+def test_roundings_are_what_their_names_say(numerator, floor, half_up):
+    assert floor_div(numerator, 10) == floor
+    assert round_half_up_div(numerator, 10) == half_up

@@ -1,0 +1,216 @@
+"""A session's deadlines, fences of state and money, from request to end."""
+
+import pytest
+
+from sightline.domain.geofence import DeviceKind
+from sightline.domain.refusal import Code
+from sightline.domain.session import machine
+from sightline.domain.session.machine import EXPIRED, WRONG_STATE
+from sightline.domain.session.messages import (
+    Assign,
+    Cancel,
+    CancelAssignment,
+    ChargeHold,
+    CloseVideo,
+    End,
+    GoLive,
+    MediaBroke,
+    Party,
+    ReleaseHold,
+    ReleaseOperator,
+    Settle,
+    SettlementMined,
+    Tick,
+)
+from sightline.domain.session.model import EndReason, SessionState
+from tests.domain.builders import (
+    LIMITS,
+    OPERATOR,
+    T0,
+    VIDEO,
+    Film,
+    a_cancelled_session,
+    a_live_session,
+    a_requested_session,
+    after,
+    an_assigned_session,
+    an_ended_session,
+    an_operator,
+    taken,
+)
+
+
+def refused(session, message, at_ms):
+    return machine.step(session, message, at_ms, LIMITS)
+
+
+# REQUESTED.
+
+
+def test_a_request_can_be_assigned_until_the_last_millisecond_of_its_wait():
+    session = a_requested_session(wait_timeout_s=5)
+    assert after(session, Assign(an_operator()), T0 + 4_999).state is SessionState.ASSIGNED
+    assert refused(session, Assign(an_operator()), T0 + 5_000) is EXPIRED
+
+
+@pytest.mark.parametrize("looked_at_ms", [T0 + 5_000, T0 + 5_001, T0 + 900_000])
+def test_an_expired_request_ended_exactly_at_its_deadline(looked_at_ms):
+    step = taken(machine.step(a_requested_session(wait_timeout_s=5), Tick(), looked_at_ms, LIMITS))
+    closed = step.session.phase
+    assert (step.session.state, closed.reason) == (SessionState.EXPIRED, EndReason.WAIT_TIMEOUT)
+    assert closed.closed_at_ms == T0 + 5_000
+    assert step.effects == (ReleaseHold(),)
+
+
+def test_a_late_call_is_expired_and_not_merely_in_the_wrong_state():
+    assert (EXPIRED.code, EXPIRED.detail) == (Code.INVALID_STATE, "session:expired")
+    expired = after(a_requested_session(wait_timeout_s=5), Tick(), T0 + 5_000)
+    assert refused(expired, Cancel(), T0 + 6_000) is EXPIRED
+    assert refused(a_cancelled_session(), Cancel(), T0 + 6_000) is WRONG_STATE
+
+
+def test_a_withdrawn_request_releases_its_hold_and_charges_nothing():
+    step = taken(machine.step(a_requested_session(), Cancel(), T0 + 7, LIMITS))
+    assert (step.session.state, step.session.phase.closed_at_ms) == (SessionState.CANCELLED, T0 + 7)
+    assert step.effects == (ReleaseHold(),)
+
+
+# ASSIGNED.
+
+
+@pytest.mark.parametrize(("kind", "wait_ms"), [(DeviceKind.PHONE, 120_000), (DeviceKind.DRONE, 300_000)])
+def test_an_assignment_must_be_started_in_time_and_a_drone_has_longer(kind, wait_ms):
+    session = an_assigned_session(operator=an_operator(kind))
+    assert after(session, GoLive(VIDEO), T0 + wait_ms - 1).state is SessionState.LIVE
+    assert refused(session, GoLive(VIDEO), T0 + wait_ms) is EXPIRED
+    step = taken(machine.step(session, Tick(), T0 + wait_ms + 77, LIMITS))
+    closed = step.session.phase
+    assert (closed.reason, closed.closed_at_ms) == (EndReason.START_TIMEOUT, T0 + wait_ms)
+    assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=True))
+
+
+@pytest.mark.parametrize("by", list(Party))
+def test_an_assignment_cannot_be_ended_by_either_side(by):
+    assert refused(an_assigned_session(), End(by), T0 + 1) is WRONG_STATE
+
+
+def test_an_assigned_session_cannot_be_withdrawn_by_its_consumer():
+    assert refused(an_assigned_session(), Cancel(), T0 + 1) is WRONG_STATE
+
+
+def test_a_dropped_assignment_frees_the_operator_and_is_no_start_timeout():
+    step = taken(machine.step(an_assigned_session(), CancelAssignment(), T0 + 9, LIMITS))
+    assert (step.session.state, step.session.phase.reason) == (SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED)
+    assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=False))
+
+
+# LIVE to ENDED.
+
+
+@pytest.mark.parametrize(
+    ("by", "reason"), [(Party.CONSUMER, EndReason.CONSUMER_ENDED), (Party.OPERATOR, EndReason.OPERATOR_ENDED)]
+)
+def test_either_side_may_hang_up(by, reason):
+    ended = after(a_live_session(), End(by), T0 + 3_500).phase
+    assert (ended.reason, ended.ended_at_ms, ended.clean_seconds, ended.charged) == (reason, T0 + 3_500, 3, 3_000)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1, 59_000])
+def test_the_longest_session_ends_exactly_at_its_deadline_however_late_it_is_looked_at(late_ms):
+    film = Film(a_live_session(max_duration_s=30)).both(T0, T0 + 28_000)
+    film.tell(Tick(), T0 + 30_000 + late_ms)
+    ended = film.session.phase
+    assert (ended.reason, ended.ended_at_ms) == (EndReason.MAX_DURATION, T0 + 30_000)
+    assert (ended.clean_seconds, ended.charged) == (30, 30_000)
+
+
+def test_an_end_gives_the_charge_the_settlement_and_everything_back():
+    film = Film().both(T0, T0 + 10_000)
+    step = taken(machine.step(film.session, End(Party.CONSUMER), T0 + 10_999, LIMITS))
+    settle, charge, release, close = step.effects
+    assert isinstance(settle, Settle)
+    payload = settle.payload
+    assert (payload.to_amount, payload.fee_amount, payload.chargeable_seconds) == (8_500, 1_500, 10)
+    assert payload.to_amount + payload.fee_amount == payload.rate * payload.chargeable_seconds
+    assert charge == ChargeHold(10_000)
+    assert release == ReleaseOperator(OPERATOR, start_timed_out=False)
+    assert close == CloseVideo(VIDEO.ref)
+
+
+def test_a_session_that_proved_nothing_is_not_charged_but_settled():
+    film = Film().tell(Tick(), T0 + 61_000)
+    ended = film.session.phase
+    assert (ended.ended_at_ms, ended.clean_seconds, ended.charged) == (T0 + 60_000, 0, 0)
+
+
+def test_a_second_end_is_refused_and_changes_nothing():
+    ended = an_ended_session()
+    assert refused(ended, End(Party.CONSUMER), T0 + 9_000) is WRONG_STATE
+    assert refused(ended, End(Party.OPERATOR), T0 + 900_000) is WRONG_STATE
+
+
+def test_evidence_that_arrives_after_the_end_does_not_change_the_charge():
+    ended = an_ended_session()
+    step = taken(machine.step(ended, MediaBroke(T0 + 1), T0 + 9_000, LIMITS))
+    assert step.session == ended
+    assert not step.events
+
+
+def test_a_settlement_is_noted_once():
+    mined = taken(machine.step(an_ended_session(), SettlementMined("0xabc"), T0 + 9_000, LIMITS))
+    assert mined.session.phase.settlement_tx_hash == "0xabc"
+    assert len(mined.events) == 1
+    assert not taken(machine.step(mined.session, SettlementMined("0xabc"), T0 + 9_001, LIMITS)).events
+
+
+@pytest.mark.parametrize(
+    ("session", "deadline_ms"),
+    [
+        (a_requested_session(), T0 + 300_000),
+        (an_assigned_session(T0 + 5), T0 + 120_005),
+        (a_live_session(T0 + 5), T0 + 600_005),
+        (an_ended_session(), None),
+        (a_cancelled_session(), None),
+    ],
+    ids=["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED"],
+)
+def test_callers_see_the_deadline_of_the_present_state(session, deadline_ms):
+    assert machine.deadline_ms(session) == deadline_ms
+
+
+# Recovery.
+
+
+def test_media_between_the_row_and_its_checkpoint_is_taken_as_unbroken_while_running():
+    stored = Film().both(T0, T0 + 2_000).session
+    session = machine.recover_media(stored, T0 + 100_000, LIMITS)
+    film = Film(session)
+    film.sequence = 2
+    for second in range(4, 100, 2):
+        film.fix(T0 + second * 1_000)
+    assert film.session.state is SessionState.LIVE
+    ended = after(film.session, End(Party.CONSUMER), T0 + 100_000).phase
+    assert ended.clean_seconds == 100
+
+
+def test_a_live_session_stored_before_any_media_survives_a_restart_after_minutes():
+    session = machine.recover_media(a_live_session(), T0 + 100_000, LIMITS)
+    film = Film(session)
+    for second in range(1, 100, 2):
+        film.fix(T0 + second * 1_000)
+    assert film.session.state is SessionState.LIVE
+    assert film.live.pause_reason is None
+
+
+def test_nothing_is_assumed_of_media_while_the_row_says_paused():
+    film = Film().both(T0, T0 + 4_000).tell(MediaBroke(T0 + 4_500), T0 + 4_500)
+    session = machine.recover_media(film.session, T0 + 20_000, LIMITS)
+    ended = after(session, End(Party.CONSUMER), T0 + 20_000).phase
+    assert [(window.from_ms - T0, window.to_ms - T0) for window in ended.windows if window.reason == "MEDIA_LOST"] == [
+        (4_500, 20_000)
+    ]
+
+
+def test_a_checkpoint_older_than_the_row_changes_nothing():
+    session = Film().both(T0, T0 + 20_000).session
+    assert machine.recover_media(session, T0 + 10_000, LIMITS) == session
