@@ -211,7 +211,7 @@ class Cell:
         counters = kind.counters
         started = kind.now()
         counters.wait.add(started - envelope.enqueued_at)
-        if (envelope.is_ask or envelope.timer is not None) and not self._still_wanted(envelope, started):
+        if not self._still_wanted(envelope, started):
             return
         self.current = envelope
         behaviour = self.behaviour
@@ -236,8 +236,10 @@ class Cell:
             envelope.hold_in(self.held)
 
     def _still_wanted(self, envelope: Envelope, now: float) -> bool:
-        if envelope.timer is not None:
-            return self.kind.registry.timers.claim(envelope.timer, envelope.timer_generation)
+        if not envelope.is_ask:
+            if envelope.timer is not None:
+                return self.kind.registry.timers.claim(envelope.timer, envelope.timer_generation)
+            return envelope.origin is None or envelope.origin is self.helpers
         if envelope.deadline <= now:
             self.kind.counters.expired += 1
             envelope.fail_if_open(AskTimeoutError("the deadline passed before the turn"))
@@ -276,8 +278,8 @@ class Cell:
                 envelope.fail_if_open(TurnLostError(f"the actor was loaded again: {error}"))
             else:
                 envelope.fail_if_open(error)
-        elif envelope.timer is not None:
-            pass  # load() sets the timers again
+        elif envelope.timer is not None or envelope.origin is not None:
+            pass  # load() sets the timers again, and knows nothing of the work that was asked for before it
         elif envelope.retries < self.kind.options.tell_retries_max:
             self._put_back(envelope)
         else:

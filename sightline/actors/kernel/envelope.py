@@ -12,6 +12,7 @@ from sightline.actors.kernel.errors import AskTimeoutError
 from sightline.domain.errors import InvariantError
 
 if TYPE_CHECKING:
+    from sightline.actors.kernel.helpers import Helpers
     from sightline.actors.kernel.statistics import Counters
     from sightline.actors.kernel.timers import Timer
 
@@ -41,6 +42,7 @@ class Envelope:
         "enqueued_at",
         "is_ask",
         "message",
+        "origin",
         "retries",
         "timer",
         "timer_generation",
@@ -62,6 +64,7 @@ class Envelope:
         self.conflate_key: object = None
         self.timer: Timer | None = None
         self.timer_generation = 0
+        self.origin: Helpers | None = None
         self.retries = 0
         self._task = task
         self._answered = False

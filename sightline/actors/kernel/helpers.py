@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 @final
 class Helpers:
-    """The helpers of one actor since its last load. A set that was cancelled delivers nothing any more."""
+    """The helpers of one actor since its last load.
+
+    An outcome belongs to the memory that asked for it: a set that was cancelled delivers nothing any more, not even
+    what waits in the mailbox already.
+    """
 
     __slots__ = ("_cell", "_scopes")
 
@@ -75,4 +79,6 @@ class Helpers:
         if failure is not None:
             message = on_error(judge(failure)[1])
         if wanted and message is not None and not scope.cancelled_caught:
-            self._cell.admit(Envelope(message, self._cell.kind.now()), lane, always=True)
+            envelope = Envelope(message, self._cell.kind.now())
+            envelope.origin = self
+            self._cell.admit(envelope, lane, always=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.mailbox import Lane
     from sightline.actors.kernel.registry import Registry
-    from sightline.actors.kernel.wire import Wire
     from sightline.actors.kernel.waitfor import WaitForGraph
+    from sightline.actors.kernel.wire import Wire
     from sightline.domain.errors import UnavailableError
 
 

@@ -154,6 +154,11 @@ class Registry:
                 cell.scope.cancel()
             await cell.idle.wait()
 
+    def reloads(self, kind: str) -> int:
+        """How often actors of the kind were loaded again, crashes included."""
+        counters = self._kinds[kind].counters
+        return counters.reloads + counters.restarts + counters.load_failures
+
     def statistics(self) -> KernelStatistics:
         """Copy all counts; walks over all cells."""
         return KernelStatistics(

@@ -124,3 +124,38 @@ async def test_many_helpers_at_once_all_come_back(stage):
     stage.ref().tell(message)
     await trio.sleep(10)
     assert stage.heard["a"] == list(range(50))
+
+
+async def test_an_outcome_whose_turn_failed_is_not_handled_again_by_the_next_life(stage):
+    handled = []
+
+    async def outcome(actor, envelope):
+        handled.append(actor)
+        raise StoreUnavailableError
+
+    await stage.ref().ask(spawning(lambda: give(outcome), on_value=lambda value: value), timeout_s=1)
+    await trio.sleep(60)
+    assert len(handled) == 1
+    assert len(stage.lives["a"]) == 2
+
+
+async def test_an_outcome_that_waits_while_the_memory_is_lost_is_dropped(stage, script):
+    release, entered = trio.Event(), trio.Event()
+
+    async def wait_and_reload(actor, envelope):
+        entered.set()
+        await release.wait()
+        raise StoreUnavailableError
+
+    await stage.ref().ask(spawning(lambda: give(7)), timeout_s=1)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(release_after, release, 3)
+        with pytest.raises(StoreUnavailableError):
+            await stage.ref().ask(wait_and_reload, timeout_s=9)
+    await trio.sleep(5)
+    assert stage.heard["a"] == []
+
+
+async def release_after(event, delay_s):
+    await trio.sleep(delay_s)
+    event.set()

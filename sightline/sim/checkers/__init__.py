@@ -1,0 +1,31 @@
+"""Checkers: each watches one promise over a world's history and knows nothing of scenarios."""
+
+from sightline.sim.checkers.answers import Acknowledged, OneEffect, Readings, Sequences
+from sightline.sim.checkers.base import Checker
+from sightline.sim.checkers.money import Charges, Holds, Meter, Settlements
+from sightline.sim.checkers.operators import Busy, DispatchPairs, OneLive, Relations
+from sightline.sim.checkers.rows import Chain, Epochs, Transitions, Versions
+
+__all__ = ["Checker", "all_checkers"]
+
+
+def all_checkers() -> list[Checker]:
+    """A fresh set of every checker."""
+    return [
+        Epochs(),
+        Versions(),
+        Transitions(),
+        Chain(),
+        Acknowledged(),
+        OneEffect(),
+        Sequences(),
+        Readings(),
+        OneLive(),
+        DispatchPairs(),
+        Busy(),
+        Relations(),
+        Holds(),
+        Charges(),
+        Settlements(),
+        Meter(),
+    ]

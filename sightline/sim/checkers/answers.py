@@ -1,0 +1,127 @@
+"""Promises about answers: what was acknowledged is durable, what was refused did not happen, nothing happens twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, final
+
+from sightline.domain.session.messages import EventKind
+from sightline.ports.store import Heartbeat
+from sightline.sim.checkers.base import Checker
+from sightline.sim.history import Reply, SessionStep
+
+PROOF: Final = {
+    "create": EventKind.CREATED,
+    "dispatch": EventKind.ASSIGNED,
+    "accept": EventKind.ASSIGNED,
+    "start": EventKind.STARTED,
+    "end": EventKind.ENDED,
+    "cancel": EventKind.CANCELLED,
+}
+"""The recorded event without which a command cannot have been acknowledged."""
+
+
+@final
+class Acknowledged(Checker):
+    """A command that was acknowledged, and a heartbeat, are in the store: at once, and for ever."""
+
+    name: ClassVar[str] = "acknowledged"
+
+    def __init__(self) -> None:
+        self._events: list[tuple[str, EventKind]] = []
+        self._beats: list[tuple[str, int]] = []
+
+    def on_reply(self, reply: Reply) -> None:
+        if reply.outcome != "ok" or reply.what not in PROOF or reply.session_id is None:
+            return
+        claim = (reply.session_id, PROOF[reply.what])
+        self._events.append(claim)
+        self._check_event(*claim)
+
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
+        self._beats.append((workspace_id, sequence))
+        stored = self.history.store._heartbeats.get(workspace_id, [])
+        newest_first = (beat.sequence for beat in reversed(stored))
+        self.require(
+            any(found == sequence for found in newest_first),
+            f"heartbeat {sequence} of {workspace_id} was acknowledged and is not stored",
+        )
+
+    def on_end(self) -> None:
+        for claim in self._events:
+            self._check_event(*claim)
+        stored = {
+            (workspace_id, beat.sequence)
+            for workspace_id, beats in self.history.store._heartbeats.items()
+            for beat in beats
+        }
+        lost = [beat for beat in self._beats if beat not in stored]
+        self.require(not lost, f"acknowledged heartbeats are gone: {lost[:3]}")
+
+    def _check_event(self, session_id: str, kind: EventKind) -> None:
+        recorded = self.history.store._events.get(session_id, [])
+        self.require(
+            any(entry.event.kind is kind for entry in recorded),
+            f"{kind.value} of {session_id} was acknowledged and is not recorded",
+        )
+
+
+@final
+class OneEffect(Checker):
+    """A command has one effect however often it is repeated, and none if it was refused."""
+
+    name: ClassVar[str] = "one effect"
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, set[str]] = {}
+
+    def on_session(self, step: SessionStep) -> None:
+        record = step.write.idempotency
+        if record is None:
+            return
+        sessions = self._by_key.setdefault(record.key.key, set())
+        sessions.add(f"{step.after.id}/{step.after.version}")
+        self.require(len(sessions) == 1, f"the command {record.key.key} took effect as {sorted(sessions)}")
+
+    def on_reply(self, reply: Reply) -> None:
+        happened = reply.key in self._by_key
+        if reply.outcome == "ok" and reply.what in PROOF:
+            self.require(happened, f"{reply.what} by {reply.who} was acknowledged without a recorded answer")
+        if reply.outcome == "refused":
+            self.require(not happened, f"{reply.what} by {reply.who} was refused ({reply.detail}) and took effect")
+
+
+@final
+class Sequences(Checker):
+    """A workspace's heartbeats are accepted in strictly rising order, each number once."""
+
+    name: ClassVar[str] = "sequences"
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], Heartbeat] = {}
+        self._acknowledged: dict[str, int] = {}
+
+    def on_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+        for beat in batch:
+            first = self._seen.setdefault((beat.workspace_id, beat.sequence), beat)
+            self.require(first == beat, f"heartbeat {beat.sequence} of {beat.workspace_id} was accepted twice")
+
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
+        last = self._acknowledged.get(workspace_id, -1)
+        self.require(sequence > last, f"heartbeat {sequence} of {workspace_id} was acknowledged after {last}")
+        self._acknowledged[workspace_id] = sequence
+
+
+@final
+class Readings(Checker):
+    """The meter that a caller reads never runs backwards while the session's actor keeps its memory."""
+
+    name: ClassVar[str] = "readings"
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+
+    def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
+        last = self._last.get((life, session_id), 0)
+        self.require(clean_seconds >= last, f"the meter of {session_id} went from {last} s to {clean_seconds} s")
+        self._last[life, session_id] = clean_seconds

@@ -1,0 +1,152 @@
+"""Promises about money: what is held, what is charged, what the charge rests on, and that it is settled once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import ClassVar, Final, final
+
+from sightline.domain.session.model import Closed, Ended, Session
+from sightline.domain.settlement import fee_of
+from sightline.ports.ledger import HoldState
+from sightline.sim.checkers.base import Checker
+from sightline.sim.history import SessionStep
+
+SILENCE_MS: Final = 10_000
+GRACE_MS: Final = 2_000
+STEADY_MS: Final = 6_000
+"""Proofs no further apart than this leave no doubt that there was no silence."""
+
+
+@final
+class Holds(Checker):
+    """What is held is the sum over open sessions, lowered to the charge at the end, gone if it never was live."""
+
+    name: ClassVar[str] = "holds"
+
+    def on_session(self, step: SessionStep) -> None:
+        session, ledger = step.after, self.history.ledger
+        hold = ledger._holds.get(session.id)
+        if hold is None:
+            self.fail(f"session {session.id} has no hold")
+            return
+        expected: tuple[int, HoldState]
+        match session.phase:
+            case Ended(charged=charged):
+                expected = (charged, HoldState.CHARGE)
+            case Closed():
+                expected = (session.terms.hold, HoldState.RELEASED)
+            case _:
+                expected = (session.terms.hold, HoldState.OPEN)
+        self.require(
+            (hold.amount, hold.state) == expected,
+            f"{session.state} session {session.id} holds {hold}, not {expected}",
+        )
+
+    def on_end(self) -> None:
+        unknown = set(self.history.ledger._holds) - set(self.history.sessions)
+        self.require(not unknown, f"money is held for sessions that do not exist: {sorted(unknown)[:3]}")
+
+
+@final
+class Charges(Checker):
+    """Charge = clean seconds x rate, never above the hold; clean seconds never exceed the time."""
+
+    name: ClassVar[str] = "charges"
+
+    def on_session(self, step: SessionStep) -> None:
+        session, phase = step.after, step.after.phase
+        if not isinstance(phase, Ended):
+            return
+        span_ms = phase.ended_at_ms - phase.started_at_ms
+        self.require(
+            0 <= phase.clean_seconds * 1000 <= span_ms, f"{session.id}: {phase.clean_seconds} s of {span_ms} ms"
+        )
+        self.require(phase.clean_seconds <= session.terms.max_duration_s, f"{session.id} is longer than agreed")
+        self.require(
+            phase.charged == phase.clean_seconds * session.terms.rate <= session.terms.hold,
+            f"{session.id} is charged {phase.charged} for {phase.clean_seconds} s at {session.terms.rate}",
+        )
+        if isinstance(step.before, Session) and isinstance(step.before.phase, Ended):
+            self.require(step.before.phase.charged == phase.charged, f"the charge of {session.id} changed")
+
+
+@final
+class Settlements(Checker):
+    """Exactly one settlement for a session that was live, none otherwise; its amounts add up."""
+
+    name: ClassVar[str] = "settlements"
+
+    def __init__(self) -> None:
+        self._composed: dict[str, int] = {}
+
+    def on_session(self, step: SessionStep) -> None:
+        session = step.after
+        composed = self._composed.get(session.id, 0) + (step.write.settle is not None)
+        self._composed[session.id] = composed
+        record = self.history.ledger._settlements.get(session.id)
+        if not isinstance(session.phase, Ended):
+            self.require(record is None, f"{session.state} session {session.id} is being settled")
+            return
+        self.require(composed == 1 and record is not None, f"session {session.id} was settled {composed} times")
+        if record is not None:
+            paid = record.payload
+            fee = fee_of(session.phase.charged, session.terms.platform_fee_bps)
+            self.require(
+                paid.to_amount + paid.fee_amount == session.phase.charged and paid.fee_amount == fee,
+                f"the settlement of {session.id} pays {paid.to_amount} + {paid.fee_amount} of {session.phase.charged}",
+            )
+
+
+@final
+class Meter(Checker):
+    """Time without recorded proof of presence is not charged; time that was plainly clean is not lost.
+
+    Works from the heartbeats that are stored and from what the devices did, not from the machine's evidence.
+    """
+
+    name: ClassVar[str] = "meter"
+
+    def on_session(self, step: SessionStep) -> None:
+        phase = step.after.phase
+        if not isinstance(phase, Ended) or (step.before is not None and isinstance(step.before.phase, Ended)):
+            return
+        start, end = phase.started_at_ms, phase.ended_at_ms
+        proofs = self._proofs(phase.operator.workspace_id, start, end)
+        silent_ms = 0
+        for earlier, later in pairwise([start, *proofs, end]):
+            if later - earlier >= SILENCE_MS:
+                silent_ms += later - earlier - (0 if earlier == start else GRACE_MS)
+        provable_s = (end - start - silent_ms) // 1000
+        self.require(
+            phase.clean_seconds <= provable_s,
+            f"{step.after.id} is charged {phase.clean_seconds} s; heartbeats prove at most {provable_s} s",
+        )
+        if phase.windows and self._was_steady(step.after.id, phase, proofs):
+            self.fail(f"{step.after.id} was filmed without a flaw and has windows {phase.windows}")
+
+    def _proofs(self, workspace_id: str, start: int, end: int) -> list[int]:
+        beats = self.history.truth.durable_beats.get(workspace_id, [])
+        return sorted(
+            beat.fix.at_ms
+            for beat in beats
+            if start <= beat.fix.at_ms <= end and beat.is_fresh and beat.fix.is_proof and beat.fix.accuracy_m <= 100
+        )
+
+    def _was_steady(self, session_id: str, phase: Ended, proofs: list[int]) -> bool:
+        truth, workspace_id = self.history.truth, phase.operator.workspace_id
+        start, end = phase.started_at_ms, phase.ended_at_ms
+        troubles = (
+            truth.disturbed_ms,
+            truth.odd_fix_ms.get(workspace_id, -1),
+            truth.slow_beats_ms.get(workspace_id, -1),
+        )
+        if max(troubles) >= start - SILENCE_MS:
+            return False
+        shown = truth.media_ms.get(session_id, [])
+        media = shown[bisect_left(shown, start) : bisect_right(shown, end)]
+        return all(
+            later - earlier <= STEADY_MS
+            for instants in (proofs, media)
+            for earlier, later in pairwise([start, *instants, end])
+        )

@@ -1,0 +1,133 @@
+"""Promises about operators: at most one live session, BUSY exactly while tied up, no operator given away twice."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, final
+
+from sightline.domain.operator.model import Availability, Workspace
+from sightline.domain.session.model import Assigned, Live, SessionState
+from sightline.ports.relations import operator_edge
+from sightline.sim.checkers.base import Checker
+from sightline.sim.history import Reply, SessionStep, WorkspaceStep
+
+REPAIR_MS: Final = 120_000
+"""How long the two halves of a claim may disagree before it counts as lost: two doubts and a slow store."""
+OPEN: Final = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
+
+
+@final
+class OneLive(Checker):
+    """An operator is in at most one LIVE session, and is claimed for it when it goes live."""
+
+    name: ClassVar[str] = "one live"
+
+    def __init__(self) -> None:
+        self._live: dict[str, str] = {}
+
+    def on_session(self, step: SessionStep) -> None:
+        session, operator = step.after, step.after.operator
+        if operator is None:
+            return
+        if not isinstance(session.phase, Live):
+            if self._live.get(operator.workspace_id) == session.id:
+                del self._live[operator.workspace_id]
+            return
+        other = self._live.setdefault(operator.workspace_id, session.id)
+        self.require(other == session.id, f"operator {operator.workspace_id} is live in {other} and in {session.id}")
+        if step.before is not None and step.before.state is SessionState.ASSIGNED:
+            claim = self.history.workspaces[operator.workspace_id].claims.get(session.id)
+            self.require(
+                claim is not None and claim.is_live, f"{session.id} went live on an operator that is not occupied"
+            )
+
+
+@final
+class DispatchPairs(Checker):
+    """No operator is dispatched to two sessions at once."""
+
+    name: ClassVar[str] = "dispatch pairs"
+
+    def __init__(self) -> None:
+        self._dispatched: dict[str, str] = {}
+
+    def on_reply(self, reply: Reply) -> None:
+        if reply.what != "dispatch" or reply.outcome != "ok" or reply.data is None or reply.session_id is None:
+            return
+        operator = reply.data["operatorWorkspaceId"]
+        other = self._dispatched.get(operator)
+        if other is not None and other != reply.session_id and self.history.sessions[other].state in OPEN:
+            still = self.history.sessions[reply.session_id].state in OPEN
+            self.require(not still, f"operator {operator} was dispatched to {other} and to {reply.session_id}")
+        self._dispatched[operator] = reply.session_id
+
+
+@final
+class Busy(Checker):
+    """An operator's claims are its assigned and live sessions, and BUSY needs one. Disagreements are short."""
+
+    name: ClassVar[str] = "busy"
+
+    def __init__(self) -> None:
+        self._disagreed_since: dict[str, int] = {}
+        self._open: dict[str, dict[str, bool]] = {}
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        workspace = step.after
+        if workspace.availability is Availability.BUSY:
+            self.require(bool(workspace.claims), f"operator {workspace.id} is BUSY with nothing")
+        if any(claim.is_live for claim in workspace.claims.values()):
+            self.require(workspace.availability is Availability.BUSY, f"operator {workspace.id} is live and not BUSY")
+        self._compare(workspace.id, step.at_ms)
+
+    def on_session(self, step: SessionStep) -> None:
+        operator = step.after.operator
+        if operator is None:
+            return
+        sessions = self._open.setdefault(operator.workspace_id, {})
+        if isinstance(step.after.phase, Assigned | Live):
+            sessions[step.after.id] = isinstance(step.after.phase, Live)
+        else:
+            sessions.pop(step.after.id, None)
+        self._compare(operator.workspace_id, step.at_ms)
+
+    def _compare(self, workspace_id: str, at_ms: int) -> None:
+        if self._agrees(self.history.workspaces[workspace_id]):
+            self._disagreed_since.pop(workspace_id, None)
+        else:
+            self._disagreed_since.setdefault(workspace_id, at_ms)
+
+    def _agrees(self, workspace: Workspace) -> bool:
+        claims = {claim.session_id: claim.is_live for claim in workspace.claims.values()}
+        return claims == self._open.get(workspace.id, {})
+
+    def on_time(self, now_ms: int) -> None:
+        for workspace_id, since_ms in self._disagreed_since.items():
+            if now_ms - since_ms > REPAIR_MS:
+                self._complain(workspace_id, "for too long")
+
+    def on_end(self) -> None:
+        for workspace in self.history.workspaces.values():
+            if not self._agrees(workspace):
+                self._complain(workspace.id, "after the quiet phase")
+            self.require(
+                workspace.availability is not Availability.BUSY,
+                f"operator {workspace.id} is BUSY after the quiet phase",
+            )
+
+    def _complain(self, workspace_id: str, when: str) -> None:
+        workspace = self.history.workspaces[workspace_id]
+        claims = sorted(workspace.claims)
+        self.fail(f"operator {workspace_id} claims {claims}, its sessions are {self._open.get(workspace_id)} {when}")
+
+
+@final
+class Relations(Checker):
+    """The authorization edge of an operator stands from the assignment on."""
+
+    name: ClassVar[str] = "relations"
+
+    def on_session(self, step: SessionStep) -> None:
+        if isinstance(step.after.phase, Assigned):
+            edge = operator_edge(step.after.id, step.after.phase.operator.workspace_id)
+            graph = self.history.store._relations
+            self.require(edge in graph._edges, f"session {step.after.id} is assigned without its relation")

@@ -1,0 +1,119 @@
+"""Promises about rows: who may write them, in which order, and what may follow what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, final
+
+from sightline.actors.deps import shard_of
+from sightline.domain.session.model import Session, SessionState
+from sightline.domain.session.record import event_hash
+from sightline.ports.store import ShardLease
+from sightline.sim.checkers.base import Checker
+from sightline.sim.history import SessionStep, WorkspaceStep
+
+S = SessionState
+LEGAL: Final = {
+    S.REQUESTED: {S.ASSIGNED, S.CANCELLED, S.EXPIRED},
+    S.ASSIGNED: {S.LIVE, S.CANCELLED, S.EXPIRED},
+    S.LIVE: {S.LIVE, S.ENDED},
+    S.ENDED: {S.ENDED},
+    S.CANCELLED: set[SessionState](),
+    S.EXPIRED: set[SessionState](),
+}
+
+
+@final
+class Epochs(Checker):
+    """One owner per epoch; epochs rise; every write carries the epoch at which its writer holds the shard."""
+
+    name: ClassVar[str] = "epochs"
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[int, int], str] = {}
+
+    def on_shards(self, owner: str, epochs: Mapping[int, int]) -> None:
+        for shard, epoch in epochs.items():
+            held = self.history.epochs.get(shard)
+            self.require(held is None or epoch > held[1], f"epoch of shard {shard} went from {held} to {epoch}")
+            first = self._owners.setdefault((shard, epoch), owner)
+            self.require(first == owner, f"shard {shard} epoch {epoch} has two owners: {first}, {owner}")
+
+    def on_session(self, step: SessionStep) -> None:
+        self._check(step.owner, step.write.lease, step.after.id)
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        self._check(step.owner, step.write.lease, step.after.id)
+
+    def _check(self, owner: str, lease: ShardLease, row: str) -> None:
+        holder = self.history.epochs[shard_of(row)]
+        self.require(lease.shard == shard_of(row), f"{row} was written under shard {lease.shard}")
+        self.require(
+            holder == (owner, lease.epoch), f"{owner} wrote {row} at epoch {lease.epoch} while {holder} holds it"
+        )
+
+
+@final
+class Versions(Checker):
+    """Every row's version rises by exactly one with every commit."""
+
+    name: ClassVar[str] = "versions"
+
+    def on_session(self, step: SessionStep) -> None:
+        before = step.before.version if step.before is not None else 0
+        self.require(
+            step.after.version == before + 1, f"session {step.after.id} went from {before} to {step.after.version}"
+        )
+        self.require(step.write.session.version == before, f"session {step.after.id} was written over a newer row")
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        before = step.before.version if step.before is not None else 0
+        self.require(
+            step.after.version == before + 1, f"workspace {step.after.id} went from {before} to {step.after.version}"
+        )
+        self.require(step.write.workspace.version == before, f"workspace {step.after.id} was written over a newer row")
+
+
+@final
+class Transitions(Checker):
+    """A session moves only along the table, and what is fixed stays fixed."""
+
+    name: ClassVar[str] = "transitions"
+
+    def on_session(self, step: SessionStep) -> None:
+        before, after = step.before, step.after
+        if before is None:
+            self.require(after.state is S.REQUESTED, f"session {after.id} was born {after.state}")
+            return
+        self.require(
+            after.state in LEGAL[before.state], f"session {after.id} went from {before.state} to {after.state}"
+        )
+        self.require(after.terms == before.terms, f"the terms of session {after.id} changed")
+        if before.operator is not None:
+            self.require(after.operator == before.operator, f"session {after.id} changed its operator")
+
+    def on_end(self) -> None:
+        for session in self.history.sessions.values():
+            self.require(session.is_terminal, f"session {session.id} is still {session.state} after the quiet phase")
+
+
+@final
+class Chain(Checker):
+    """Events are numbered without gaps and every hash covers the one before."""
+
+    name: ClassVar[str] = "chain"
+
+    def on_session(self, step: SessionStep) -> None:
+        head = step.before.head_hash if step.before is not None else ""
+        count = step.before.events if step.before is not None else 0
+        for recorded in step.write.events:
+            count += 1
+            head = event_hash(head, step.after.id, count, recorded.event)
+            self.require(
+                recorded.sequence == count, f"event {recorded.sequence} of {step.after.id} came as number {count}"
+            )
+            self.require(recorded.hash == head, f"event {count} of {step.after.id} breaks the hash chain")
+        self._head(step.after, head, count)
+
+    def _head(self, session: Session, head: str, count: int) -> None:
+        self.require((session.head_hash, session.events) == (head, count), f"the head of {session.id} is not its last")

@@ -1,0 +1,122 @@
+"""A caller: gives commands through the broker and repeats them under one key until it knows what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+import trio
+
+from sightline.actors.types import Answer, Caller
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, UnavailableError
+from sightline.domain.session.messages import Party
+from sightline.ports.store import IdempotencyKey
+from sightline.sim.history import Reply
+
+if TYPE_CHECKING:
+    from sightline.actors.broker import Broker
+    from sightline.actors.types import NewSession
+    from sightline.sim.world import World
+
+TRIES: Final = 12
+PAUSE_S: Final = 0.3
+
+Command: TypeAlias = "Callable[[Broker, Caller], Awaitable[Answer]]"
+
+
+@final
+class Client:
+    """One credential."""
+
+    def __init__(self, world: World, name: str, workspace_id: str = "") -> None:
+        self._world = world
+        self._rng = world.rng(f"client/{name}")
+        self.name = name
+        self.workspace_id = workspace_id
+
+    async def create(self, new: NewSession) -> Reply:
+        """Ask for a session."""
+        return await self._command("create", None, lambda broker, caller: broker.create_session(caller, new))
+
+    async def dispatch(self, session_id: str) -> Reply:
+        """Have an operator sent."""
+        return await self._command("dispatch", session_id, lambda broker, caller: broker.dispatch(session_id, caller))
+
+    async def accept(self, session_id: str) -> Reply:
+        """Take a request."""
+        own = self.workspace_id
+        return await self._command("accept", session_id, lambda broker, caller: broker.accept(session_id, caller, own))
+
+    async def start(self, session_id: str) -> Reply:
+        """Go live."""
+        return await self._command("start", session_id, lambda broker, caller: broker.start(session_id, caller))
+
+    async def end(self, session_id: str) -> Reply:
+        """Hang up."""
+        sides = frozenset(Party)
+        return await self._command("end", session_id, lambda broker, caller: broker.end(session_id, caller, sides))
+
+    async def cancel(self, session_id: str) -> Reply:
+        """Withdraw a request."""
+        return await self._command("cancel", session_id, lambda broker, caller: broker.cancel(session_id, caller))
+
+    async def cancel_all(self) -> Reply:
+        """Drop all assignments."""
+        return await self._command("cancel-all", None, lambda broker, caller: broker.cancel_all(caller))
+
+    async def read(self, act: Callable[[Broker], Awaitable[Any]]) -> Any | None:
+        """Read something; None when it cannot be had now."""
+        try:
+            return await self._world.call(f"a read by {self.name}", act)
+        except SightlineError:
+            return None
+
+    async def _command(self, what: str, session_id: str | None, act: Command) -> Reply:
+        key = IdempotencyKey(
+            workspace_id=self.workspace_id,
+            method="POST",
+            path=f"/{what}/{session_id}",
+            key=self._world.ids.uuid(),
+            body_hash="same",
+        )
+        caller = Caller(workspace_id=self.workspace_id, idempotency=key)
+        was_unknown = False
+        for attempt in range(TRIES):
+            try:
+                answer = await self._world.call(f"{what} by {self.name}", lambda broker: act(broker, caller))
+                return self._tell(what, session_id, key.key, "ok", answer.data, None, was_unknown)
+            except RefusedError as error:
+                if error.refusal.detail != "idempotency:inProgress":
+                    detail = error.refusal.detail or error.refusal.code.value
+                    return self._tell(what, session_id, key.key, "refused", None, detail, was_unknown)
+            except OutcomeUnknownError:
+                was_unknown = True
+            except UnavailableError:
+                pass
+            await trio.sleep(PAUSE_S * (1 + self._rng.random()) * 1.6**attempt)
+        return self._tell(what, session_id, key.key, "gave up", None, None, was_unknown)
+
+    def _tell(
+        self,
+        what: str,
+        session_id: str | None,
+        key: str,
+        outcome: str,
+        data: Mapping[str, Any] | None,
+        detail: str | None,
+        was_unknown: bool,
+    ) -> Reply:
+        if session_id is None and what == "create" and data is not None:
+            session_id = data["id"]
+        reply = Reply(
+            who=self.name,
+            what=what,
+            session_id=session_id,
+            key=key,
+            outcome=outcome,
+            data=data,
+            detail=detail,
+            was_unknown=was_unknown,
+        )
+        self._world.history.replied(reply)
+        return reply

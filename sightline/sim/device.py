@@ -1,0 +1,223 @@
+"""An operator and its device: heartbeats, starts, publishes, and the ways in which devices misbehave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
+
+import trio
+
+from sightline.actors.types import Answer, Caller, HeartbeatReport, NewWorkspace, SessionListing
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, UnavailableError
+from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.model import Availability, WorkspaceRole
+from sightline.domain.session.model import SessionState
+from sightline.ports.store import SessionView
+from sightline.ports.video import MediaKind
+from sightline.sim.client import Client
+
+if TYPE_CHECKING:
+    from sightline.actors.broker import Broker
+    from sightline.sim.world import World
+
+CITY_LAT: Final = 52.52
+CITY_LNG: Final = 13.405
+RADIUS_M: Final = 20_000.0
+FAR_DEGREES: Final = 0.02
+"""About two kilometres: outside of every fence."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How a device behaves. Chances are per heartbeat or per occasion.
+
+    Attributes:
+        beat_s: Between heartbeats while it works; `idle_beat_s` while it waits.
+        flaps: Falls silent for up to `flap_s`.
+        jumps: Reports one fix far away; `wanders`: walks out of the fence for a while.
+        mumbles: Reports a fix too coarse to prove anything.
+        ignores: Lets an assignment run out; `drops`: cancels it; `hangs_up`: ends a session by itself.
+        stutters: Stops publishing for up to `flap_s`.
+        duplicates: Sends a heartbeat twice.
+    """
+
+    beat_s: float = 2.0
+    idle_beat_s: float = 2.0
+    flaps: float = 0.0
+    flap_s: float = 30.0
+    jumps: float = 0.0
+    wanders: float = 0.0
+    mumbles: float = 0.0
+    ignores: float = 0.0
+    drops: float = 0.0
+    hangs_up: float = 0.0
+    stutters: float = 0.0
+    duplicates: float = 0.0
+
+
+STEADY: Final = Habits()
+
+
+@final
+class Device:
+    """One operator. Its work is a handful of tasks of the world."""
+
+    def __init__(self, world: World, name: str, habits: Habits) -> None:
+        self.world = world
+        self.name = name
+        self.habits = habits
+        self.rng = world.rng(f"device/{name}")
+        self.client = Client(world, name)
+        self.live_session: str | None = None
+        self._sequence = 0
+        self._away_until = 0.0
+
+    async def run(self) -> None:
+        """Sign up, go ONLINE and work until the world ends."""
+        await self.sign_up()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat)
+            nursery.start_soon(self._work)
+            nursery.start_soon(self._publish)
+
+    async def sign_up(self) -> None:
+        """Create the workspace and go ONLINE."""
+        self.client.workspace_id = await create_workspace(self.world, self.name, WorkspaceRole.SUPPLIER)
+        patch = Patch(
+            availability=Availability.ONLINE,
+            coverage_lat=CITY_LAT,
+            coverage_lng=CITY_LNG,
+            coverage_radius_m=RADIUS_M,
+        )
+        await self.patch(patch)
+
+    async def patch(self, patch: Patch) -> None:
+        """Change the workspace; a patch may be repeated."""
+        workspace_id = self.client.workspace_id
+        caller = Caller(workspace_id=workspace_id)
+        for _ in range(20):
+            try:
+                await self.world.call("a patch", lambda broker: broker.patch_workspace(workspace_id, caller, patch))
+            except RefusedError:
+                return
+            except SightlineError:
+                await trio.sleep(0.5)
+            else:
+                return
+
+    # Heartbeats.
+
+    async def _beat(self) -> None:
+        while True:
+            if self.rng.random() < self.habits.flaps:
+                await trio.sleep(self.rng.random() * self.habits.flap_s)
+            await self.send_heartbeat()
+            await trio.sleep(self.habits.beat_s if self.live_session else self.habits.idle_beat_s)
+
+    async def send_heartbeat(self) -> bool:
+        """Report where the device is; the same number again while nobody knows whether it was taken."""
+        self._sequence += 1
+        report = self._report(self._sequence)
+        workspace_id = self.client.workspace_id
+        for _ in range(3):
+            try:
+                await self.world.call("a heartbeat", lambda broker: broker.heartbeat(workspace_id, report))
+            except RefusedError as error:
+                if error.refusal.detail == "location:sequence":
+                    return False  # an earlier try was taken after all
+                self.world.history.note("beat refused", self.name, error.refusal.detail)
+                return False
+            except (OutcomeUnknownError, UnavailableError):
+                await trio.sleep(0.2)
+                continue
+            self.world.history.heartbeat_acknowledged(workspace_id, report.sequence)
+            if self.rng.random() < self.habits.duplicates:
+                await self._send_again(report)
+            return True
+        return False
+
+    async def _send_again(self, report: HeartbeatReport) -> None:
+        workspace_id = self.client.workspace_id
+        try:
+            await self.world.call("a repeated heartbeat", lambda broker: broker.heartbeat(workspace_id, report))
+        except SightlineError:
+            return
+        self.world.history.heartbeat_acknowledged(workspace_id, report.sequence)
+
+    def _report(self, sequence: int) -> HeartbeatReport:
+        habits, now = self.habits, trio.current_time()
+        if now >= self._away_until and self.rng.random() < habits.wanders:
+            self._away_until = now + self.rng.random() * 60
+        is_away = now < self._away_until or self.rng.random() < habits.jumps
+        accuracy_m = 400.0 if self.rng.random() < habits.mumbles else 10.0
+        if is_away or accuracy_m > 100:
+            self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
+        lat = CITY_LAT + (FAR_DEGREES if is_away else 0.0)
+        return HeartbeatReport(lat=lat, lng=CITY_LNG, sequence=sequence, accuracy_m=accuracy_m)
+
+    # Work.
+
+    async def _work(self) -> None:
+        while True:
+            await trio.sleep(1 + self.rng.random())
+            for session in await self._mine():
+                await self._attend(session)
+
+    async def _mine(self) -> list[dict[str, Any]]:
+        states = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
+        listing = SessionListing(view=SessionView.OPERATOR, limit=20, states=states)
+        workspace_id = self.client.workspace_id
+        page = await self.client.read(lambda broker: broker.list_sessions(workspace_id, listing))
+        sessions: list[dict[str, Any]] = page.items if page is not None else []
+        live = [session["id"] for session in sessions if session["state"] == "LIVE"]
+        if page is not None:
+            self.live_session = live[0] if live else None
+        return sessions
+
+    async def _attend(self, session: dict[str, Any]) -> None:
+        habits, session_id = self.habits, session["id"]
+        if session["state"] == "LIVE":
+            if self.rng.random() < habits.hangs_up:
+                await self.client.end(session_id)
+        elif self.rng.random() < habits.drops:
+            await self.client.cancel_all()
+        elif self.rng.random() >= habits.ignores:
+            reply = await self.client.start(session_id)
+            if reply.outcome == "ok":
+                self.live_session = session_id
+
+    async def _publish(self) -> None:
+        while True:
+            await trio.sleep(1)
+            session_id, node = self.live_session, self.world.node
+            if session_id is None or node is None or node.video is None:
+                continue
+            if self.rng.random() < self.habits.stutters:
+                node.video.publish(session_id, MediaKind.DISCONNECTED)
+                self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
+                await trio.sleep(self.rng.random() * self.habits.flap_s)
+                continue
+            if node.video.publish(session_id, MediaKind.FRAMES):
+                shown = self.world.history.truth.media_ms.setdefault(session_id, [])
+                shown.append(self.world.clock.now_ms())
+
+
+async def _create(new: NewWorkspace, broker: Broker) -> Answer:
+    return await broker.create_workspace(new)
+
+
+async def create_workspace(world: World, name: str, role: WorkspaceRole) -> str:
+    """Create a workspace; a taken slug after a lost answer is met with another one."""
+    rng = world.rng(f"sign-up/{name}")
+    while True:
+        slug = f"{name}-{rng.randrange(10**6)}"
+        new = NewWorkspace(wallet_address=f"0x{rng.getrandbits(160):040x}", slug=slug, name=name, roles=(role,))
+        try:
+            answer = await world.call("a sign-up", partial(_create, new))
+        except SightlineError:
+            await trio.sleep(0.5)
+        else:
+            workspace_id: str = answer.data["id"]
+            return workspace_id

@@ -1,0 +1,124 @@
+"""What goes wrong, and how often: the rates themselves are drawn from the seed, so that no two worlds are alike."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import final
+
+
+class Outcome(Enum):
+    """What becomes of one call."""
+
+    FINE = "fine"
+    REFUSED = "refused"
+    """A definite failure: surely not applied."""
+    UNKNOWN_APPLIED = "unknown, applied"
+    """Applied, and the answer is lost."""
+    UNKNOWN_LOST = "unknown, not applied"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRates:
+    """Chances per call, except where a period is named.
+
+    Attributes:
+        slow: A call takes up to `slow_s` in place of a few milliseconds.
+        crash_every_s: Mean time between kills of the server; 0 for none.
+        pause_every_s: Mean time between pauses of the server, half of which let another one take over; 0 for none.
+        duplicate, late: Messages between actors and from the video engine.
+    """
+
+    store_refused: float = 0.0
+    store_unknown_applied: float = 0.0
+    store_unknown_lost: float = 0.0
+    read_refused: float = 0.0
+    slow: float = 0.0
+    slow_s: float = 1.0
+    latency_ms: float = 3.0
+    relations_refused: float = 0.0
+    video_refused: float = 0.0
+    video_hangs: float = 0.0
+    duplicate: float = 0.0
+    late: float = 0.0
+    late_s: float = 1.0
+    crash_every_s: float = 0.0
+    pause_every_s: float = 0.0
+
+    @classmethod
+    def drawn(cls, rng: random.Random) -> FaultRates:
+        """A swarm: each kind of fault is absent, rare or common, independently of the others."""
+
+        def rate(most: float) -> float:
+            kind = rng.randrange(3)
+            return 0.0 if kind == 0 else most * rng.random() * (0.1 if kind == 1 else 1.0)
+
+        return cls(
+            store_refused=rate(0.10),
+            store_unknown_applied=rate(0.05),
+            store_unknown_lost=rate(0.05),
+            read_refused=rate(0.10),
+            slow=rate(0.05),
+            slow_s=rng.choice((0.5, 2.0, 8.0)),
+            latency_ms=rng.choice((0.5, 3.0, 20.0)),
+            relations_refused=rate(0.10),
+            video_refused=rate(0.20),
+            video_hangs=rate(0.05),
+            duplicate=rate(0.10),
+            late=rate(0.10),
+            late_s=rng.choice((0.2, 1.0)),
+            crash_every_s=rng.choice((0.0, 0.0, 30.0, 90.0)),
+            pause_every_s=rng.choice((0.0, 0.0, 40.0, 120.0)),
+        )
+
+    def described(self) -> str:
+        """The rates that are not zero, for a failure report."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return " ".join(f"{name}={value:.3g}" for name, value in values if value)
+
+
+@final
+class Faults:
+    """The dice of one world. `quiet` stops all faults for good."""
+
+    def __init__(self, rates: FaultRates, rng: random.Random) -> None:
+        self.rates = rates
+        self._rng = rng
+        self.is_quiet = False
+
+    def quiet(self) -> None:
+        """From now on nothing goes wrong."""
+        self.is_quiet = True
+
+    def hits(self, chance: float) -> bool:
+        """Throw the dice."""
+        return not self.is_quiet and chance > 0.0 and self._rng.random() < chance
+
+    def latency_s(self) -> float:
+        """How long one way of a call takes."""
+        if self.hits(self.rates.slow):
+            return self._rng.random() * self.rates.slow_s
+        return self._rng.random() * self.rates.latency_ms / 1000
+
+    def write_outcome(self) -> Outcome:
+        """What becomes of a write."""
+        rates = self.rates
+        if self.hits(rates.store_refused):
+            return Outcome.REFUSED
+        if self.hits(rates.store_unknown_applied):
+            return Outcome.UNKNOWN_APPLIED
+        return Outcome.UNKNOWN_LOST if self.hits(rates.store_unknown_lost) else Outcome.FINE
+
+    def read_fails(self) -> bool:
+        """Whether a read is refused."""
+        return self.hits(self.rates.read_refused)
+
+    def wait_s(self, mean_s: float) -> float:
+        """Time until the next event of a kind that comes by chance."""
+        return self._rng.expovariate(1.0 / mean_s)
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return self._rng.random()

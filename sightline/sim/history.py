@@ -1,0 +1,226 @@
+"""Everything that happened in a world, in order: the trace, what is known to be durable, and the checkers' feed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.model import Session
+from sightline.ports.store import Committed, Heartbeat, Rejected, SessionWrite, WorkspaceWrite
+
+if TYPE_CHECKING:
+    from sightline.ports.clock import Clock
+    from sightline.sim.checkers.base import Checker
+    from sightline.storage.ledger_memory import MemoryLedger
+    from sightline.storage.memory import MemoryStore
+
+TAIL = 60
+"""Lines of the trace that a failure report shows."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken, and when."""
+
+    checker: str
+    text: str
+    at_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.checker}: {self.text} (at {self.at_ms} ms)"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStep:
+    """One committed step of a session."""
+
+    owner: str
+    write: SessionWrite
+    before: Session | None
+    after: Session
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceStep:
+    """One committed step of a workspace."""
+
+    owner: str
+    write: WorkspaceWrite
+    before: Workspace | None
+    after: Workspace
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a caller got for one command, after all repeats of it.
+
+    `outcome` is ok, refused (nothing happened, the server said why), or gave up (nobody knows).
+    """
+
+    who: str
+    what: str
+    session_id: str | None
+    key: str
+    outcome: str
+    data: Mapping[str, Any] | None = None
+    detail: str | None = None
+    was_unknown: bool = False
+    """Whether an earlier try of the same command ended without an answer."""
+
+
+@final
+@dataclass(slots=True)
+class Truth:
+    """What really happened at the devices, to hold the meter against."""
+
+    durable_beats: dict[str, list[Heartbeat]] = field(default_factory=dict)
+    slow_beats_ms: dict[str, int] = field(default_factory=dict)
+    """Per workspace, receive time of the newest heartbeat that took over a second to become durable."""
+    odd_fix_ms: dict[str, int] = field(default_factory=dict)
+    """Per workspace, when its device last sent a fix that was not plainly inside, or stopped publishing."""
+    media_ms: dict[str, list[int]] = field(default_factory=dict)
+    """Per session, when its publisher showed frames to a server that was up."""
+    disturbed_ms: int = -1
+    """When a server was last killed or paused, or a call of its store failed."""
+
+
+@final
+class History:
+    """One world's history. Feeds the checkers within the step that they check."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: MemoryStore,
+        ledger: MemoryLedger,
+        checkers: Sequence[Checker],
+        on_violation: Callable[[], None],
+    ) -> None:
+        self.clock = clock
+        self.store = store
+        self.ledger = ledger
+        self.truth = Truth()
+        self.sessions: dict[str, Session] = {}
+        self.workspaces: dict[str, Workspace] = {}
+        self.epochs: dict[int, tuple[str, int]] = {}
+        self.violation: Violation | None = None
+        self.steps = 0
+        self.counts: dict[str, int] = {}
+        self._checkers = checkers
+        self._on_violation = on_violation
+        self._hash = hashlib.sha256()
+        self._tail: deque[str] = deque(maxlen=TAIL)
+        for checker in checkers:
+            checker.history = self
+
+    @property
+    def trace_hash(self) -> str:
+        """Of everything that happened so far, in order."""
+        return self._hash.hexdigest()
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The last lines of the trace."""
+        return tuple(self._tail)
+
+    def note(self, kind: str, *facts: object) -> None:
+        """Add a line to the trace."""
+        line = f"{self.clock.now_ms()} {kind} {' '.join(map(str, facts))}"
+        self._hash.update(line.encode())
+        self._tail.append(line)
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def violate(self, checker: str, text: str) -> None:
+        """Report a broken promise; the first one ends the world."""
+        self.note("violation", checker, text)
+        if self.violation is None:
+            self.violation = Violation(checker, text, self.clock.now_ms())
+            self._on_violation()
+
+    def shards_taken(self, owner: str, epochs: Mapping[int, int]) -> None:
+        """A server took the shards."""
+        self.note("shards", owner, epochs[0])
+        for checker in self._checkers:
+            checker.on_shards(owner, epochs)
+        for shard, epoch in epochs.items():
+            self.epochs[shard] = (owner, epoch)
+
+    def session_written(self, owner: str, write: SessionWrite, result: Committed | Rejected) -> None:
+        """A session's step was committed or decided against."""
+        if isinstance(result, Rejected):
+            self.note("rejected", owner, write.session.id, result.why.value)
+            return
+        session_id = write.session.id
+        before = self.sessions.get(session_id)
+        after = self.store._sessions[session_id]
+        self.note("session", owner, session_id, result.version, after.state.value, after.head_hash[:8])
+        self.sessions[session_id] = after
+        self.steps += 1
+        step = SessionStep(owner=owner, write=write, before=before, after=after, at_ms=self.clock.now_ms())
+        for checker in self._checkers:
+            checker.on_session(step)
+
+    def workspace_written(self, owner: str, write: WorkspaceWrite, result: Committed | Rejected) -> None:
+        """A workspace's step was committed or decided against."""
+        if isinstance(result, Rejected):
+            self.note("rejected", owner, write.workspace.id, result.why.value)
+            return
+        workspace_id = write.workspace.id
+        before = self.workspaces.get(workspace_id)
+        after = self.store._workspaces[workspace_id]
+        claims = ",".join(f"{claim.session_id}{'*' * claim.is_live}" for claim in after.claims.values())
+        self.note("workspace", owner, workspace_id, result.version, after.availability.value, claims)
+        self.workspaces[workspace_id] = after
+        self.steps += 1
+        step = WorkspaceStep(owner=owner, write=write, before=before, after=after, at_ms=self.clock.now_ms())
+        for checker in self._checkers:
+            checker.on_workspace(step)
+
+    def heartbeats_written(self, batch: Sequence[Heartbeat]) -> None:
+        """Heartbeats became durable."""
+        now_ms = self.clock.now_ms()
+        self.note("beats", *(f"{beat.workspace_id[:8]}:{beat.sequence}" for beat in batch))
+        for beat in batch:
+            self.truth.durable_beats.setdefault(beat.workspace_id, []).append(beat)
+            if now_ms - beat.fix.at_ms > 1_000:
+                self.truth.slow_beats_ms[beat.workspace_id] = beat.fix.at_ms
+        for checker in self._checkers:
+            checker.on_heartbeats(batch)
+
+    def replied(self, reply: Reply) -> None:
+        """A caller knows what became of its command."""
+        self.note("reply", reply.who, reply.what, reply.session_id, reply.outcome, reply.detail)
+        for checker in self._checkers:
+            checker.on_reply(reply)
+
+    def heartbeat_acknowledged(self, workspace_id: str, sequence: int) -> None:
+        """A device was told that its heartbeat is durable."""
+        for checker in self._checkers:
+            checker.on_acknowledged_heartbeat(workspace_id, sequence)
+
+    def read_live(self, life: str, session_id: str, clean_seconds: int) -> None:
+        """A caller read the meter of a LIVE session; `life` changes when actors were loaded again."""
+        for checker in self._checkers:
+            checker.on_reading(life, session_id, clean_seconds)
+
+    def passed(self, seconds: float) -> None:
+        """Some time has passed."""
+        for checker in self._checkers:
+            checker.on_time(self.clock.now_ms())
+
+    def ended(self) -> None:
+        """The quiet phase is over: what must have become true by now is looked at."""
+        self.note("ended")
+        for checker in self._checkers:
+            checker.on_end()

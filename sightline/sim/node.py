@@ -1,0 +1,161 @@
+"""One server process of a world: the real actors over ports that fail. Killing it runs no clean-up that has effects."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, final
+
+import trio
+
+from sightline.actors.broker import Broker
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
+from sightline.actors.dispatcher import DispatcherActor
+from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.kernel import KernelOptions, Registry
+from sightline.actors.media import MediaPump
+from sightline.actors.session import SessionActor
+from sightline.actors.watch import Watchers
+from sightline.actors.workspace import WorkspaceActor
+from sightline.domain.errors import SightlineError
+from sightline.sim.relations import FaultyRelations
+from sightline.sim.store import FaultyStore, Line
+from sightline.sim.video import SimVideo
+from sightline.sim.wire import FaultyWire
+
+if TYPE_CHECKING:
+    from sightline.sim.world import World
+
+RETRY_S = 0.5
+
+
+@final
+class CrashReporter:
+    """Stands in for the log of the kernel: an actor that crashes is a bug, whatever the store did."""
+
+    BUGS = frozenset({"actor_crashed", "actor_load_failed", "actor_parked", "may_passivate_failed", "helper_failed"})
+
+    def __init__(self, world: World, node: str) -> None:
+        self._world = world
+        self._node = node
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Trace a warning."""
+        self._world.history.note("log", self._node, event, fields.get("kind"), fields.get("message"))
+
+    def error(self, event: str, *, exc_info: BaseException | None = None, **fields: Any) -> None:
+        """Report a bug."""
+        if event in self.BUGS:
+            self._world.crashed(f"{event} {fields}", exc_info)
+
+    exception = error
+
+
+@final
+class Node:
+    """A server process, from taking the shards to its death."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.line = Line()
+        self.calls: dict[trio.CancelScope, None] = {}
+        """Calls of the outside that this process is answering."""
+        self.ended = trio.Event()
+        self._scope = trio.CancelScope()
+        self._broker: Broker | None = None
+        self._registry: Registry | None = None
+        self._video: SimVideo | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has recovered and answers."""
+        return self._broker is not None and not self.line.is_dead
+
+    @property
+    def broker(self) -> Broker:
+        """What callers speak to."""
+        assert self._broker is not None
+        return self._broker
+
+    @property
+    def registry(self) -> Registry:
+        """The kernel, for statistics and for closing."""
+        assert self._registry is not None
+        return self._registry
+
+    @property
+    def video(self) -> SimVideo | None:
+        """The video engine of this process."""
+        return self._video
+
+    async def run(self) -> None:
+        """Live until killed."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    await self._start(nursery)
+                    await trio.sleep_forever()
+        finally:
+            self.ended.set()
+
+    def kill(self) -> None:
+        """Die at this instant: nothing more goes out, callers see their connections break."""
+        self.line.cut()
+        self._world.history.note("killed", self.name)
+        for scope in self.calls:
+            scope.cancel()
+        self._scope.cancel()
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        world, faults = self._world, self._world.faults
+        store = FaultyStore(world.store, faults, self.line, world.history, self.name)
+        epochs = await store.acquire_shards(self.name, self.name)
+        self._video = SimVideo(faults, self.line, world.clock, nursery)
+        self._registry = registry = Registry(
+            clock=world.clock,
+            rng=random.Random(f"{world.seed}/{self.name}"),
+            options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
+            wire=FaultyWire(faults, nursery),
+        )
+        registry.log = CrashReporter(world, self.name)
+        relations = FaultyRelations(world.relations, faults, self.line)
+        limits = Limits(funds_policy=world.options.funds_policy)
+        deps = Deps(
+            store=store,
+            video=self._video,
+            relations=relations,
+            clock=world.clock,
+            ids=world.ids,
+            limits=limits,
+            watchers=Watchers(),
+            epochs=epochs,
+            on_settlement=lambda: None,
+        )
+        writer = HeartbeatWriter(store)
+        registry.register(SESSION, lambda context: SessionActor(context, deps))
+        registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
+        registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps))
+        await nursery.start(registry.run)
+        nursery.start_soon(writer.run)
+        nursery.start_soon(MediaPump(self._video, registry, store).run)
+        await self._recover(store, registry)
+        self._broker = Broker(registry, deps)
+        world.history.note("ready", self.name)
+
+    async def _recover(self, store: FaultyStore, registry: Registry) -> None:
+        """Bring into memory what is unfinished, as a server does when it starts."""
+        sessions = await _until_answered(store.unfinished_sessions)
+        suppliers = await _until_answered(store.suppliers)
+        wanted = [(SESSION, session.id) for session in sessions]
+        wanted += [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
+        async with trio.open_nursery() as nursery:
+            for kind, actor_id in wanted:
+                nursery.start_soon(_until_answered, lambda k=kind, a=actor_id: registry.activate(k, a, timeout_s=30))
+
+
+async def _until_answered(ask: Any) -> Any:
+    while True:
+        try:
+            return await ask()
+        except SightlineError:
+            await trio.sleep(RETRY_S)

@@ -1,0 +1,121 @@
+"""Scenarios: who is in a world and what they are up to. Each starts its people in the world's nursery and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import trio
+
+from sightline.sim.consumer import Consumer, Wishes
+from sightline.sim.device import Device, Habits
+from sightline.sim.faults import FaultRates
+from sightline.sim.world import WorldOptions
+
+if TYPE_CHECKING:
+    from sightline.sim.world import World
+
+Play: TypeAlias = "Callable[[World], Awaitable[None]]"
+
+
+def populate(world: World, *, operators: int, consumers: int, habits: Habits, wishes: Wishes) -> None:
+    """Let operators and consumers go about their business."""
+    for index in range(operators):
+        world.nursery.start_soon(Device(world, f"operator-{index}", habits).run)
+    for index in range(consumers):
+        world.nursery.start_soon(Consumer(world, f"consumer-{index}", wishes).run)
+
+
+async def city(world: World) -> None:
+    """A few operators and consumers, each device with habits of its own."""
+    rng = world.rng("city")
+    for index in range(rng.randint(1, 4)):
+        habits = Habits(
+            flaps=rng.choice((0.0, 0.0, 0.05)),
+            flap_s=rng.choice((8.0, 30.0, 90.0)),
+            jumps=rng.choice((0.0, 0.0, 0.05)),
+            wanders=rng.choice((0.0, 0.0, 0.02)),
+            mumbles=rng.choice((0.0, 0.0, 0.2)),
+            ignores=rng.choice((0.0, 0.3)),
+            drops=rng.choice((0.0, 0.1)),
+            hangs_up=rng.choice((0.0, 0.05)),
+            stutters=rng.choice((0.0, 0.05)),
+            duplicates=rng.choice((0.0, 0.1)),
+        )
+        world.nursery.start_soon(Device(world, f"operator-{index}", habits).run)
+    populate(world, operators=0, consumers=rng.randint(1, 4), habits=Habits(), wishes=Wishes())
+
+
+async def flapping_phones(world: World) -> None:
+    """Devices that fall silent and come back, around the limits at which the meter pauses and sessions end."""
+    habits = Habits(flaps=0.08, flap_s=world.rng("flap").choice((9.0, 14.0, 75.0)), stutters=0.05, duplicates=0.2)
+    populate(world, operators=2, consumers=2, habits=habits, wishes=Wishes(duration_s=(30, 240), hangs_up=0.3))
+
+
+async def gps_jumps(world: World) -> None:
+    """Devices whose fixes jump, wander off and lose their accuracy."""
+    habits = Habits(jumps=0.2, wanders=0.05, mumbles=0.2)
+    populate(world, operators=2, consumers=2, habits=habits, wishes=Wishes(duration_s=(30, 120), hangs_up=0.3))
+
+
+async def steady(world: World) -> None:
+    """Devices without a flaw: whatever the server goes through, nobody loses clean time for it."""
+    populate(world, operators=3, consumers=3, habits=Habits(), wishes=Wishes(duration_s=(20, 90)))
+
+
+async def mass_dispatch(world: World) -> None:
+    """Many consumers want the few operators at the same instant, again and again."""
+    wishes = Wishes(duration_s=(5, 15), wait_s=(10, 30), pause_s=0.5, quotes=0.0, withdraws=0.0, poll_s=1.0)
+    populate(world, operators=4, consumers=10, habits=Habits(), wishes=wishes)
+
+
+async def revoked_allowance(world: World) -> None:
+    """Holds are enforced, and what the wallets cover comes and goes."""
+    wishes = Wishes(duration_s=(10, 60), pause_s=2.0, quotes=0.5)
+    populate(world, operators=2, consumers=3, habits=Habits(), wishes=wishes)
+
+    async def fickle_wallets() -> None:
+        rng = world.rng("wallets")
+        while True:
+            await trio.sleep(5)
+            for workspace in list(world.history.workspaces.values()):
+                await world.set_funds(workspace.wallet_address, rng.choice((0, 30_000, 200_000)))
+
+    world.nursery.start_soon(fickle_wallets)
+
+
+@final
+class Scenario:
+    """A play and the world it wants."""
+
+    def __init__(self, play: Play, *, options: WorldOptions | None = None, adjust: Callable[[FaultRates], FaultRates]):
+        self.play = play
+        self.options = options or WorldOptions()
+        self.adjust = adjust
+        """Bends the rates that the seed drew."""
+
+
+def _as_drawn(rates: FaultRates) -> FaultRates:
+    return rates
+
+
+def _stormy(rates: FaultRates) -> FaultRates:
+    return replace(rates, crash_every_s=8.0, pause_every_s=45.0, slow_s=0.5)
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "city": Scenario(city, adjust=_as_drawn),
+    "flapping-phones": Scenario(flapping_phones, adjust=_as_drawn),
+    "gps-jumps": Scenario(gps_jumps, adjust=_as_drawn),
+    "steady": Scenario(steady, adjust=_as_drawn),
+    "mass-dispatch": Scenario(mass_dispatch, options=WorldOptions(active_s=60), adjust=_as_drawn),
+    "revoked-allowance": Scenario(revoked_allowance, options=WorldOptions(funds_policy="enforced"), adjust=_as_drawn),
+    "restart-storm": Scenario(steady, options=WorldOptions(active_s=120), adjust=_stormy),
+}
+
+
+def scenario_of(seed: int) -> str:
+    """The scenario that a seed plays when none is named."""
+    names = list(SCENARIOS)
+    return names[seed % len(names)]

@@ -1,0 +1,153 @@
+"""Running worlds: one seed, many seeds on several processes, or one long day."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import structlog
+
+from sightline.sim.faults import FaultRates
+from sightline.sim.history import Violation
+from sightline.sim.runtime import run_virtual
+from sightline.sim.scenarios import SCENARIOS, Scenario, scenario_of
+from sightline.sim.world import World
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of one world."""
+
+    seed: int
+    scenario: str
+    violation: Violation | None
+    trace_hash: str
+    steps: int
+    virtual_s: float
+    rates: str
+    counts: dict[str, int] = field(default_factory=dict)
+    tail: tuple[str, ...] = ()
+    traceback: str = ""
+
+    @property
+    def repeat(self) -> str:
+        """The command that plays the same world again."""
+        return f"sightline simulate --seed {self.seed} --scenario {self.scenario}"
+
+    def explained(self) -> str:
+        """A failure for a reader: what broke, when, under which faults, what came before, how to repeat it."""
+        lines = [f"seed {self.seed} ({self.scenario}) broke: {self.violation}", f"faults: {self.rates or 'none'}"]
+        lines += ["last steps:", *(f"  {line}" for line in self.tail)]
+        if self.traceback:
+            lines.append(self.traceback)
+        return "\n".join([*lines, f"repeat it: {self.repeat}"])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What came of many worlds."""
+
+    worlds: int
+    steps: int
+    virtual_s: float
+    real_s: float
+    failures: tuple[Report, ...]
+
+    @property
+    def virtual_hours_per_minute(self) -> float:
+        """Virtual hours played per real minute."""
+        return (self.virtual_s / 3600) / max(self.real_s / 60, 1e-9)
+
+
+@contextmanager
+def silenced_logs() -> Iterator[None]:
+    """Keep the logs of simulated servers out of the way; bugs are reported by the world itself."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def play(seed: int, scenario: Scenario, *, name: str, rates: FaultRates | None = None) -> Report:
+    """Play one world to its end, or to its first violation."""
+    worlds: list[World] = []
+
+    async def main() -> float:
+        world = World(seed, scenario.options)
+        worlds.append(world)
+        drawn = rates if rates is not None else scenario.adjust(world.faults.rates)
+        world.faults.rates = drawn
+        await world.run(scenario.play)
+        return (world.clock.now_ms() - world.born_ms) / 1000
+
+    with silenced_logs():
+        virtual_s = run_virtual(seed, main)
+    history = worlds[0].history
+    return Report(
+        seed=seed,
+        scenario=name,
+        violation=history.violation,
+        trace_hash=history.trace_hash,
+        steps=history.steps,
+        virtual_s=virtual_s,
+        rates=worlds[0].faults.rates.described(),
+        counts=dict(history.counts),
+        tail=history.tail if history.violation is not None else (),
+        traceback=worlds[0].report,
+    )
+
+
+def simulate(seed: int, *, scenario: str | None = None, active_s: float | None = None) -> Report:
+    """Play the world of a seed, in the scenario that the seed picks unless one is named."""
+    name = scenario or scenario_of(seed)
+    chosen = SCENARIOS[name]
+    if active_s is not None:
+        options = replace(chosen.options, active_s=active_s)
+        chosen = Scenario(chosen.play, options=options, adjust=chosen.adjust)
+    return play(seed, chosen, name=name)
+
+
+def simulate_many(
+    seeds: Iterable[int], *, scenario: str | None = None, processes: int = 1, failures_max: int = 5
+) -> Summary:
+    """Play many worlds; stops after a few failures."""
+    began = time.perf_counter()
+    worlds, steps, virtual_s = 0, 0, 0.0
+    failures: list[Report] = []
+    for report in _reports(seeds, scenario, processes):
+        worlds += 1
+        steps += report.steps
+        virtual_s += report.virtual_s
+        if report.violation is not None:
+            failures.append(report)
+            if len(failures) >= failures_max:
+                break
+    return Summary(
+        worlds=worlds,
+        steps=steps,
+        virtual_s=virtual_s,
+        real_s=time.perf_counter() - began,
+        failures=tuple(failures),
+    )
+
+
+def _reports(seeds: Iterable[int], scenario: str | None, processes: int) -> Iterator[Report]:
+    jobs = ((seed, scenario) for seed in seeds)
+    if processes <= 1:
+        yield from map(_simulate_job, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(_simulate_job, jobs, chunksize=4)
+
+
+def _simulate_job(job: tuple[int, str | None]) -> Report:
+    return simulate(job[0], scenario=job[1])

@@ -1,0 +1,208 @@
+"""The store as one server process sees it: slow, refusing, silent after a commit, or gone with its process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, final
+
+import trio
+
+from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.sim.faults import Faults, Outcome
+
+if TYPE_CHECKING:
+    from sightline.domain.operator.model import Workspace
+    from sightline.domain.pricing import Quote
+    from sightline.domain.session.model import Session, SessionState
+    from sightline.ports.store import (
+        Committed,
+        Demand,
+        Heartbeat,
+        IdempotencyKey,
+        IdempotencyRecord,
+        LiveSession,
+        RecordedEvent,
+        Rejected,
+        SessionQuery,
+        SessionWrite,
+        StoredSession,
+        WorkspaceWrite,
+    )
+    from sightline.sim.history import History
+    from sightline.storage.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+@final
+class Line:
+    """The line between one server process and everything outside of it."""
+
+    def __init__(self) -> None:
+        self._is_dead = False
+        self._resumed = trio.Event()
+        self._resumed.set()
+
+    def cut(self) -> None:
+        """The process is dead: nothing it still does has any effect."""
+        self._is_dead = True
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process was killed."""
+        return self._is_dead
+
+    def pause(self) -> None:
+        """The process is stopped; what it is doing goes on only after `resume`."""
+        self._resumed = trio.Event()
+
+    def resume(self) -> None:
+        """The process goes on, not knowing how long it stood."""
+        self._resumed.set()
+
+    async def pass_through(self) -> None:
+        """Wait until the process may speak to the outside; for ever if it is dead."""
+        await self._resumed.wait()
+        if self._is_dead:
+            await trio.sleep_forever()
+
+
+@final
+class FaultyStore:
+    """The Store port over a store in memory that outlives the server."""
+
+    def __init__(self, inner: MemoryStore, faults: Faults, line: Line, history: History, owner: str) -> None:
+        self._inner = inner
+        self._faults = faults
+        self._line = line
+        self._history = history
+        self._owner = owner
+
+    async def _read(self, act: Callable[[], Awaitable[T]]) -> T:
+        await self._travel()
+        if self._faults.read_fails():
+            self._history.truth.disturbed_ms = self._history.clock.now_ms()
+            raise StoreUnavailableError("simulated: the read was refused")
+        found = await act()
+        await self._travel()
+        return found
+
+    async def _write(self, act: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> T:
+        outcome = self._faults.write_outcome()
+        if outcome is not Outcome.FINE:
+            self._history.truth.disturbed_ms = self._history.clock.now_ms()
+        await self._travel()
+        if outcome is Outcome.REFUSED:
+            raise StoreUnavailableError("simulated: the write was refused")
+        if outcome is not Outcome.UNKNOWN_LOST:
+            result = await act()
+            # Within the step of the commit: what is checked here is what every reader sees from now on.
+            note(result)
+            await self._travel()
+            if outcome is Outcome.FINE:
+                return result
+        else:
+            await self._travel()
+        raise OutcomeUnknownError("simulated: the answer to the write was lost")
+
+    async def _travel(self) -> None:
+        await self._line.pass_through()
+        await trio.sleep(self._faults.latency_s())
+        await self._line.pass_through()
+
+    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
+        """Take every shard."""
+        await self._travel()
+        epochs = await self._inner.acquire_shards(owner, incarnation)
+        self._history.shards_taken(owner, epochs)
+        return epochs
+
+    async def write_session(self, write: SessionWrite) -> Committed | Rejected:
+        """Store one session step."""
+        return await self._write(
+            lambda: self._inner.write_session(write),
+            lambda result: self._history.session_written(self._owner, write, result),
+        )
+
+    async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
+        """Store one workspace step."""
+        return await self._write(
+            lambda: self._inner.write_workspace(write),
+            lambda result: self._history.workspace_written(self._owner, write, result),
+        )
+
+    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+        """Record heartbeats."""
+        await self._write(
+            lambda: self._inner.append_heartbeats(batch), lambda _: self._history.heartbeats_written(batch)
+        )
+
+    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
+        """Record when media was last proved."""
+        await self._write(lambda: self._inner.checkpoint_media(proofs), lambda _: None)
+
+    async def insert_quote(self, quote: Quote) -> None:
+        """Record a quote."""
+        await self._write(lambda: self._inner.insert_quote(quote), lambda _: None)
+
+    async def record_idempotent(self, record: IdempotencyRecord) -> bool:
+        """Keep the answer of a call."""
+        return await self._write(lambda: self._inner.record_idempotent(record), lambda _: None)
+
+    async def forget_before(self, before_ms: int) -> None:
+        """Drop old records."""
+        await self._write(lambda: self._inner.forget_before(before_ms), lambda _: None)
+
+    async def load_session(self, session_id: str) -> StoredSession | None:
+        """Read one session."""
+        return await self._read(lambda: self._inner.load_session(session_id))
+
+    async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
+        """Read one page."""
+        return await self._read(lambda: self._inner.list_sessions(query))
+
+    async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
+        """Ids of the operator's sessions in a state."""
+        return await self._read(lambda: self._inner.sessions_of_operator(workspace_id, state))
+
+    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+        """Every session that is not terminal."""
+        return await self._read(self._inner.unfinished_sessions)
+
+    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
+        """The recorded events of a session."""
+        return await self._read(lambda: self._inner.session_events(session_id))
+
+    async def load_workspace(self, workspace_id: str) -> Workspace | None:
+        """Read one workspace."""
+        return await self._read(lambda: self._inner.load_workspace(workspace_id))
+
+    async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
+        """Read several workspaces."""
+        return await self._read(lambda: self._inner.workspaces(ids))
+
+    async def suppliers(self) -> Sequence[Workspace]:
+        """Every supplier the dispatcher must know of."""
+        return await self._read(self._inner.suppliers)
+
+    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
+        """The newest recorded heartbeat."""
+        return await self._read(lambda: self._inner.latest_heartbeat(workspace_id))
+
+    async def load_quote(self, quote_id: str) -> Quote | None:
+        """Read a quote."""
+        return await self._read(lambda: self._inner.load_quote(quote_id))
+
+    async def demand_near(
+        self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+    ) -> Demand:
+        """Count others' open requests near a point."""
+        return await self._read(
+            lambda: self._inner.demand_near(
+                lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
+            )
+        )
+
+    async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
+        """The record of a call."""
+        return await self._read(lambda: self._inner.find_idempotent(key))

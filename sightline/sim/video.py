@@ -1,0 +1,95 @@
+"""A video engine without video: inputs, publishers that prove media, and events that come late or twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.video import (
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    MediaEvent,
+    MediaKind,
+    SignalReply,
+    SignalRequest,
+    VideoInput,
+)
+
+if TYPE_CHECKING:
+    from sightline.ports.clock import Clock
+    from sightline.sim.faults import Faults
+    from sightline.sim.store import Line
+
+EVENTS_MAX = 100_000
+
+
+@final
+class SimVideo:
+    """The VideoBackend port of one server process. Its inputs are gone with the process."""
+
+    def __init__(self, faults: Faults, line: Line, clock: Clock, nursery: trio.Nursery) -> None:
+        self._faults = faults
+        self._line = line
+        self._clock = clock
+        self._nursery = nursery
+        self._inputs: set[str] = set()
+        self._send, self._receive = trio.open_memory_channel[MediaEvent](EVENTS_MAX)
+
+    async def create_input(self, session_id: str) -> VideoInput:
+        """Open the input of a session."""
+        await self._line.pass_through()
+        await trio.sleep(self._faults.latency_s())
+        if self._faults.hits(self._faults.rates.video_hangs):
+            await trio.sleep_forever()
+        if self._faults.hits(self._faults.rates.video_refused):
+            raise VideoUnavailableError("simulated: the engine is down")
+        await self._line.pass_through()
+        self._inputs.add(session_id)
+        return self.describe_input(session_id)
+
+    async def close_input(self, ref: str) -> None:
+        """Forget the input."""
+        await self._line.pass_through()
+        self._inputs.discard(ref.removeprefix("vid-"))
+
+    def describe_input(self, session_id: str) -> VideoInput:
+        """The input of a session."""
+        ref = f"vid-{session_id}"
+        return VideoInput(ref=ref, whip_url=f"sim:whip/{ref}", whep_url=f"sim:whep/{ref}")
+
+    def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
+        """Media facts of all inputs."""
+        return self._receive
+
+    async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
+        """There is never a picture."""
+        await trio.lowlevel.checkpoint()
+        return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+
+    async def signal(self, request: SignalRequest) -> SignalReply:
+        """There is nobody to signal with."""
+        await trio.lowlevel.checkpoint()
+        return SignalReply(status=404)
+
+    def publish(self, session_id: str, kind: MediaKind) -> bool:
+        """A publisher shows frames, or leaves. False if the input is not there."""
+        if session_id not in self._inputs or self._line.is_dead:
+            return False
+        ref = f"vid-{session_id}"
+        event = MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=self._clock.now_ms())
+        faults = self._faults
+        times = 2 if faults.hits(faults.rates.duplicate) else 1
+        for _ in range(times):
+            if kind is MediaKind.FRAMES and faults.hits(faults.rates.late):
+                self._nursery.start_soon(self._send_late, event)
+            else:
+                self._send.send_nowait(event)
+        return True
+
+    async def _send_late(self, event: MediaEvent) -> None:
+        await trio.sleep(self._faults.random() * self._faults.rates.late_s)
+        self._send.send_nowait(event)

@@ -1,0 +1,59 @@
+"""Messages between actors, made double or late. Only where the actors promise to bear it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from sightline.actors.kernel import Envelope, Lane, Ref, Sent
+from sightline.actors.messages import (
+    FreeOperator,
+    HeartbeatTaken,
+    MediaArrived,
+    MediaWentAway,
+    OperatorChanged,
+    RestoreClaim,
+    VacateOperator,
+)
+
+if TYPE_CHECKING:
+    from sightline.sim.faults import Faults
+
+MAY_REPEAT: Final = (
+    HeartbeatTaken,
+    MediaArrived,
+    MediaWentAway,
+    FreeOperator,
+    VacateOperator,
+    RestoreClaim,
+    OperatorChanged,
+)
+MAY_BE_LATE: Final = (HeartbeatTaken, MediaArrived)
+"""Evidence carries its own time. What moves a claim is kept in order by the mailbox, and the actors lean on that."""
+
+
+@final
+class FaultyWire:
+    """The Wire of one server process."""
+
+    def __init__(self, faults: Faults, nursery: trio.Nursery) -> None:
+        self._faults = faults
+        self._nursery = nursery
+
+    def carry(self, ref: Ref, envelope: Envelope, lane: Lane) -> Sent:
+        """Bring a tell to its mailbox."""
+        faults, message = self._faults, envelope.message
+        if isinstance(message, MAY_BE_LATE) and faults.hits(faults.rates.late):
+            self._nursery.start_soon(self._carry_late, ref, envelope, lane)
+            return Sent.ADMITTED
+        sent = ref.receive(envelope, lane)
+        if isinstance(message, MAY_REPEAT) and faults.hits(faults.rates.duplicate):
+            again = Envelope(message, envelope.enqueued_at)
+            again.conflate_key = envelope.conflate_key
+            ref.receive(again, lane)
+        return sent
+
+    async def _carry_late(self, ref: Ref, envelope: Envelope, lane: Lane) -> None:
+        await trio.sleep(self._faults.random() * self._faults.rates.late_s)
+        ref.receive(envelope, lane)

@@ -1,0 +1,303 @@
+"""A world: one seed, one store that survives everything, servers that do not, and what goes wrong between them.
+
+with seed S:  virtual clock, seeded scheduler, seeded ids and dice
+a scenario    starts devices and consumers, which act through the broker as the HTTP edge does
+chaos         kills and pauses servers
+checkers      look at every committed step and every answer
+quiet phase   faults stop, and everything must finish
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+import trio
+
+from sightline.actors.deps import SESSION
+from sightline.actors.messages import SettlementConfirmed
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.session.model import Ended, Session
+from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
+from sightline.sim.checkers import all_checkers
+from sightline.sim.faults import FaultRates, Faults
+from sightline.sim.history import History
+from sightline.sim.node import Node
+from sightline.sim.runtime import SeededIds, SimWallClock
+from sightline.storage.identity_memory import MemoryRelations
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from sightline.actors.broker import Broker
+
+T = TypeVar("T")
+
+CALL_LIMIT_S: Final = 200.0
+"""No call of the broker takes longer: its asks have deadlines, its store calls are bounded by the slowest fault."""
+QUIET_LIMIT_S: Final = 1_200
+"""Covers the longest session a scenario asks for, its deadlines, and the repair of what a crash cut in two."""
+ZOMBIE_S: Final = 25.0
+MINE_EVERY_S: Final = 7.0
+
+
+class NodeLostError(OutcomeUnknownError):
+    """The server died while it was handling the call."""
+
+
+class NodeDownError(UnavailableError):
+    """No server is there to connect to."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """What a scenario asks of a world.
+
+    Attributes:
+        active_s: How long things are asked for and go wrong, virtual seconds; the quiet phase comes on top.
+        rates: Fault rates; None draws them from the seed.
+        funds_policy: As the setting of the server.
+    """
+
+    active_s: float = 180.0
+    rates: FaultRates | None = None
+    funds_policy: str = "advisory"
+
+
+@final
+class World:
+    """Everything in one seed. Make it and run it inside `run_virtual`."""
+
+    def __init__(self, seed: int, options: WorldOptions) -> None:
+        self.seed = seed
+        self.options = options
+        self.clock = SimWallClock()
+        self.ids = SeededIds(self.rng("ids"))
+        self.ledger = MemoryLedger()
+        self.relations = MemoryRelations(token_key=b"simulation" * 4)
+        self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
+        rates = options.rates if options.rates is not None else FaultRates.drawn(self.rng("rates"))
+        self.faults = Faults(rates, self.rng("faults"))
+        self._scope = trio.CancelScope()
+        self.history = History(
+            clock=self.clock,
+            store=self.store,
+            ledger=self.ledger,
+            checkers=all_checkers(),
+            on_violation=self._scope.cancel,
+        )
+        self.born_ms = self.clock.now_ms()
+        self.is_over = False
+        """Whether the quiet phase has begun: nobody asks for anything new."""
+        self.report = ""
+        self._node: Node | None = None
+        self._nodes = 0
+        self._block = 0
+        self._nursery: trio.Nursery | None = None
+        self._people: trio.Nursery | None = None
+
+    def rng(self, name: str) -> random.Random:
+        """Dice of their own for a part of the world, so that one part does not disturb another."""
+        return random.Random(f"{self.seed}/{name}")
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """Where people and devices live; it ends with the quiet phase."""
+        assert self._people is not None
+        return self._people
+
+    @property
+    def node(self) -> Node | None:
+        """The server that callers reach, if one answers."""
+        return self._node if self._node is not None and self._node.is_ready else None
+
+    @property
+    def life(self) -> str:
+        """Changes whenever an actor of sessions forgets what it has only in memory."""
+        node = self.node
+        return f"{node.name}/{node.registry.reloads(SESSION)}" if node is not None else "none"
+
+    # Calls from outside.
+
+    async def call(self, what: str, act: Callable[[Broker], Awaitable[T]]) -> T:
+        """Call the broker of the present server, as a connection to it would.
+
+        Raises:
+            NodeDownError: Nobody listens.
+            NodeLostError: The connection broke; the outcome is unknown.
+        """
+        node = self.node
+        if node is None:
+            await trio.sleep(0.2)
+            raise NodeDownError("no server listens")
+        scope = trio.CancelScope(deadline=trio.current_time() + CALL_LIMIT_S)
+        node.calls[scope] = None
+        try:
+            with scope:
+                return await act(node.broker)
+        finally:
+            del node.calls[scope]
+        if node.line.is_dead:
+            raise NodeLostError(f"the server died during {what}")
+        self.history.violate("answered", f"{what} was not answered within {CALL_LIMIT_S} s")
+        raise NodeLostError(what)
+
+    # Servers.
+
+    def start_node(self) -> Node:
+        """Start a server; it answers once it has recovered."""
+        assert self._nursery is not None
+        self._nodes += 1
+        self._node = Node(self, f"node-{self._nodes}")
+        self._nursery.start_soon(self._node.run)
+        return self._node
+
+    async def until_ready(self) -> Node:
+        """Wait for a server that answers, starting one if need be."""
+        while (node := self.node) is None:
+            if self._node is None or self._node.line.is_dead:
+                self.start_node()
+            await trio.sleep(0.1)
+        return node
+
+    async def crash(self, *, down_s: float = 0.5) -> None:
+        """Kill the server and start another one."""
+        self.disturbed()
+        if self._node is not None:
+            self._node.kill()
+            await self._node.ended.wait()
+            self._node = None
+        await trio.sleep(down_s)
+        self.start_node()
+
+    async def pause(self, seconds: float, *, take_over: bool) -> None:
+        """Stop the server for a while; with `take_over` another one is started meanwhile, and the two overlap."""
+        node = self._node
+        if node is None:
+            return
+        self.disturbed()
+        self.history.note("paused", node.name, take_over)
+        node.line.pause()
+        if take_over:
+            await trio.sleep(seconds / 2)
+            self.start_node()
+            await trio.sleep(seconds / 2)
+            node.line.resume()
+            await trio.sleep(ZOMBIE_S)
+            node.kill()
+        else:
+            await trio.sleep(seconds)
+            node.line.resume()
+        self.disturbed()
+
+    async def set_funds(self, address: str, amount: int) -> None:
+        """What the chain says that a wallet has, and allows, from now on; micro-USDC."""
+        self._block += 1
+        reading = WalletReading(
+            address=address.lower(), balance_micro=amount, allowance_micro=amount, block_number=self._block
+        )
+        head = BlockRef(number=self._block, block_hash=f"0x{self._block:064x}", parent_hash=f"0x{self._block - 1:064x}")
+        application = BlockApplication(
+            headers=(head,), events=(), readings=(reading,), settled=(), head=head, confirmed_block=self._block
+        )
+        await self.ledger.apply_blocks(application, now_ms=self.clock.now_ms())
+
+    def disturbed(self) -> None:
+        """Remember that a server did not run as it should just now."""
+        self.history.truth.disturbed_ms = self.clock.now_ms()
+
+    def crashed(self, what: str, error: BaseException | None) -> None:
+        """An actor or a part of the world raised what nobody expects."""
+        if error is not None:
+            self.report = "".join(traceback.format_exception(error))
+        self.history.violate("no crashes", f"{what} {error!r}")
+
+    # A whole life.
+
+    async def run(self, scenario: Callable[[World], Awaitable[None]]) -> None:
+        """Play a scenario, then the quiet phase. Violations are in `history`."""
+        with self._scope:
+            async with trio.open_nursery() as self._nursery:
+                try:
+                    await self._live(scenario)
+                except Exception as error:  # noqa: BLE001  whatever it is, the seed is what we want to know
+                    self.crashed("world", error)
+                self._nursery.cancel_scope.cancel()
+
+    async def _live(self, scenario: Callable[[World], Awaitable[None]]) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._tick)
+        self._nursery.start_soon(self._mine)
+        self.start_node()
+        await self.until_ready()
+        async with trio.open_nursery() as chaos:
+            chaos.start_soon(self._crashes)
+            chaos.start_soon(self._pauses)
+            async with trio.open_nursery() as self._people:
+                await scenario(self)
+                await trio.sleep(self.options.active_s)
+                self._calm_down()
+                await self._until_all_is_done()
+                self._people.cancel_scope.cancel()
+            chaos.cancel_scope.cancel()
+        self.history.ended()
+        node = await self.until_ready()
+        drained = await node.registry.close(drain_s=60)
+        if not drained:
+            self.history.violate("answered", "the kernel did not drain in the quiet phase")
+
+    def _calm_down(self) -> None:
+        self.is_over = True
+        self.faults.quiet()
+        self.history.note("quiet")
+
+    async def _until_all_is_done(self) -> None:
+        await self.until_ready()
+        for _ in range(QUIET_LIMIT_S):
+            if self._is_done():
+                return
+            await trio.sleep(1)
+
+    def _is_done(self) -> bool:
+        sessions, workspaces = self.history.sessions.values(), self.history.workspaces.values()
+        return all(map(_is_finished, sessions)) and not any(found.claims for found in workspaces)
+
+    async def _tick(self) -> None:
+        while True:
+            await trio.sleep(1)
+            self.history.passed(1)
+
+    async def _mine(self) -> None:
+        """Confirm settlements, telling some sessions twice; what a server forgets is told again."""
+        while True:
+            await trio.sleep(MINE_EVERY_S)
+            for session in list(self.history.sessions.values()):
+                node = self.node
+                if node is None or not isinstance(session.phase, Ended) or session.phase.settlement_tx_hash is not None:
+                    continue
+                mined = SettlementConfirmed(f"0x{session.id.replace('-', ''):0>64}")
+                node.registry.ref(SESSION, session.id).tell(mined)
+
+    async def _crashes(self) -> None:
+        every_s = self.faults.rates.crash_every_s
+        while every_s and not self.is_over:
+            await trio.sleep(self.faults.wait_s(every_s))
+            if not self.is_over:
+                await self.crash(down_s=self.faults.random() * 5)
+
+    async def _pauses(self) -> None:
+        every_s = self.faults.rates.pause_every_s
+        while every_s and not self.is_over:
+            await trio.sleep(self.faults.wait_s(every_s))
+            if not self.is_over:
+                await self.pause(self.faults.random() * 20, take_over=self.faults.random() < 0.5)
+
+
+def _is_finished(session: Session) -> bool:
+    if isinstance(session.phase, Ended):
+        return session.phase.settlement_tx_hash is not None
+    return session.is_terminal
