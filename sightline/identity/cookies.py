@@ -31,6 +31,7 @@ _LENGTH_MAX: Final = 1_024
 _HEADER_LENGTH_MAX: Final = 16_384
 _VERSION: Final = "v1"
 _PURPOSE: Final = "session"
+_SECRET_BYTES_MIN: Final = 32
 _KID: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 
@@ -46,7 +47,25 @@ class CookieKey:
     def __post_init__(self) -> None:
         """Refuse what would not be safe."""
         assert _KID.fullmatch(self.kid)
-        assert len(self.secret) >= 32
+        assert len(self.secret) >= _SECRET_BYTES_MIN
+
+
+def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
+    """Read keys written `kid:base64,kid:base64`, the signing one first.
+
+    Raises:
+        ValueError: It does not read so, a secret is shorter than 32 bytes, or a name comes twice.
+    """
+    keys = []
+    for part in text.split(","):
+        kid, _, encoded = part.strip().partition(":")
+        secret = base64.b64decode(encoded, validate=True)
+        if not _KID.fullmatch(kid) or len(secret) < _SECRET_BYTES_MIN:
+            raise ValueError("a cookie key is kid:base64, with a kid of 1..32 of [A-Za-z0-9_-] and 32 bytes or more")
+        keys.append(CookieKey(kid, secret))
+    if len({key.kid for key in keys}) != len(keys):
+        raise ValueError("two cookie keys have one name")
+    return tuple(keys)
 
 
 @final

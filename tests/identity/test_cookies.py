@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.domain.access import Role, WalletPrincipal
-from sightline.identity.cookies import LIFETIME_MS, CookieCodec, CookieKey, session_cookie
+from sightline.identity.cookies import LIFETIME_MS, CookieCodec, CookieKey, parse_cookie_keys, session_cookie
 
 NOW = 1_800_000_000_000
 ADDRESS = "0x52908400098527886E0F7030069857D2E4169EE7"
@@ -138,3 +138,27 @@ def test_any_cookie_header_is_read_without_an_error(header: str) -> None:
 
 def test_secrets_do_not_show() -> None:
     assert "oooo" not in repr(OLD)
+
+
+def test_keys_are_read_from_a_setting_the_signing_one_first() -> None:
+    written = ", ".join(f"{key.kid}:{base64.b64encode(key.secret).decode()}" for key in (NEW, OLD))
+    assert parse_cookie_keys(written) == (NEW, OLD)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "k1",
+        "k1:",
+        "k1:c2hvcnQ=",
+        "k1:!!!",
+        ":" + "QUFB" * 11,
+        "a b:" + "QUFB" * 11,
+        "k1:" + "QUFB" * 11 + ",k1:" + "QUFB" * 11,
+        "k1:" + "QUFB" * 11 + ",",
+    ],
+)
+def test_malformed_keys_are_told_at_the_start(text: str) -> None:
+    with pytest.raises(ValueError, match=r"cookie key|base64|padding|character"):
+        parse_cookie_keys(text)
