@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid
 from sightline.http.schemas.workspaces import MemberRoleName, ScopeName, WorkspaceBrief, WorkspaceRoleName
@@ -89,3 +89,7 @@ class WalletIdentity(Output):
     role: MemberRoleName | None
     workspaces: list[WorkspaceBrief]
     expires_at: Instant
+
+
+class Identity(Output, RootModel[KeyIdentity | WalletIdentity]):
+    """Who is calling."""
