@@ -104,21 +104,30 @@ def render(strip, index):
     return image
 
 
-def main(path: str) -> None:
-    """Render and encode."""
+def main(path: str, kbit: int = 0) -> None:
+    """Render and encode; `kbit` fixes the bitrate with grain on top (for benchmarks), else quality decides."""
     target = Path(path)
+    grain = np.random.default_rng(1).integers(0, 14, (HEIGHT + 64, WIDTH + 64, 1), np.uint8)
     with av.open(str(target), "w") as container:
         stream = container.add_stream("libx264", rate=RATE)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         stream.time_base = Fraction(1, RATE)
         stream.codec_context.gop_size = RATE
         stream.codec_context.options = {
-            "profile": "baseline", "level": "3.1", "preset": "slow", "crf": "27", "maxrate": "1400k",
-            "bufsize": "1400k", "x264-params": f"keyint={RATE}:min-keyint={RATE}:scenecut=0:bframes=0",
+            "profile": "baseline", "level": "3.1", "preset": "slow" if not kbit else "fast",
+            **({"crf": "27"} if not kbit else {"b": f"{kbit}k"}),
+            "maxrate": f"{kbit or 1400}k", "bufsize": f"{kbit or 1400}k",
+            "x264-params": f"keyint={RATE}:min-keyint={RATE}:scenecut=0:bframes=0",
         }  # fmt: skip
         strip = backdrop()
         for index in range(RATE * SECONDS):
-            frame = av.VideoFrame.from_ndarray(render(strip, index), format="rgb24")
+            image = render(strip, index)
+            if kbit:
+                dx, dy = index * 37 % 64, index * 23 % 64
+                image = np.clip(image.astype(np.int16) + grain[dy : dy + HEIGHT, dx : dx + WIDTH] - 7, 0, 255).astype(
+                    np.uint8
+                )
+            frame = av.VideoFrame.from_ndarray(image, format="rgb24")
             frame.pts = index
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
@@ -126,4 +135,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -1,0 +1,77 @@
+// What the interop page runs: plain RTCPeerConnection, @eyevinn/whip-web-client and @eyevinn/webrtc-player.
+import { WHIPClient } from "@eyevinn/whip-web-client";
+import { WebRTCPlayer } from "@eyevinn/webrtc-player";
+
+const camera = () => navigator.mediaDevices.getUserMedia({ video: { width: 1280, height: 720 }, audio: true });
+
+function preferring(peer, codec) {
+  for (const transceiver of peer.getTransceivers()) {
+    if (transceiver.sender.track?.kind === "video" || transceiver.receiver.track.kind === "video") {
+      const known = RTCRtpReceiver.getCapabilities("video").codecs;
+      const wanted = known.filter((one) => one.mimeType === codec || one.mimeType === "video/rtx");
+      if (wanted.some((one) => one.mimeType === codec)) transceiver.setCodecPreferences(wanted);
+    }
+  }
+}
+
+async function exchange(peer, url) {
+  await peer.setLocalDescription();
+  const reply = await fetch(url, {
+    method: "POST",
+    headers: { "Content-Type": "application/sdp" },
+    body: peer.localDescription.sdp,
+  });
+  if (reply.status !== 201) throw new Error(`${reply.status} ${await reply.text()}`);
+  await peer.setRemoteDescription({ type: "answer", sdp: await reply.text() });
+  return reply.headers.get("location");
+}
+
+window.publishPlain = async (url, codec) => {
+  const peer = (window.peer = new RTCPeerConnection());
+  for (const track of (await camera()).getTracks()) peer.addTransceiver(track, { direction: "sendonly" });
+  preferring(peer, codec);
+  window.resource = await exchange(peer, url);
+  return window.resource;
+};
+
+window.playPlain = async (url) => {
+  const peer = (window.peer = new RTCPeerConnection());
+  const video = document.querySelector("video");
+  const stream = new MediaStream();
+  peer.ontrack = (event) => stream.addTrack(event.track);
+  peer.addTransceiver("video", { direction: "recvonly" });
+  peer.addTransceiver("audio", { direction: "recvonly" });
+  window.resource = await exchange(peer, url);
+  video.srcObject = stream;
+  await video.play();
+  return window.resource;
+};
+
+window.publishEyevinn = async (url) => {
+  window.whip = new WHIPClient({ endpoint: url, opts: { debug: false, iceServers: [], authkey: "unused" } });
+  await window.whip.setIceServersFromEndpoint();
+  await window.whip.ingest(await camera());
+  return await window.whip.getResourceUrl();
+};
+
+window.playEyevinn = async (url) => {
+  const video = document.querySelector("video");
+  window.player = new WebRTCPlayer({ video, type: "whep", iceServers: [], statsTypeFilter: "^inbound-rtp" });
+  await window.player.load(new URL(url));
+  await video.play();
+  return "loaded";
+};
+
+window.watched = async () => {
+  const video = document.querySelector("video");
+  const quality = video.getVideoPlaybackQuality();
+  return { width: video.videoWidth, height: video.videoHeight, time: video.currentTime, frames: quality.totalVideoFrames };
+};
+
+window.stats = async () => {
+  const found = {};
+  for (const report of (await window.peer.getStats()).values()) {
+    if (report.type === "inbound-rtp" || report.type === "outbound-rtp") found[`${report.type} ${report.kind}`] = report;
+  }
+  return found;
+};

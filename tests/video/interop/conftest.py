@@ -1,0 +1,22 @@
+"""Everything here needs more than pip brings; scripts/interop_video.sh installs it and runs these tests."""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the whole folder."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session")
+def client_script() -> Path:
+    """The bundled browser clients."""
+    script = HERE.parents[2] / "build" / "interop" / "clients.bundle.js"
+    assert script.exists(), "run scripts/interop_video.sh"
+    return script
