@@ -30,6 +30,7 @@ class Settings(BaseSettings):
     tls_key: Path | None = Field(None, description="Private key (PEM) of the public listener")
     trusted_proxies: tuple[str, ...] = Field((), description="Peers whose X-Forwarded-For and -Proto are believed")
     drain_seconds: float = Field(10.0, ge=0, description="How long calls in flight may finish at a stop")
+    build_sha: str = Field("unknown", description="Build identifier that /health reports")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged")
 
     # Where it keeps things.
@@ -41,6 +42,10 @@ class Settings(BaseSettings):
     chain_rpc_url: SecretStr | None = Field(None, description="JSON-RPC endpoint in place of the embedded chain")
     chain_id: int | None = Field(None, description="Its chain id; required with chain_rpc_url")
     chain_name: str | None = Field(None, description="Its name as shown by /config")
+    chain_public_rpc_url: str | None = Field(
+        None, description="What callers are shown as rpcUrl; default: this server's own guarded endpoint"
+    )
+    chain_start_block: int = Field(0, ge=0, description="Block in which the settlement contract was deployed")
     chain_explorer_url: str | None = Field(None, description="Its block explorer")
     chain_usdc_address: str | None = Field(None, description="USDC contract; required with chain_rpc_url")
     chain_settlement_address: str | None = Field(None, description="Settlement contract; required with chain_rpc_url")

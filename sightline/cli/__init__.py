@@ -24,7 +24,7 @@ def serve(
     data_dir: DataDir = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` when it accepts calls."""
-    from sightline.bootstrap import run_server
+    from sightline.bootstrap.run import run_server
     from sightline.config import Settings
 
     given = _overrides(host=host, port=port, internal_port=internal_port, data_dir=data_dir)
@@ -53,7 +53,7 @@ def faucet(
     data_dir: DataDir = None,
 ) -> None:
     """Give a wallet test USDC, and the native coin that an approval costs. Embedded chain only, of a running server."""
-    from sightline.bootstrap import run_faucet
+    from sightline.bootstrap.faucet import run_faucet
     from sightline.config import Settings
 
     settings = Settings(**_overrides(data_dir=data_dir))  # type: ignore[arg-type]

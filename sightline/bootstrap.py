@@ -1,1 +1,0 @@
-"""Composition: the one place that chooses adapters."""

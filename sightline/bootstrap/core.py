@@ -1,0 +1,228 @@
+"""Everything below HTTP: database, chain, video, actors; brought up in this order, taken down in reverse.
+
+Every loop lives in a nursery of this tree, so a loop that dies takes the server with it instead of leaving one that
+only looks alive.
+"""
+
+import random  # noqa: TID251  (jitter of back-offs only; seeded from ids)
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, final
+
+import structlog
+import trio
+
+from sightline.actors.broker import Broker
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
+from sightline.actors.dispatcher import DispatcherActor
+from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.kernel import KindOptions, Lane, Registry
+from sightline.actors.media import MediaPump
+from sightline.actors.messages import SettlementConfirmed
+from sightline.actors.recovery import recover
+from sightline.actors.session import SessionActor
+from sightline.actors.watch import Watchers
+from sightline.actors.workspace import WorkspaceActor
+from sightline.chain.service import ChainOptions, ChainService, open_chain
+from sightline.config import Settings
+from sightline.domain.errors import SightlineError
+from sightline.domain.units import DAY_MS
+from sightline.ports.chain import SettlementUpdate
+from sightline.ports.clock import Clock
+from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.ids import Ids
+from sightline.ports.ledger import Ledger, SettlementState
+from sightline.ports.relations import Relations
+from sightline.ports.store import Store
+from sightline.ports.video import VideoBackend
+from sightline.storage.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.embedded import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.identity_pg import PostgresRelations
+from sightline.storage.ledger_pg import PostgresLedger
+from sightline.storage.migrate import migrate
+from sightline.storage.pool import PoolOptions
+from sightline.storage.postgres import PostgresStore
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
+from sightline.system.secrets import Secrets
+from sightline.video.embedded import open_embedded
+from sightline.video.options import NetOptions
+from sightline.video.options import Options as VideoOptions
+
+ACTOR_DRAIN_S: Final = 5.0
+SETTLEMENT_TIMEOUT_S: Final = 10.0
+KEEP_HOUSE_EVERY_S: Final = 600.0
+
+log = structlog.get_logger("sightline")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """Everything below HTTP, running."""
+
+    settings: Settings
+    secrets: Secrets
+    clock: Clock
+    ids: Ids
+    database: Database
+    store: Store
+    ledger: Ledger
+    relations: Relations
+    chain: ChainService
+    video: VideoBackend
+    registry: Registry
+    writer: HeartbeatWriter
+    pump: MediaPump
+    broker: Broker
+
+
+@final
+class StoredDirectory:
+    """The workspaces, as identity wants to see them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
+        """Those that exist, in any order."""
+        found = await self._store.workspaces(workspace_ids)
+        return tuple(
+            WorkspaceBrief(
+                id=workspace.id,
+                slug=workspace.slug,
+                name=workspace.name,
+                roles=tuple(role.value for role in workspace.roles),
+            )
+            for workspace in found
+        )
+
+
+@asynccontextmanager
+async def _open_database(settings: Settings) -> AsyncIterator[Database]:
+    """The external database, or the embedded one as a child."""
+    async with trio.open_nursery() as nursery:
+        if settings.database_url is not None:
+            dsn = settings.database_url.get_secret_value()
+        else:
+            options = EmbeddedPostgresOptions(
+                directory=settings.data_dir / "postgres", log_path=settings.data_dir / "log" / "postgres.log"
+            )
+            dsn = await nursery.start(run_embedded_postgres, options)
+        pool = PoolOptions(dsn=dsn, connections_max=settings.database_pool)
+        async with open_database(DatabaseOptions(pool=pool)) as database:
+            await migrate(database)
+            yield database
+        nursery.cancel_scope.cancel()
+
+
+def _video_options(settings: Settings, secrets: Secrets, public_url: str) -> VideoOptions:
+    net = NetOptions(
+        bind_addresses=settings.video_bind_addresses,
+        advertised_addresses=settings.video_advertised_addresses,
+        udp_port_min=settings.video_udp_port_min,
+        udp_port_max=settings.video_udp_port_max,
+    )
+    return VideoOptions(secret=secrets.video_secret, public_url=public_url, workers=settings.video_workers, net=net)
+
+
+def chain_options(settings: Settings, public_url: str) -> ChainOptions:
+    """The chain room's options."""
+    key = settings.chain_relayer_key
+    return ChainOptions(
+        data_dir=settings.data_dir / "chain",
+        rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,
+        chain_id=settings.chain_id,
+        usdc_address=settings.chain_usdc_address,
+        settlement_address=settings.chain_settlement_address,
+        relayer_key=bytes.fromhex(key.get_secret_value().removeprefix("0x")) if key is not None else None,
+        start_block=settings.chain_start_block,
+        chain_name=settings.chain_name,
+        explorer_url=settings.chain_explorer_url or public_url,
+        public_rpc_url=settings.chain_public_rpc_url,
+        depth=settings.chain_confirmations,
+    )
+
+
+@asynccontextmanager
+async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> AsyncIterator[Core]:
+    """Bring up everything below HTTP, recovered and running; take it down in reverse at the end."""
+    clock, ids = SystemClock(), SystemIds()
+    async with _open_database(settings) as database:
+        store, ledger = PostgresStore(database), PostgresLedger(database)
+        relations = await PostgresRelations.open(database, token_key=secrets.token_key)
+        async with (
+            open_chain(chain_options(settings, public_url), ledger=ledger, clock=clock, ids=ids) as chain,
+            open_embedded(_video_options(settings, secrets, public_url), clock=clock) as video,
+        ):
+            epochs = await store.acquire_shards(socket.gethostname(), ids.uuid())
+            deps = Deps(
+                store=store,
+                video=video,
+                relations=relations,
+                clock=clock,
+                ids=ids,
+                limits=settings.limits(),
+                watchers=Watchers(),
+                epochs=epochs,
+                on_settlement=chain.notify,
+            )
+            registry, writer = make_actors(deps)
+            core = Core(
+                settings=settings,
+                secrets=secrets,
+                clock=clock,
+                ids=ids,
+                database=database,
+                store=store,
+                ledger=ledger,
+                relations=relations,
+                chain=chain,
+                video=video,
+                registry=registry,
+                writer=writer,
+                pump=MediaPump(video, registry, store),
+                broker=Broker(registry, deps),
+            )
+            async with trio.open_nursery() as services:
+                await services.start(registry.run)
+                services.start_soon(writer.run)
+                services.start_soon(core.pump.run)
+                await services.start(partial(chain.run, partial(_tell_settlement, registry)))
+                services.start_soon(_keep_house, store, clock)
+                await recover(store, registry)
+                yield core
+                await registry.close(drain_s=ACTOR_DRAIN_S)
+                services.cancel_scope.cancel()
+
+
+def make_actors(deps: Deps) -> tuple[Registry, HeartbeatWriter]:
+    """The registry with every kind of actor, not yet running."""
+    # Jitter of back-offs only; never a secret.
+    registry = Registry(clock=deps.clock, rng=random.Random(deps.ids.token_bytes(16)))  # noqa: S311
+    writer = HeartbeatWriter(deps.store)
+    registry.register(SESSION, lambda context: SessionActor(context, deps))
+    registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
+    dispatcher_options = KindOptions(data_max=4_096, control_max=65_536)
+    registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), dispatcher_options)
+    return registry, writer
+
+
+async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None:
+    """Pass a confirmed settlement on to its session; what is raised makes the relayer tell it again."""
+    if update.state is SettlementState.CONFIRMED and update.tx_hash is not None:
+        session = registry.ref(SESSION, update.session_id)
+        await session.ask(SettlementConfirmed(update.tx_hash), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL)
+
+
+async def _keep_house(store: Store, clock: Clock) -> None:
+    """Drop what nobody may ask for any more."""
+    while True:
+        try:
+            await store.forget_before(clock.now_ms() - DAY_MS)
+        except SightlineError as error:
+            log.warning("house_not_kept", error=str(error))
+        await trio.sleep(KEEP_HOUSE_EVERY_S)

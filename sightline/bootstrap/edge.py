@@ -1,0 +1,174 @@
+"""HTTP on top of the core: the public application and the internal one."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, final
+from urllib.parse import urlsplit
+
+from sightline.bootstrap.core import Core, StoredDirectory
+from sightline.config import Settings
+from sightline.domain.access import Principal
+from sightline.domain.errors import SightlineError
+from sightline.domain.refusal import Refusal
+from sightline.http.app import Edge, EdgeOptions, build_app
+from sightline.http.deps import Deps, InternalDeps, ResourceOptions
+from sightline.http.errors import render_fault
+from sightline.http.headers import Headers
+from sightline.http.metrics import Gauges, Metrics
+from sightline.http.rate_limit import RateLimits
+from sightline.http.resources import internal_routes, public_routes
+from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
+from sightline.identity.api_keys import ApiKeys
+from sightline.identity.authenticate import Authenticator
+from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.key_codec import KeyHasher
+from sightline.identity.members import Members
+from sightline.identity.origin import check_origin, foreign_origin
+from sightline.identity.sign_in import SignIn, SignInOptions
+from sightline.identity.signatures import SignatureVerifier
+from sightline.storage.identity_pg import PostgresIdentityStore
+
+COOKIE_KEY_NAME: Final = "k1"
+LOCAL_AUDIENCE: Final = "sightline-local"
+"""Of cookies where no public URL is set: a local server may come back on another port."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The services of the identity room."""
+
+    authenticator: Authenticator
+    sign_in: SignIn
+    members: Members
+    api_keys: ApiKeys
+    cookies: CookieCodec
+
+
+def make_identity(core: Core, public_url: str) -> Identity:
+    """Wire the identity room."""
+    settings, secrets = core.settings, core.secrets
+    store = PostgresIdentityStore(core.database)
+    hasher = KeyHasher(secrets.key_pepper)
+    cookies = CookieCodec(
+        [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)],
+        audience=settings.public_url or LOCAL_AUDIENCE,
+        is_https=public_url.startswith("https:"),
+    )
+    members = Members(core.relations, StoredDirectory(core.store))
+    sign_in_options = SignInOptions(
+        domain=urlsplit(public_url).netloc, uri=public_url, chain_id=core.chain.config.chain_id
+    )
+    verifier = SignatureVerifier(core.chain.reader)
+    return Identity(
+        authenticator=Authenticator(store, cookies, hasher, core.clock),
+        sign_in=SignIn(store, members, verifier, cookies, core.clock, core.ids, sign_in_options),
+        members=members,
+        api_keys=ApiKeys(store, hasher, core.clock, core.ids),
+        cookies=cookies,
+    )
+
+
+def _check_origin(
+    principal: Principal | None, method: str, headers: Headers, own_origins: frozenset[str], is_websocket: bool, /
+) -> Refusal | None:
+    if principal is None:
+        return foreign_origin(headers, own_origins)
+    return check_origin(principal, method, headers, own_origins, is_websocket=is_websocket)
+
+
+def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
+    """The interface of the service."""
+    settings = core.settings
+    deps = Deps(
+        broker=core.broker,
+        store=core.store,
+        relations=core.relations,
+        video=core.video,
+        ledger=core.ledger,
+        chain=core.chain.config,
+        rpc=core.chain.proxy if core.chain.config.rpc_is_private else None,
+        wake_watcher=core.chain.wake_watcher,
+        sign_in=identity.sign_in,
+        members=identity.members,
+        api_keys=identity.api_keys,
+        clear_cookies=identity.cookies.clear_cookies,
+        clock=core.clock,
+        ids=core.ids,
+        options=_resource_options(core),
+    )
+    edge = Edge(
+        authenticate=identity.authenticator.authenticate,
+        check_origin=_check_origin,
+        clock=core.clock,
+        ids=core.ids,
+        observe=metrics.observe,
+    )
+    options = EdgeOptions(public_url=settings.public_url, rate_limits=RateLimits(is_enabled=settings.rate_limits))
+    return build_app(public_routes(deps), edge, options)
+
+
+def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
+    """Readiness, metrics, and the video provider's webhooks: never on the public listener."""
+    deps = InternalDeps(
+        store=core.store,
+        forward_media=core.pump.forward,
+        readiness=partial(_readiness, core),
+        render_metrics=metrics.render,
+        clock=core.clock,
+        options=_resource_options(core),
+    )
+    edge = Edge(
+        authenticate=identity.authenticator.authenticate, check_origin=_check_origin, clock=core.clock, ids=core.ids
+    )
+    return build_app(internal_routes(deps), edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
+
+
+async def _readiness(core: Core) -> dict[str, bool]:
+    try:
+        await core.database.ping()
+        is_database_up = True
+    except SightlineError:
+        is_database_up = False
+    return {
+        "database": is_database_up,
+        "chain": core.chain.snapshot()["haltedBecause"] is None,
+        "actors": core.registry.accepts_asks,
+    }
+
+
+def read_gauges(core: Core) -> Gauges:
+    """What the parts know of themselves, for /metrics."""
+    kernel, chain = core.registry.statistics(), core.chain.snapshot()
+    return {
+        "actors_active": {kind: counts.active for kind, counts in kernel.kinds.items()},
+        "actor_messages_waiting": {kind: counts.depth for kind, counts in kernel.kinds.items()},
+        "actors_parked": {kind: len(counts.parked) for kind, counts in kernel.kinds.items()},
+        "timers_armed": kernel.timers,
+        "heartbeats_waiting": core.writer.depth,
+        "chain_head": chain["headNumber"] or 0,
+        "chain_lag_blocks": chain["lagBlocks"] or 0,
+        "chain_failures": chain["watcherFailures"] or 0,
+    }
+
+
+def _resource_options(core: Core) -> ResourceOptions:
+    return ResourceOptions(build_sha=core.settings.build_sha, webhook_secret=core.secrets.webhook_secret)
+
+
+def listener_options(settings: Settings, port: int) -> ListenerOptions:
+    """The public listener."""
+    tls = None
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        tls = TlsOptions(cert_file=str(settings.tls_cert), key_file=str(settings.tls_key))
+    return ListenerOptions(host=settings.host, port=port, tls=tls, trusted_proxies=frozenset(settings.trusted_proxies))
+
+
+def server_options(core: Core, listener: ListenerOptions) -> ServerOptions:
+    """One server for one listener."""
+    return ServerOptions(
+        listeners=(listener,),
+        render_fault=render_fault(core.clock, core.ids),
+        clock=core.clock,
+        drain_s=core.settings.drain_seconds,
+    )
