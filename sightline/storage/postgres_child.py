@@ -116,7 +116,8 @@ def settings(layout: Layout, *, durable: bool) -> dict[str, str]:
         "log_checkpoints": "off",
     }
     if not durable:
-        chosen |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        # What was committed still survives any kill, but not a crash of the machine.
+        chosen |= {"fsync": "off", "full_page_writes": "off"}
     return chosen
 
 
@@ -161,15 +162,25 @@ def write_access_rules(layout: Layout, account: Account) -> None:
 
 
 def stop_leftover(layout: Layout, say: Callable[[str], None]) -> None:
-    """Stop a Postgres that a killed parent left on this cluster; remove the note of one that is gone."""
-    note = layout.cluster / "postmaster.pid"
+    """Stop a Postgres that a killed parent left on this cluster, and remove the notes of one that is gone.
+
+    The pid in a note may be a stranger's by now, or a zombie's: Postgres would take either for a rival and not start.
+    """
+    _stop_noted(layout, say)
+    for note in (
+        layout.cluster / "postmaster.pid",
+        layout.socket_directory / SOCKET_NAME,
+        layout.socket_directory / f"{SOCKET_NAME}.lock",
+    ):
+        note.unlink(missing_ok=True)
+
+
+def _stop_noted(layout: Layout, say: Callable[[str], None]) -> None:
     try:
-        pid = int(note.read_text().split("\n", 1)[0])
+        pid = int((layout.cluster / "postmaster.pid").read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
         return
     if not _is_postgres_of(pid, layout.cluster):
-        # Its pid may belong to a stranger by now, which Postgres itself would take for a rival.
-        note.unlink(missing_ok=True)
         return
     for signal_number, patience_s in SHUTDOWN_STEPS:
         say(f"stopping the Postgres that was left behind (pid {pid}, {signal_number.name})")

@@ -1,0 +1,103 @@
+"""Child processes: ready, drained, stopped in order, and never left over."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+
+from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
+
+PREAMBLE = (
+    "import os, signal, sys, threading, time\nfrom sightline.system.children import leave_with_parent, say_ready\n"
+)
+SERVING = PREAMBLE + "leave_with_parent()\nsay_ready('here 42')\nthreading.Event().wait()\n"
+
+
+def a_command(tmp_path: Path, program: str, **changes: float) -> ChildCommand:
+    args = [sys.executable, "-c", program]
+    return ChildCommand(name="test", args=args, log_path=tmp_path / "log" / "child.log", **changes)
+
+
+async def test_a_child_is_ready_with_what_it_says_and_leaves_when_cancelled(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        child: Child = await nursery.start(run_child, a_command(tmp_path, SERVING))
+        assert child.ready == "here 42"
+        nursery.cancel_scope.cancel()
+    assert not psutil.pid_exists(child.pid)
+
+
+async def test_a_child_asked_to_stop_ends_its_run(tmp_path: Path) -> None:
+    codes: list[int] = []
+    program = PREAMBLE + "leave_with_parent(lambda: os._exit(7))\nsay_ready()\nthreading.Event().wait()\n"
+
+    async def run(*, task_status: trio.TaskStatus[Child]) -> None:
+        codes.append(await run_child(a_command(tmp_path, program), task_status=task_status))
+
+    async with trio.open_nursery() as nursery:
+        child: Child = await nursery.start(run)
+        child.stop()
+    assert codes == [7]
+
+
+async def test_the_end_of_a_child_ends_its_run_with_its_exit_code(tmp_path: Path) -> None:
+    program = PREAMBLE + "say_ready()\nsys.exit(3)\n"
+    assert await run_child(a_command(tmp_path, program)) == 3
+
+
+async def test_what_a_child_says_later_is_in_its_log_and_never_blocks_it(tmp_path: Path) -> None:
+    program = PREAMBLE + "say_ready()\nprint('x' * 300_000)\nsys.stderr.write('and this')\n"
+    command = a_command(tmp_path, program)
+    assert await run_child(command) == 0
+    assert command.log_path.read_text().count("x") == 300_000
+    assert "and this" in command.log_path.read_text()
+
+
+async def test_a_child_that_ignores_its_parents_end_is_killed(tmp_path: Path) -> None:
+    program = PREAMBLE + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsay_ready()\ntime.sleep(600)\n"
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            child: Child = await nursery.start(run_child, a_command(tmp_path, program, stop_timeout_s=0.1))
+            nursery.cancel_scope.cancel()
+    assert not psutil.pid_exists(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys; sys.exit('it broke')", "it broke"),
+        ("print('hello')", "hello"),
+        ("import time; time.sleep(600)", "not ready after"),
+    ],
+)
+async def test_a_child_that_is_never_ready_is_a_failure_that_says_why(tmp_path: Path, program: str, said: str) -> None:
+    command = a_command(tmp_path, program, start_timeout_s=1.0, stop_timeout_s=0.1)
+    with pytest.raises(ChildFailedError, match=said):
+        await run_child(command)
+
+
+def test_a_child_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+    parent_program = f"""
+import sys, trio
+from pathlib import Path
+from sightline.system.children import ChildCommand, run_child
+async def main():
+    async with trio.open_nursery() as nursery:
+        log_path = Path({str(tmp_path / "c.log")!r})
+        command = ChildCommand(name="c", args=[sys.executable, "-c", {SERVING!r}], log_path=log_path)
+        child = await nursery.start(run_child, command)
+        print(child.pid, flush=True)
+trio.run(main)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", parent_program], stdout=subprocess.PIPE)
+    with parent:
+        assert parent.stdout is not None
+        child_pid = int(parent.stdout.readline())
+        child = psutil.Process(child_pid)
+        os.kill(parent.pid, signal.SIGKILL)
+        child.wait(20)
+    assert not psutil.pid_exists(child_pid)
