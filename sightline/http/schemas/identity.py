@@ -91,5 +91,5 @@ class WalletIdentity(Output):
     expires_at: Instant
 
 
-class Identity(Output, RootModel[KeyIdentity | WalletIdentity]):
+class Identity(RootModel[KeyIdentity | WalletIdentity]):
     """Who is calling."""

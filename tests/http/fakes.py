@@ -1,0 +1,156 @@
+"""Behind the ports in these tests: a video engine whose pictures the test shows, a chain without contracts."""
+
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from sightline.domain.errors import ChainUnavailableError, VideoUnavailableError
+from sightline.ports.chain import CALL_GAS_DEFAULT, ChainConfig
+from sightline.ports.clock import Clock
+from sightline.ports.video import (
+    Frame,
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    MediaEvent,
+    MediaKind,
+    PictureState,
+    SignalReply,
+    SignalRequest,
+    VideoInput,
+)
+from sightline.system.clock import SystemClock
+
+JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")
+
+CHAIN = ChainConfig(
+    environment="TEST",
+    chain_id=31337,
+    chain_name="Sightline test chain",
+    rpc_url="http://127.0.0.1:1",
+    rpc_is_private=True,
+    explorer_url="http://127.0.0.1:1/explorer",
+    usdc_address="0x5FbDB2315678afecb367f032d93F642f64180aa3",
+    settlement_address="0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512",
+)
+
+
+@dataclass
+class MovableClock:
+    """The machine's clock, set forward by the test."""
+
+    ahead_ms: int = 0
+    base: Clock = field(default_factory=SystemClock)
+
+    def now_ms(self) -> int:
+        return self.base.now_ms() + self.ahead_ms
+
+    def advance(self, seconds: float) -> None:
+        self.ahead_ms += round(seconds * 1_000)
+
+
+@dataclass
+class PlainChain:
+    """A chain on which no contract lives, which can be out of reach."""
+
+    is_down: bool = False
+
+    async def call(
+        self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
+    ) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self.is_down:
+            raise ChainUnavailableError
+        return b""
+
+    async def code(self, address: str, *, block: str = "latest") -> bytes:
+        return await self.call(address, b"")
+
+
+class ShownVideo:
+    """A video engine that shows the pictures it is handed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.is_down = False
+        self.base_url = "http://video.test"
+        self.inputs: dict[str, str] = {}
+        self.signals: list[SignalRequest] = []
+        self._newest: dict[str, Frame] = {}
+        self._shown = trio.Event()
+        self._send, self._receive = trio.open_memory_channel[MediaEvent](10_000)
+
+    async def create_input(self, session_id: str) -> VideoInput:
+        await trio.lowlevel.checkpoint()
+        if self.is_down:
+            raise VideoUnavailableError("the engine is down")
+        made = self.describe_input(session_id)
+        self.inputs[made.ref] = session_id
+        return made
+
+    async def close_input(self, ref: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.inputs.pop(ref, None)
+
+    def describe_input(self, session_id: str) -> VideoInput:
+        return VideoInput(
+            ref=f"vid-{session_id}",
+            whip_url=f"{self.base_url}/whip/publish-secret-of-{session_id}",
+            whep_url=f"{self.base_url}/whep/play-{session_id}",
+        )
+
+    def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
+        return self._receive
+
+    async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
+        if self.is_down:
+            raise VideoUnavailableError("the engine is down")
+        with trio.move_on_after(query.wait_ms / 1_000):
+            while not self._is_newer(ref, query):
+                shown = self._shown
+                await shown.wait()
+        await trio.lowlevel.checkpoint()
+        frame = self._newest.get(ref)
+        if frame is None:
+            return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+        age_ms = self.clock.now_ms() - frame.received_at_ms
+        if age_ms > query.max_age_ms:
+            return FrameMissing(reason=FrameMissingReason.STALE, sequence=frame.sequence)
+        if not self._is_newer(ref, query):
+            return FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=frame.sequence)
+        width = min(query.width or frame.width, frame.width)
+        return replace(frame, age_ms=age_ms, width=width, height=frame.height * width // frame.width)
+
+    def _is_newer(self, ref: str, query: FrameQuery) -> bool:
+        frame = self._newest.get(ref)
+        return query.after is None or (frame is not None and frame.sequence > query.after)
+
+    async def signal(self, request: SignalRequest) -> SignalReply:
+        await trio.lowlevel.checkpoint()
+        self.signals.append(request)
+        headers = (("content-type", "application/sdp"), ("location", f"{request.base_url}/{request.kind}/t/r1"))
+        return SignalReply(status=201, headers=headers, body=b"v=0 answer")
+
+    def show(self, session_id: str, sequence: int, jpeg: bytes = JPEG) -> None:
+        """A new frame was decoded."""
+        now_ms = self.clock.now_ms()
+        self._newest[f"vid-{session_id}"] = Frame(
+            jpeg=jpeg,
+            sequence=sequence,
+            captured_at_ms=now_ms,
+            received_at_ms=now_ms,
+            age_ms=0,
+            width=640,
+            height=360,
+            state=PictureState.LIVE,
+            captured_by_rtcp=False,
+        )
+        self._shown.set()
+        self._shown = trio.Event()
+        self.tell(session_id, MediaKind.FRAMES)
+
+    def tell(self, session_id: str, kind: MediaKind) -> None:
+        """A fact about the session's media."""
+        event = MediaEvent(ref=f"vid-{session_id}", session_id=session_id, kind=kind, at_ms=self.clock.now_ms())
+        self._send.send_nowait(event)

@@ -1,0 +1,393 @@
+"""A whole server in the test's own process: real actors on the real kernel, real HTTP on a loopback port, stores in
+memory, and fakes behind the video and chain ports.
+
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        answer = await consumer.key("sessions:create").post("/api/v1/sessions", {"lat": 1, "lng": 2})
+"""
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import trio
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_account.signers.local import LocalAccount
+
+from sightline.actors.broker import Broker
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Limits
+from sightline.actors.deps import Deps as ActorDeps
+from sightline.actors.dispatcher import DispatcherActor
+from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.kernel import KindOptions, Registry
+from sightline.actors.media import MediaPump
+from sightline.actors.session import SessionActor
+from sightline.actors.watch import Watchers
+from sightline.actors.workspace import WorkspaceActor
+from sightline.domain.access import Principal, Scope
+from sightline.domain.refusal import Refusal
+from sightline.http.app import build_app
+from sightline.http.deps import Deps, InternalDeps, ResourceOptions
+from sightline.http.edge import Edge, EdgeOptions
+from sightline.http.errors import render_fault
+from sightline.http.headers import Headers
+from sightline.http.metrics import Metrics
+from sightline.http.rate_limit import RateLimits
+from sightline.http.resources import internal_routes, public_routes
+from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
+from sightline.identity.api_keys import ApiKeys
+from sightline.identity.authenticate import Authenticator
+from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.key_codec import KeyHasher
+from sightline.identity.members import Members
+from sightline.identity.origin import check_origin, foreign_origin
+from sightline.identity.sign_in import SignIn, SignInOptions
+from sightline.identity.signatures import SignatureVerifier
+from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.store import Store
+from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory import MemoryStore
+from sightline.system.ids import SystemIds
+from tests.http.fakes import CHAIN, MovableClock, PlainChain, ShownVideo
+
+BERLIN = {"lat": 52.52, "lng": 13.405}
+EVERY_SCOPE = tuple(scope.value for scope in Scope)
+WEBHOOK_SECRET = b"webhook secret of the tests......"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """What a test wants otherwise than usual."""
+
+    limits: Limits = field(default_factory=Limits)
+    rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
+    resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
+
+
+@dataclass(frozen=True)
+class Client:
+    """One credential against the world's server."""
+
+    world: "World"
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def having(self, **headers: str) -> "Client":
+        """The same credential with further headers; underscores stand for hyphens."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return replace(self, headers=self.headers | named)
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        """Send one request, JSON if there is a body."""
+        if body is not None:
+            options["json"] = body
+        headers = self.headers | options.pop("headers", {})
+        return await self.world.http.request(method, path, headers=headers, **options)
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        return await self.call("POST", path, body, **options)
+
+    async def patch(self, path: str, body: Any) -> httpx.Response:
+        return await self.call("PATCH", path, body)
+
+    async def delete(self, path: str) -> httpx.Response:
+        return await self.call("DELETE", path)
+
+
+@dataclass
+class Party:
+    """A workspace, its owner's wallet and cookie, and an API key with every scope."""
+
+    world: "World"
+    account: LocalAccount
+    workspace: dict[str, Any]
+    cookie: str
+    plaintext: str = ""
+    sequence: Any = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def id(self) -> str:
+        return str(self.workspace["id"])
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/workspaces/{self.id}"
+
+    @property
+    def wallet(self) -> Client:
+        """The owner, with this workspace selected."""
+        return Client(self.world, {"cookie": self.cookie})
+
+    @property
+    def key(self) -> Client:
+        """A machine that may do everything a key may."""
+        return Client(self.world, {"authorization": f"Bearer {self.plaintext}"})
+
+    async def mint(self, *scopes: str) -> Client:
+        """A further key, with these scopes."""
+        body = {"label": "test", "environment": "TEST", "scopes": list(scopes)}
+        minted = data_of(await self.wallet.post(f"{self.path}/api-keys", body))
+        return Client(self.world, {"authorization": f"Bearer {minted['plaintext']}"})
+
+    async def go_online(self, **coverage: Any) -> None:
+        data_of(await self.key.patch(self.path, {"availabilityState": "ONLINE", **coverage}))
+
+    async def beat(self, **fields: Any) -> httpx.Response:
+        """Send a heartbeat from Berlin."""
+        body = BERLIN | {"sequence": next(self.sequence), "accuracyMeters": 5} | fields
+        return await self.key.post(f"{self.path}/location", body)
+
+
+def data_of(answer: httpx.Response) -> dict[str, Any]:
+    """The data of a success, which it must be."""
+    assert answer.status_code == 200, (answer.request.method, answer.request.url.path, answer.text)
+    envelope = answer.json()
+    assert set(envelope) == {"statusCode", "message", "data", "timestamp"}
+    assert (envelope["statusCode"], envelope["message"]) == (200, "Request successful")
+    data: dict[str, Any] = envelope["data"]
+    return data
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, str | None]:
+    """Status, code and detail of an error in its envelope."""
+    envelope = answer.json()
+    assert set(envelope) <= {"statusCode", "code", "message", "detail", "timestamp"}, envelope
+    assert envelope["statusCode"] == answer.status_code, envelope
+    assert answer.headers["x-request-id"]
+    return answer.status_code, envelope["code"], envelope.get("detail")
+
+
+class Directory:
+    """The store's workspaces as identity wants them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
+        found = await self._store.workspaces(workspace_ids)
+        return tuple(
+            WorkspaceBrief(id=each.id, slug=each.slug, name=each.name, roles=tuple(role.value for role in each.roles))
+            for each in found
+        )
+
+
+def judge_origin(
+    principal: Principal | None, method: str, headers: Headers, own: frozenset[str], is_websocket: bool, /
+) -> Refusal | None:
+    if principal is None:
+        return foreign_origin(headers, own)
+    return check_origin(principal, method, headers, own, is_websocket=is_websocket)
+
+
+class World:
+    """Everything that a server is made of, in reach of the test."""
+
+    http: httpx.AsyncClient
+    internal: httpx.AsyncClient
+    base_url: str
+
+    def __init__(self, options: WorldOptions) -> None:
+        self.options = options
+        self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
+        self.ledger = MemoryLedger()
+        self.relations = MemoryRelations(token_key=b"t" * 32)
+        self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
+        self.identity = MemoryIdentityStore()
+        self.video = ShownVideo(self.clock)
+        self.ready = {"database": True, "video": True}
+        self.metrics = Metrics(lambda: {"actors": {"session": 1.0}})
+        self._numbers = itertools.count(1)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        """Start actors and servers; stop them at the end."""
+        async with trio.open_nursery() as nursery:
+            broker = await self._start_actors(nursery)
+            public = build_app(public_routes(self._deps(broker)), self._edge(), self._edge_options())
+            internal = build_app(internal_routes(self._internal_deps()), self._edge(), self._edge_options())
+            stop = trio.Event()
+            self.base_url = await self._serve(nursery, public, stop)
+            inside = await self._serve(nursery, internal, stop)
+            limits = httpx.Limits(max_connections=400, max_keepalive_connections=400)
+            async with (
+                httpx.AsyncClient(base_url=self.base_url, timeout=30, limits=limits) as self.http,
+                httpx.AsyncClient(base_url=inside, timeout=30) as self.internal,
+            ):
+                yield self
+            stop.set()
+            await self.registry.close(drain_s=2)
+            nursery.cancel_scope.cancel()
+
+    async def _serve(self, nursery: trio.Nursery, app: ASGIApp, stop: trio.Event) -> str:
+        options = ServerOptions(
+            listeners=(ListenerOptions(port=0),), render_fault=render_fault(self.clock, self.ids), clock=self.clock
+        )
+        bound = await nursery.start(partial(serve, app, options, shutdown=stop))
+        return str(bound[0].url)
+
+    async def _start_actors(self, nursery: trio.Nursery) -> Broker:
+        epochs = await self.store.acquire_shards("test", "1")
+        deps = ActorDeps(
+            store=self.store,
+            video=self.video,
+            relations=self.relations,
+            clock=self.clock,
+            ids=self.ids,
+            limits=self.options.limits,
+            watchers=Watchers(),
+            epochs=epochs,
+            on_settlement=lambda: None,
+        )
+        self.registry = registry = Registry(clock=self.clock, rng=random.Random(1))
+        writer = HeartbeatWriter(self.store)
+        registry.register(SESSION, lambda context: SessionActor(context, deps))
+        registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
+        wide = KindOptions(data_max=4_096, control_max=65_536)
+        registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), wide)
+        await nursery.start(registry.run)
+        nursery.start_soon(writer.run)
+        self.pump = MediaPump(self.video, registry, self.store)
+        nursery.start_soon(self.pump.run)
+        self.broker = Broker(registry, deps)
+        return self.broker
+
+    def _deps(self, broker: Broker) -> Deps:
+        cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="http://sightline.test", is_https=False)
+        hasher = KeyHasher(b"p" * 32)
+        self.authenticator = Authenticator(self.identity, cookies, hasher, self.clock)
+        members = Members(self.relations, Directory(self.store))
+        verifier = SignatureVerifier(self.chain)
+        named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
+        return Deps(
+            broker=broker,
+            store=self.store,
+            relations=self.relations,
+            video=self.video,
+            ledger=self.ledger,
+            chain=CHAIN,
+            rpc=self._answer_rpc,
+            wake_watcher=lambda: None,
+            sign_in=SignIn(self.identity, members, verifier, cookies, self.clock, self.ids, named),
+            members=members,
+            api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            clear_cookies=cookies.clear_cookies,
+            clock=self.clock,
+            ids=self.ids,
+            options=self.options.resources,
+        )
+
+    async def _answer_rpc(self, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
+
+    def _internal_deps(self) -> InternalDeps:
+        async def readiness() -> dict[str, bool]:
+            await trio.lowlevel.checkpoint()
+            return dict(self.ready)
+
+        return InternalDeps(
+            store=self.store,
+            forward_media=self.pump.forward,
+            readiness=readiness,
+            render_metrics=self.metrics.render,
+            clock=self.clock,
+            options=self.options.resources,
+        )
+
+    def _edge(self) -> Edge:
+        return Edge(
+            authenticate=self.authenticator.authenticate,
+            check_origin=judge_origin,
+            clock=self.clock,
+            ids=self.ids,
+            observe=self.metrics.observe,
+        )
+
+    def _edge_options(self) -> EdgeOptions:
+        return EdgeOptions(rate_limits=self.options.rate_limits)
+
+    # Who acts in it.
+
+    @property
+    def anyone(self) -> Client:
+        """No credential."""
+        return Client(self)
+
+    def account(self) -> LocalAccount:
+        """A fresh wallet, the same in every run."""
+        made: LocalAccount = Account.from_key(sha256(f"wallet {next(self._numbers)}".encode()).digest())
+        return made
+
+    async def signed(self, account: LocalAccount, path: str) -> dict[str, str]:
+        """A challenge of this path, answered."""
+        challenge = data_of(await self.anyone.post(path, {"walletAddress": account.address}))
+        return {
+            "walletAddress": account.address,
+            "nonce": challenge["nonce"],
+            "signature": sign(account, challenge["message"]),
+        }
+
+    async def login(self, account: LocalAccount, workspace_id: str | None = None) -> str:
+        """The Cookie header of a session, with the workspace selected."""
+        proof = await self.signed(account, "/api/v1/auth/wallet/challenge")
+        answer = await self.anyone.post("/api/v1/auth/wallet/login", proof)
+        data_of(answer)
+        if workspace_id is not None:
+            client = Client(self, {"cookie": cookie_of(answer)})
+            answer = await client.post("/api/v1/auth/workspace/select", {"workspaceId": workspace_id})
+            data_of(answer)
+        return cookie_of(answer)
+
+    async def create_workspace(self, account: LocalAccount, *roles: str, **fields: Any) -> dict[str, Any]:
+        """A workspace of this wallet."""
+        proof = await self.signed(account, "/api/v1/workspaces/challenge")
+        number = next(self._numbers)
+        named = {"slug": f"workspace-{number}", "name": f"Workspace {number}", "roles": list(roles)}
+        return data_of(await self.anyone.post("/api/v1/workspaces", proof | named | fields))
+
+    async def party(self, *roles: str, scopes: Sequence[str] = EVERY_SCOPE) -> Party:
+        """A workspace with its owner signed in and a key minted."""
+        account = self.account()
+        workspace = await self.create_workspace(account, *roles)
+        party = Party(self, account, workspace, await self.login(account, workspace["id"]))
+        body = {"label": "everything", "environment": "TEST", "scopes": list(scopes)}
+        party.plaintext = data_of(await party.wallet.post(f"{party.path}/api-keys", body))["plaintext"]
+        return party
+
+    async def request(self, consumer: Party, **fields: Any) -> dict[str, Any]:
+        """A session in REQUESTED."""
+        return data_of(await consumer.key.post("/api/v1/sessions", BERLIN | fields))
+
+    async def live(self, consumer: Party, operator: Party, **fields: Any) -> dict[str, Any]:
+        """A session in LIVE, as its operator sees it."""
+        session = await self.request(consumer, **fields)
+        path = f"/api/v1/sessions/{session['id']}"
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+        started: dict[str, Any] = data_of(await operator.key.post(f"{path}/start"))["session"]
+        return started
+
+
+def sign(account: LocalAccount, message: str) -> str:
+    return "0x" + bytes(account.sign_message(encode_defunct(text=message)).signature).hex()
+
+
+def cookie_of(answer: httpx.Response) -> str:
+    """What a browser would send back."""
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+@asynccontextmanager
+async def open_world(options: WorldOptions | None = None) -> AsyncIterator[World]:
+    """A fresh world, running."""
+    async with World(options or WorldOptions()).running() as world:
+        yield world
