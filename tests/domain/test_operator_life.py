@@ -46,6 +46,12 @@ def test_a_dispatch_takes_nobody_who_is_not_online(workspace):
     assert machine.step(workspace, ClaimByDispatch("s"), T0) is NOT_ONLINE
 
 
+def test_a_dispatch_makes_busy_whatever_an_accept_of_the_same_session_left_behind():
+    claimed = after(a_workspace(), ClaimByAccept("s"), ClaimByDispatch("s"))
+    assert claimed.availability is Availability.BUSY
+    assert claimed.claims["s"].is_dispatched
+
+
 @pytest.mark.parametrize("availability", [ONLINE, OFFLINE])
 def test_accept_leaves_availability_as_it_is(availability):
     assert after(a_workspace(availability), ClaimByAccept("s")).availability is availability

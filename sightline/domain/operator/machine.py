@@ -108,9 +108,9 @@ def _claim_again(workspace: Workspace, session_id: str, now_ms: int) -> Workspac
 
 
 def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Workspace | Refusal:
-    again = _claim_again(workspace, session_id, now_ms)
-    if again is not None:
-        return again
+    claim = workspace.claims.get(session_id)
+    if claim is not None and claim.is_dispatched:
+        return _claim_again(workspace, session_id, now_ms) or workspace
     if workspace.availability is not Availability.ONLINE:
         return NOT_ONLINE
     busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)
