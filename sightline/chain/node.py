@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+import structlog
 import trio
 from eth_utils.address import to_checksum_address
 
@@ -15,7 +16,11 @@ from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import FaucetPayment
 from sightline.ports.ids import Ids
-from sightline.system.children import Child, ChildCommand, run_child
+from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
+
+log = structlog.get_logger()
+
+RESTART_MS: Final = 500
 
 CHAIN_ID_DEFAULT: Final = 84_532_001
 """Of the embedded chain; registered by no public chain, and not one of the well-known development ids."""
@@ -44,31 +49,22 @@ class EmbeddedNode:
     usdc_address: str
     settlement_address: str
     relayer_key: bytes
-    child: Child
+    pid: int
 
 
 @asynccontextmanager
 async def open_embedded_node(options: EmbeddedOptions) -> AsyncIterator[EmbeddedNode]:
-    """Run the embedded chain as a child for as long as the context lasts. Its end is the context's end.
+    """Run the embedded chain as a child for as long as the context lasts; should it die, it is started again.
 
     Raises:
         ChildFailedError: It did not start; the message ends with its log.
     """
-    args = [
-        sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(options.data_dir),
-        "--chain-id", str(options.chain_id), "--max-fee-bps", str(options.max_fee_bps),
-        "--session-cap-micro", str(options.session_cap_micro),
-    ]  # fmt: skip
-    if options.consent_required:
-        args.append("--consent-required")
-    command = ChildCommand(name="chain", args=args, log_path=options.data_dir / "chain.log")
-    leaving = trio.Event()
+    keeper = _Keeper(options)
     with lone_error():
         async with trio.open_nursery() as nursery:
-            child: Child = await nursery.start(_supervise, command, leaving)
+            child: Child = await nursery.start(keeper.run)
             yield _node_of(child, options.data_dir)
-            leaving.set()
-            child.stop()
+            keeper.leave()
 
 
 @contextmanager
@@ -82,10 +78,52 @@ def lone_error() -> Iterator[None]:
         raise
 
 
-async def _supervise(command: ChildCommand, leaving: trio.Event, *, task_status: trio.TaskStatus[Child]) -> None:
-    code = await run_child(command, task_status=task_status)
-    if not leaving.is_set():
-        raise ChainUnavailableError(f"the embedded chain ended by itself with code {code}")
+@final
+class _Keeper:
+    """Keeps one child running, always on the port of the first."""
+
+    def __init__(self, options: EmbeddedOptions) -> None:
+        self._options = options
+        self._port = 0
+        self._child: Child | None = None
+        self._leaving = False
+
+    def leave(self) -> None:
+        self._leaving = True
+        if self._child is not None:
+            self._child.stop()
+
+    async def run(self, *, task_status: trio.TaskStatus[Child]) -> None:
+        await self._run_one(task_status)
+        while not self._leaving:
+            log.error("embedded_chain_died", restart_in_ms=RESTART_MS)
+            await trio.sleep(RESTART_MS / 1000)
+            try:
+                await self._run_one(None)
+            except ChildFailedError as error:
+                log.error("embedded_chain_not_restarted", reason=str(error))  # no traceback wanted
+
+    async def _run_one(self, task_status: trio.TaskStatus[Child] | None) -> None:
+        with lone_error():
+            async with trio.open_nursery() as nursery:
+                self._child = await nursery.start(run_child, self._command())
+                self._port = int(json.loads(self._child.ready)["port"])
+                if task_status is not None:
+                    task_status.started(self._child)
+                if self._leaving:
+                    self._child.stop()
+        self._child = None
+
+    def _command(self) -> ChildCommand:
+        options = self._options
+        args = [
+            sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(options.data_dir),
+            "--chain-id", str(options.chain_id), "--max-fee-bps", str(options.max_fee_bps),
+            "--session-cap-micro", str(options.session_cap_micro), "--port", str(self._port),
+        ]  # fmt: skip
+        if options.consent_required:
+            args.append("--consent-required")
+        return ChildCommand(name="chain", args=args, log_path=options.data_dir / "chain.log")
 
 
 def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
@@ -98,7 +136,7 @@ def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
         usdc_address=report["usdcAddress"],
         settlement_address=report["settlementAddress"],
         relayer_key=bytes.fromhex(keys["relayer"].removeprefix("0x")),
-        child=child,
+        pid=child.pid,
     )
 
 

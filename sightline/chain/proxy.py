@@ -4,6 +4,7 @@ A node's own port is never shown: its other methods move time, balances and bloc
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import trio
@@ -16,6 +17,7 @@ BODY_BYTES_MAX: Final = 256 * 1024
 # The embedded chain runs one call at a time; the relayer's and the watcher's must get their turn.
 HEAVY_AT_ONCE: Final = 4
 
+SEND: Final = "eth_sendRawTransaction"
 LIGHT_METHODS: Final = frozenset(
     {
         "eth_blockNumber", "eth_chainId", "eth_feeHistory", "eth_gasPrice", "eth_getBalance",
@@ -24,7 +26,7 @@ LIGHT_METHODS: Final = frozenset(
         "eth_maxPriorityFeePerGas", "eth_syncing", "net_version", "web3_clientVersion",
     }
 )  # fmt: skip
-HEAVY_METHODS: Final = frozenset({"eth_call", "eth_estimateGas", "eth_getLogs", "eth_sendRawTransaction"})
+HEAVY_METHODS: Final = frozenset({"eth_call", "eth_estimateGas", "eth_getLogs", SEND})
 
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -36,8 +38,9 @@ UNAVAILABLE: Final = -32000
 class RpcProxy:
     """Checks each request and forwards the body."""
 
-    def __init__(self, rpc: JsonRpc) -> None:
+    def __init__(self, rpc: JsonRpc, on_transaction: Callable[[], None] = lambda: None) -> None:
         self._rpc = rpc
+        self._on_transaction = on_transaction
         self._heavy = trio.CapacityLimiter(HEAVY_AT_ONCE)
 
     async def handle(self, body: bytes) -> bytes:
@@ -65,7 +68,10 @@ class RpcProxy:
             if all(item["method"] in LIGHT_METHODS for item in requests):
                 return await self._rpc.forward(body)
             async with self._heavy:
-                return await self._rpc.forward(body)
+                answer = await self._rpc.forward(body)
+            if any(item["method"] == SEND for item in requests):
+                self._on_transaction()
+            return answer
         except ChainUnavailableError:
             return _error(requests[0].get("id"), UNAVAILABLE, "the chain does not answer")
 

@@ -134,6 +134,14 @@ class SettlementOutbox(Protocol):
         """Rows that wait for a (new) transaction and whose retry time has come, oldest first."""
         ...
 
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """MINED and CONFIRMED rows in blocks above this one: what a reorganisation may have taken."""
+        ...
+
+    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
+        """The transactions ever signed with this nonce, oldest first."""
+        ...
+
     async def take_lease(self, relayer: str, holder: str, *, now_ms: int, lease_ms: int) -> bool:
         """Become or stay the one writer for this key; False while another holder's lease runs."""
         ...
@@ -153,7 +161,7 @@ class SettlementOutbox(Protocol):
         ...
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """The node took these; SIGNED rows become SENT."""
+        """The node took these: SIGNED rows become SENT, what reorganised is on its way again, STUCK stays so."""
         ...
 
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:

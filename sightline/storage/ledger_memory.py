@@ -43,6 +43,7 @@ class MemoryOutbox:
     def __init__(self) -> None:
         self._settlements: dict[str, SettlementRecord] = {}
         self._keys: dict[str, _Key] = {}
+        self._signers: dict[str, str] = {}
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Record what is to be settled."""
@@ -79,6 +80,25 @@ class MemoryOutbox:
             record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
         ]
 
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """MINED and CONFIRMED rows in blocks above this one."""
+        mined = (SettlementState.MINED, SettlementState.CONFIRMED)
+        return [
+            row
+            for row in self._ordered()
+            if row.state in mined and row.block_number is not None and row.block_number > block_number
+        ]
+
+    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
+        """The transactions ever signed with this nonce, oldest first."""
+        rows = self._settlements.values()
+        return [
+            attempt
+            for row in rows
+            for attempt in row.attempts
+            if (self._signers.get(attempt.tx_hash), attempt.nonce) == (relayer.lower(), nonce)
+        ]
+
     def _ordered(self) -> list[SettlementRecord]:
         return sorted(self._settlements.values(), key=lambda record: (record.composed_at_ms, record.session_id))
 
@@ -103,6 +123,7 @@ class MemoryOutbox:
             raise NonceTakenError(f"the next nonce is {key.next_nonce}")
         for attempt in attempts:
             row = self._settlements[attempt.session_id]
+            self._signers[attempt.tx_hash] = relayer.lower()
             if attempt.tx_hash not in {old.tx_hash for old in row.attempts}:
                 row = replace(row, attempts=(*row.attempts, attempt))
             if row.state not in (SettlementState.MINED, SettlementState.CONFIRMED):
@@ -122,8 +143,12 @@ class MemoryOutbox:
                 replace(old, sent_at_ms=now_ms) if old.tx_hash in tx_hashes and old.sent_at_ms is None else old
                 for old in row.attempts
             )
-            state = SettlementState.SENT if row.state is SettlementState.SIGNED else row.state
-            self._settlements[session_id] = replace(row, attempts=attempts, state=state, updated_at_ms=now_ms)
+            row = replace(row, attempts=attempts)
+            if row.state in (SettlementState.SIGNED, SettlementState.SENT):
+                row = replace(row, state=SettlementState.SENT, reason=None, updated_at_ms=now_ms)
+            elif row.state is SettlementState.STUCK:
+                row = replace(row, updated_at_ms=now_ms)
+            self._settlements[session_id] = row
 
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
         """In a block, not yet deep enough."""

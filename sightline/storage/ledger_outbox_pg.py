@@ -22,6 +22,11 @@ _DUE = _ROWS + (
     "ORDER BY composed_at_ms, session_id LIMIT $3"
 )
 _UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
+_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED') ORDER BY block_number"
+_ATTEMPTS_AT = """
+SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
+FROM settlement_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
+"""
 _ATTEMPTS = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
@@ -49,7 +54,9 @@ WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED')
 """
 _SENT_ATTEMPTS = "UPDATE settlement_attempt SET sent_at_ms = coalesce(sent_at_ms, $2) WHERE tx_hash = ANY($1::text[])"
 _SENT = """
-UPDATE settlement SET state = 'SENT', updated_at_ms = $2 WHERE state = 'SIGNED' AND session_id IN (
+UPDATE settlement SET state = CASE state WHEN 'STUCK' THEN state ELSE 'SENT' END,
+  reason = CASE state WHEN 'STUCK' THEN reason END, updated_at_ms = $2
+WHERE state IN ('SIGNED', 'SENT', 'STUCK') AND session_id IN (
   SELECT session_id FROM settlement_attempt WHERE tx_hash = ANY($1::text[]))
 """
 _MINED = """
@@ -98,6 +105,15 @@ class PostgresOutbox:
     async def unnotified(self) -> list[SettlementRecord]:
         """CONFIRMED rows whose news has not been taken."""
         return await self._records(_UNTOLD)
+
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """MINED and CONFIRMED rows in blocks above this one."""
+        return await self._records(_ABOVE, block_number)
+
+    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
+        """The transactions ever signed with this nonce, oldest first."""
+        rows = await self._database.read(lambda connection: connection.fetch(_ATTEMPTS_AT, relayer.lower(), nonce))
+        return [_attempt(row) for row in rows]
 
     async def _records(self, query: str, *arguments: Any) -> list[SettlementRecord]:
         async def unit(connection: Connection) -> list[SettlementRecord]:

@@ -174,6 +174,8 @@ async def test_a_replacement_keeps_the_nonce_and_every_hash(ledger: Ledger) -> N
     record = await ledger.settlement(SESSION)
     assert record is not None
     assert [attempt.tx_hash for attempt in record.attempts] == ["0xaa", "0xcc"]
+    assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 4)] == ["0xaa", "0xcc"]
+    assert await ledger.attempts_at(PAYER, 4) == []
     assert await ledger.next_nonce(RELAYER) == 5
 
 
@@ -203,6 +205,8 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
     await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)
+    assert [row.session_id for row in await ledger.settlements_above(6)] == [SESSION]
+    assert await ledger.settlements_above(7) == []
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
     record = await ledger.settlement(SESSION)
     assert record is not None

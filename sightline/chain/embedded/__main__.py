@@ -115,6 +115,7 @@ def main() -> None:
     parser.add_argument("--chain-id", type=int, required=True)
     parser.add_argument("--max-fee-bps", type=int, required=True)
     parser.add_argument("--session-cap-micro", type=int, required=True)
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--consent-required", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -135,7 +136,7 @@ def main() -> None:
             consent_required=options.consent_required,
         )
     )
-    server = Server(("127.0.0.1", 0), handler_class(Methods(machine, treasury, secret)))
+    server = Server(("127.0.0.1", options.port), handler_class(Methods(machine, treasury, secret)))
     report = {
         "port": server.server_address[1],
         "chainId": machine.chain_id,

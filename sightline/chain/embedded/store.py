@@ -103,6 +103,10 @@ class ChainStore:
         self._connection.executescript(_SCHEMA)
         self.key_values = KeyValues(self._connection)
 
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
     def meta(self, name: str) -> str | None:
         """One remembered fact."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()

@@ -42,6 +42,7 @@ CREATE TABLE settlement_attempt (
   sent_at_ms bigint,
   position bigint GENERATED ALWAYS AS IDENTITY
 );
+CREATE INDEX settlement_attempt_by_nonce ON settlement_attempt (relayer, nonce);
 CREATE INDEX settlement_attempt_by_session ON settlement_attempt (session_id, position);
 
 -- One row per key that signs: its next nonce, and who may sign now.

@@ -1,0 +1,175 @@
+"""What logs of the token and of the settlement contract mean for wallets. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, final
+
+from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic, topic_address
+from sightline.chain.reader import hex_int
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.ledger import ChainEvent, EventKind
+from sightline.system.keccak import keccak256
+
+ZERO_ADDRESS: Final = "0x" + "0" * 40
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the watcher looks for; addresses are lower-case."""
+
+    token: str
+    settlement: str
+    wallets: frozenset[str]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One log, with its numbers read."""
+
+    address: str
+    topics: tuple[str, ...]
+    data: bytes
+    tx_hash: str
+    log_index: int
+    block_number: int
+    block_hash: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """What a block's logs say: rows for wallets, wallets whose numbers changed, and sessions settled."""
+
+    events: tuple[ChainEvent, ...]
+    touched: frozenset[str]
+    settled: tuple[tuple[str, int], ...]
+
+
+def log_of(entry: Any) -> Log:
+    """A log from JSON-RPC.
+
+    Raises:
+        ChainUnavailableError: If it is none.
+    """
+    try:
+        return Log(
+            address=entry["address"].lower(),
+            topics=tuple(topic.lower() for topic in entry["topics"]),
+            data=bytes.fromhex(entry["data"].removeprefix("0x")),
+            tx_hash=entry["transactionHash"].lower(),
+            log_index=hex_int(entry["logIndex"]),
+            block_number=hex_int(entry["blockNumber"]),
+            block_hash=entry["blockHash"].lower(),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ChainUnavailableError("the endpoint's answer is not a log") from error
+
+
+def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
+    """Sort out the logs of some blocks; logs of other contracts and wallets are passed over."""
+    ordered = sorted(logs, key=lambda log: (log.block_number, log.log_index))
+    settlements = [log for log in ordered if log.address == watched.settlement and log.topics[:1] == (SETTLED_TOPIC,)]
+    session_of_tx = {log.tx_hash: log.topics[1] for log in settlements}
+    events: list[ChainEvent] = []
+    touched: set[str] = set()
+    for log in ordered:
+        found = _events_of(log, watched, session_of_tx)
+        events += found
+        touched |= {event.address for event in found}
+    touched |= {topic_address(log.topics[2]) for log in settlements} & watched.wallets
+    return Meaning(
+        events=tuple(events),
+        touched=frozenset(touched),
+        settled=tuple((log.topics[1], log.block_number) for log in settlements),
+    )
+
+
+def _events_of(log: Log, watched: Watched, session_of_tx: dict[str, str]) -> list[ChainEvent]:
+    kind = log.topics[0] if log.topics else ""
+    if log.address == watched.token and kind == TRANSFER_TOPIC and len(log.topics) == 3 and len(log.data) == 32:
+        return _transfer(log, watched, session_of_tx.get(log.tx_hash))
+    if log.address == watched.token and kind == APPROVAL_TOPIC and len(log.topics) == 3 and len(log.data) == 32:
+        return _approval(log, watched)
+    if log.address == watched.settlement and kind == SETTLED_TOPIC and int.from_bytes(log.data[:64], "big") == 0:
+        return _free_settlement(log, watched)
+    return []
+
+
+def _transfer(log: Log, watched: Watched, session_id_hash: str | None) -> list[ChainEvent]:
+    sender, receiver = topic_address(log.topics[1]), topic_address(log.topics[2])
+    amount = int.from_bytes(log.data, "big")
+    rows = []
+    for wallet in {sender, receiver} & watched.wallets:
+        if session_id_hash is not None:
+            kind = EventKind.SETTLEMENT
+        elif sender == ZERO_ADDRESS:
+            kind = EventKind.DEPOSIT
+        elif receiver == ZERO_ADDRESS:
+            kind = EventKind.WITHDRAWAL
+        else:
+            kind = EventKind.TRANSFER_IN if wallet == receiver else EventKind.TRANSFER_OUT
+        rows.append(_row(log, wallet, kind, sender, receiver, amount, session_id_hash))
+    return rows
+
+
+def _approval(log: Log, watched: Watched) -> list[ChainEvent]:
+    holder, spender = topic_address(log.topics[1]), topic_address(log.topics[2])
+    if holder not in watched.wallets or spender != watched.settlement:
+        return []
+    amount = int.from_bytes(log.data, "big")
+    return [_row(log, holder, EventKind.APPROVAL, holder, spender, amount, None)]
+
+
+def _free_settlement(log: Log, watched: Watched) -> list[ChainEvent]:
+    """A settlement of nothing moves no token: its own log is its row."""
+    payer, payee = topic_address(log.topics[2]), topic_address(log.topics[3])
+    wallets = {payer, payee} & watched.wallets
+    return [_row(log, wallet, EventKind.SETTLEMENT, payer, payee, 0, log.topics[1]) for wallet in wallets]
+
+
+def _row(
+    log: Log, wallet: str, kind: EventKind, sender: str, receiver: str, amount: int, session_id_hash: str | None
+) -> ChainEvent:
+    return ChainEvent(
+        address=wallet,
+        kind=kind,
+        tx_hash=log.tx_hash,
+        log_index=log.log_index,
+        block_number=log.block_number,
+        block_hash=log.block_hash,
+        from_address=sender,
+        to_address=receiver,
+        amount_micro=amount,
+        session_id_hash=session_id_hash,
+    )
+
+
+@lru_cache(maxsize=100_000)
+def bloom_mask(word: str) -> int:
+    """The bits that an address or a topic sets in a bloom filter (yellow paper, 4.4.3)."""
+    digest = keccak256(bytes.fromhex(word[2:]))
+    mask = 0
+    for at in (0, 2, 4):
+        mask |= 1 << (int.from_bytes(digest[at : at + 2], "big") & 2047)
+    return mask
+
+
+def bloom_has(bits: int, word: str) -> bool:
+    """Whether a bloom filter admits a log with this address or topic."""
+    mask = bloom_mask(word)
+    return bits & mask == mask
+
+
+def bloom_promises(bloom: str, watched: Watched) -> bool:
+    """Whether a block may hold a log that matters; False is certain."""
+    bits = int(bloom, 16)
+    if bits == 0:
+        return False
+    if bloom_has(bits, watched.settlement) and bloom_has(bits, SETTLED_TOPIC):
+        return True
+    if not bloom_has(bits, watched.token):
+        return False
+    return any(bloom_has(bits, address_topic(wallet)) for wallet in watched.wallets)

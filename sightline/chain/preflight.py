@@ -1,0 +1,153 @@
+"""Asked before anything is signed: the same chain still, not settled already, and would it settle now?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, final
+
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.contracts_abi import SETTLED_TOPIC, SettleCall, call_data
+from sightline.chain.fees import Fees, suggested
+from sightline.chain.reader import fault_text, hex_int, is_call_fault
+from sightline.chain.rpc import JsonRpc, Request, RpcResponseError
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import ChainChangedError
+from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementRecord
+
+LOG_SPAN_BLOCKS: Final = 5_000
+
+
+class Verdict(Enum):
+    """What is to be done with a settlement."""
+
+    SIGN = auto()
+    ADOPT = auto()
+    WAIT = auto()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one settlement; `reason` says why it waits."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """The verdicts in the order asked, and what signing needs to know."""
+
+    findings: list[Finding]
+    fees: Fees
+    base_fee_wei: int
+    mined_nonce: int
+
+
+def settle_call(record: SettlementRecord) -> bytes:
+    """The call data that settles a record."""
+    payload = record.payload
+    return SettleCall(
+        session_id_hash=record.session_id_hash,
+        payer=to_checksum_address(payload.from_address),
+        payee=to_checksum_address(payload.to_address),
+        to_amount=payload.to_amount,
+        fee_amount=payload.fee_amount,
+        rate=payload.rate,
+        seconds=payload.chargeable_seconds,
+        platform_fee_bps=payload.platform_fee_bps,
+    ).data()
+
+
+async def examine(
+    rpc: JsonRpc, identity: ChainIdentity, relayer: str, records: Sequence[SettlementRecord]
+) -> Examination:
+    """Examine settlements before signing.
+
+    Raises:
+        ChainChangedError: The endpoint now speaks of another chain.
+        ChainUnavailableError: Not everything was answered.
+    """
+    settlement = to_checksum_address(identity.settlement_address)
+    requests: list[Request] = [
+        ("eth_chainId", []),
+        ("eth_getBlockByNumber", ["0x0", False]),
+        ("eth_getBlockByNumber", ["latest", False]),
+        ("eth_maxPriorityFeePerGas", []),
+        ("eth_getTransactionCount", [relayer, "latest"]),
+    ]
+    for record in records:
+        asked = call_data("settled(bytes32)", [bytes.fromhex(record.session_id_hash[2:])])
+        requests.append(("eth_call", [{"to": settlement, "data": "0x" + asked.hex()}, "latest"]))
+        settle = {"from": relayer, "to": settlement, "data": "0x" + settle_call(record).hex()}
+        requests.append(("eth_call", [settle, "latest"]))
+    chain_id, genesis, head, tip, nonce, *answers = await rpc.batch(requests)
+    require_same_chain(identity, chain_id, genesis)
+    if not isinstance(head, dict):
+        raise ChainUnavailableError("the endpoint has no latest block")
+    return Examination(
+        findings=[_finding(*pair) for pair in zip(answers[::2], answers[1::2], strict=True)],
+        fees=suggested(head, tip),
+        base_fee_wei=hex_int(head.get("baseFeePerGas") or "0x0"),
+        mined_nonce=hex_int(nonce),
+    )
+
+
+def require_same_chain(identity: ChainIdentity, chain_id: Any, genesis: Any) -> None:
+    """Compare an endpoint's chain id and first block with the recorded ones.
+
+    Raises:
+        ChainChangedError: They differ.
+        ChainUnavailableError: They are not known.
+    """
+    if hex_int(chain_id) != identity.chain_id:
+        raise ChainChangedError(f"the endpoint's chain id is {hex_int(chain_id)}, not {identity.chain_id}")
+    if not isinstance(genesis, dict):
+        raise ChainUnavailableError("the endpoint does not know its first block")
+    if str(genesis["hash"]).lower() != identity.genesis_hash:
+        raise ChainChangedError("the endpoint's first block is not the one that the database knows")
+
+
+def _finding(settled: Any, trial: Any) -> Finding:
+    if isinstance(settled, RpcResponseError):
+        raise ChainUnavailableError(f"the settlement contract does not answer: {settled.message}") from settled
+    if hex_int(settled) == 1:
+        return Finding(verdict=Verdict.ADOPT)
+    if not isinstance(trial, RpcResponseError):
+        return Finding(verdict=Verdict.SIGN)
+    if not is_call_fault(trial):
+        raise ChainUnavailableError(trial.message) from trial
+    return Finding(verdict=Verdict.WAIT, reason=fault_text(trial))
+
+
+async def find_settled(
+    rpc: JsonRpc, identity: ChainIdentity, session_id_hash: str, start_block: int
+) -> Inclusion | None:
+    """The transaction that settled a session, from the contract's event; None when no event is found.
+
+    Raises:
+        ChainUnavailableError: The endpoint did not answer for the whole range.
+    """
+    last = hex_int(await rpc.call("eth_blockNumber"))
+    while last >= start_block:
+        first = max(start_block, last - LOG_SPAN_BLOCKS + 1)
+        query = {
+            "address": to_checksum_address(identity.settlement_address),
+            "topics": [SETTLED_TOPIC, session_id_hash],
+            "fromBlock": hex(first),
+            "toBlock": hex(last),
+        }
+        try:
+            logs = await rpc.call("eth_getLogs", query)
+        except RpcResponseError as error:
+            raise ChainUnavailableError(error.message) from error
+        if logs:
+            return Inclusion(
+                tx_hash=str(logs[0]["transactionHash"]).lower(),
+                block_number=hex_int(logs[0]["blockNumber"]),
+                block_hash=str(logs[0]["blockHash"]).lower(),
+            )
+        last = first - 1
+    return None

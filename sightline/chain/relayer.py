@@ -1,0 +1,449 @@
+"""The relayer: takes settlements from the outbox onto the chain, each once, whatever the chain's endpoint does.
+
+What makes it safe:
+- A transaction is stored, with its nonce, before it is broadcast. After a crash the same bytes are sent again.
+- No answer is not "no": such a transaction is looked for and sent again, and never signed under another nonce while
+  it may still mine.
+- Every hash is kept; any of them may mine. A replacement has the same nonce.
+- Before signing, the contract is asked whether the session is settled already: then that transaction is adopted.
+- The contract itself settles a session once. Should all else fail, a second transaction reverts.
+
+A settlement that the contract refuses waits as FAILED or REVERTED with the reason, and is tried again with back-off.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import structlog
+import trio
+
+from sightline.chain.fees import Fees, bumped, suggested
+from sightline.chain.inclusion import Included, Sighting, look
+from sightline.chain.preflight import Verdict, examine, find_settled, settle_call
+from sightline.chain.reader import fault_text
+from sightline.chain.rpc import JsonRpc, RpcResponseError, backoff_ms
+from sightline.chain.signer import Signer
+from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
+from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.ports.ledger import (
+    Attempt,
+    ChainIdentity,
+    NonceTakenError,
+    SettlementOutbox,
+    SettlementRecord,
+    SettlementState,
+)
+
+log = structlog.get_logger()
+
+IN_FLIGHT: Final = (
+    SettlementState.SIGNED,
+    SettlementState.SENT,
+    SettlementState.STUCK,
+    SettlementState.MINED,
+)
+REORGANISED: Final = "reorganised"
+STUCK_ATTEMPTS: Final = 3
+"""A settlement is called STUCK from this many transactions on."""
+
+# How nodes say that a transaction, or another one with its nonce, is already with them: look for it, it is not lost.
+_PERHAPS_SENT: Final = (
+    "already known", "known transaction", "already imported", "nonce too low", "replacement transaction underpriced",
+    "already exists", "already in mempool",
+)  # fmt: skip
+_FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "fee too low", "max fee per gas")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayerOptions:
+    """How the relayer works."""
+
+    depth: int = 0
+    """Blocks on top of a transaction's block before it counts as CONFIRMED."""
+    poll_ms: int = 200
+    """Between looks while something is on its way."""
+    idle_ms: int = 2_000
+    """Between looks at an outbox from which nothing waits; `notify` ends the wait."""
+    batch_max: int = 50
+    """Settlements signed in one round, and on their way together."""
+    settle_gas: int = 300_000
+    fee_cap_wei: int = 500_000_000_000
+    """The most ever offered per gas; above it settlements wait."""
+    resend_ms: int = 5_000
+    """A transaction without receipt is sent again this often."""
+    replace_ms: int = 30_000
+    """A transaction without receipt is replaced after this long, doubled with each replacement."""
+    retry_ms_min: int = 2_000
+    retry_ms_max: int = 300_000
+    """A refused settlement is tried again after a wait between these."""
+    lease_ms: int = 15_000
+    start_block: int = 0
+    """Where the settlement contract was deployed: events are looked for from here."""
+    recheck_blocks: int = 256
+    """At start, transactions in this many last blocks are looked at again."""
+
+
+@final
+class Relayer:
+    """One key's writer. `run` it once; `notify` it when a settlement was composed."""
+
+    def __init__(
+        self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
+        options: RelayerOptions, *, clock: Clock, ids: Ids,
+    ) -> None:  # fmt: skip
+        self._rpc = rpc
+        self._outbox = outbox
+        self._signer = signer
+        self._identity = identity
+        self._options = options
+        self._clock = clock
+        self._ids = ids
+        self._holder = ids.uuid()
+        self._wake = trio.Event()
+        self._recheck_above: int | None = None
+        self._failures = 0
+        self.halted_because: str | None = None
+
+    def notify(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def recheck(self, ancestor_number: int) -> None:
+        """A reorganisation left nothing above this block certain."""
+        known = self._recheck_above
+        self._recheck_above = ancestor_number if known is None else min(known, ancestor_number)
+        self._wake.set()
+
+    async def run(
+        self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Work until cancelled.
+
+        Cancellation: harmless at any point; the next run goes on from the outbox.
+        """
+        self._recheck_above = 0
+        task_status.started()
+        while True:
+            self._wake = trio.Event()
+            wait_ms = await self._round_with_back_off(on_settlement)
+            with trio.move_on_after(wait_ms / 1000):
+                await self._wake.wait()
+
+    async def _round_with_back_off(self, on_settlement: OnSettlement) -> int:
+        try:
+            is_busy = await self.work_once(on_settlement)
+        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError, NonceTakenError) as error:
+            self._failures += 1
+            log.warning("relayer_round_failed", reason=str(error), failures=self._failures)
+        except ChainChangedError as error:
+            self._failures += 1
+            self.halted_because = str(error)
+            log.critical("relayer_halted", reason=str(error))
+        else:
+            self._failures = 0
+            self.halted_because = None
+            return self._options.poll_ms if is_busy else self._options.idle_ms
+        wait = backoff_ms(self._ids, self._failures, least_ms=self._options.poll_ms, most_ms=10_000)
+        return self._options.poll_ms + wait
+
+    async def work_once(self, on_settlement: OnSettlement) -> bool:
+        """One round: follow what is on its way, sign what is due, tell what is confirmed.
+
+        Returns:
+            Whether something is still on its way.
+        """
+        now_ms = self._clock.now_ms()
+        lease_ms = self._options.lease_ms
+        if not await self._outbox.take_lease(self._signer.address, self._holder, now_ms=now_ms, lease_ms=lease_ms):
+            log.info("relayer_waits_for_lease", relayer=self._signer.address)
+            return False
+        await self._recheck()
+        await self._follow()
+        if await self._sign_due():
+            await self._follow()
+        await self._tell(on_settlement)
+        return bool(await self._outbox.settlements(IN_FLIGHT, limit=1))
+
+    async def _tell(self, on_settlement: OnSettlement) -> None:
+        for record in await self._outbox.unnotified():
+            assert record.tx_hash is not None
+            assert record.confirmed_at_ms is not None
+            await on_settlement(
+                SettlementUpdate(
+                    session_id=record.session_id,
+                    state=record.state,
+                    tx_hash=record.tx_hash,
+                    confirmed_at_ms=record.confirmed_at_ms,
+                )
+            )
+            await self._outbox.mark_notified(record.session_id)
+
+    # What a reorganisation may have taken.
+
+    async def _recheck(self) -> None:
+        above = self._recheck_above
+        if above is None:
+            return
+        head = int(await self._rpc.call("eth_blockNumber"), 16)
+        records = await self._outbox.settlements_above(max(above, head - self._options.recheck_blocks))
+        if records:
+            sighting = await look(self._rpc, self._signer.address, records)
+            for record in records:
+                await self._reconsider(record, sighting.found.get(record.session_id))
+        if self._recheck_above == above:
+            self._recheck_above = None
+
+    async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
+        if found is None and not record.attempts:
+            # Adopted from somebody else's transaction, of which we have no bytes to send again.
+            found = await self._adopted(record)
+        if found is None:
+            now_ms = self._clock.now_ms()
+            log.error("settlement_reorganised", session_id=record.session_id, tx_hash=record.tx_hash)
+            await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
+        elif (found.inclusion.block_hash, found.inclusion.tx_hash) != (record.block_hash, record.tx_hash):
+            await self._outbox.mark_confirmed(record.session_id, found.inclusion, now_ms=self._clock.now_ms())
+
+    async def _adopted(self, record: SettlementRecord) -> Included | None:
+        inclusion = await find_settled(self._rpc, self._identity, record.session_id_hash, self._options.start_block)
+        return None if inclusion is None else Included(inclusion=inclusion, succeeded=True, depth=0)
+
+    # What is on its way.
+
+    async def _follow(self) -> None:
+        records = await self._outbox.settlements(IN_FLIGHT, limit=self._options.batch_max)
+        if not records:
+            return
+        sighting = await look(self._rpc, self._signer.address, records)
+        missing: list[SettlementRecord] = []
+        for record in records:
+            found = sighting.found.get(record.session_id)
+            if found is None:
+                missing.append(record)
+            else:
+                await self._record_inclusion(record, found)
+        if missing:
+            await self._pursue(missing, sighting)
+
+    async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
+        now_ms = self._clock.now_ms()
+        inclusion = found.inclusion
+        if found.depth < self._options.depth:
+            if found.succeeded and (record.state, record.block_hash) != (SettlementState.MINED, inclusion.block_hash):
+                await self._outbox.mark_mined(record.session_id, inclusion, now_ms=now_ms)
+        elif found.succeeded:
+            await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=now_ms)
+            log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
+        else:
+            reason = await self._why_reverted(record, inclusion.block_number)
+            await self._wait(record, SettlementState.REVERTED, reason)
+
+    async def _why_reverted(self, record: SettlementRecord, block_number: int) -> str:
+        """Run the call again on the block it reverted in; the state within that block may have differed."""
+        call = {
+            "from": self._signer.address,
+            "to": self._identity.settlement_address,
+            "data": "0x" + settle_call(record).hex(),
+        }
+        try:
+            await self._rpc.call("eth_call", call, hex(block_number))
+        except RpcResponseError as error:
+            return fault_text(error)
+        return "reverted; it would succeed at the end of the same block"
+
+    async def _pursue(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
+        now_ms = self._clock.now_ms()
+        resend: list[Attempt] = []
+        for record in records:
+            if record.state is SettlementState.MINED:
+                log.warning("settlement_left_its_block", session_id=record.session_id, tx_hash=record.tx_hash)
+                await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
+            if not record.attempts:
+                await self._wait(record, SettlementState.FAILED, "the adopted transaction left the chain")
+                continue
+            newest = record.attempts[-1]
+            if newest.nonce < sighting.mined_nonce:
+                await self._nonce_went_elsewhere(record, now_ms)
+            elif now_ms >= record.retry_at_ms:
+                resend += await self._next_sending(record, sighting, now_ms)
+        await self._send(resend)
+        await self._close_gap(sighting)
+
+    async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
+        """The nonce is used and no receipt of ours is there: another writer, or an endpoint with two opinions.
+
+        Only after it has stayed so for a while is the settlement examined anew; the contract keeps it from settling
+        twice even if the endpoint had lied.
+        """
+        first_seen = record.tries == 0 or record.state is not SettlementState.STUCK
+        if first_seen:
+            wait_ms = self._options.resend_ms
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason="its nonce was used by another transaction",
+                retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
+            )  # fmt: skip
+        elif now_ms >= record.retry_at_ms:
+            await self._wait(record, SettlementState.FAILED, "its nonce was used by another transaction")
+
+    async def _next_sending(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> list[Attempt]:
+        """The transaction to broadcast now: the newest again, or a replacement, or none yet."""
+        newest = record.attempts[-1]
+        patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
+        is_overdue = newest.sent_at_ms is not None and now_ms - newest.signed_at_ms >= patience_ms
+        if is_overdue or record.reason == FEES_TOO_LOW:
+            replacement = await self._replace(record, sighting, now_ms)
+            if replacement is not None:
+                return [replacement]
+        was_sent = newest.sent_at_ms is not None and record.state is not SettlementState.SIGNED
+        if was_sent and record.reason != REORGANISED and now_ms - record.updated_at_ms < self._options.resend_ms:
+            return []
+        return [newest]
+
+    async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
+        """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
+        newest = record.attempts[-1]
+        tip = await self._tip()
+        fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
+        if fees.max_fee_wei > self._options.fee_cap_wei:
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason="a replacement would pass the fee cap",
+                retry_at_ms=now_ms + self._options.resend_ms, now_ms=now_ms,
+            )  # fmt: skip
+            return None
+        replacement = self._signed(record, newest.nonce, fees, now_ms)
+        await self._outbox.store_signed(self._signer.address, [replacement], now_ms=now_ms)
+        log.warning(
+            "settlement_replaced", session_id=record.session_id, tx_hash=replacement.tx_hash, nonce=newest.nonce,
+            max_fee_wei=fees.max_fee_wei,
+        )  # fmt: skip
+        if len(record.attempts) + 1 >= STUCK_ATTEMPTS:
+            reason = f"no receipt after {len(record.attempts)} transactions"
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
+            )
+        return replacement
+
+    async def _tip(self) -> object:
+        try:
+            return await self._rpc.call("eth_maxPriorityFeePerGas")
+        except RpcResponseError as error:
+            return error
+
+    async def _close_gap(self, sighting: Sighting) -> None:
+        """Send again what the next nonce was used for, when it belongs to a settlement that is not on its way.
+
+        After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
+        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once.
+        """
+        nonce = sighting.mined_nonce
+        if nonce >= await self._outbox.next_nonce(self._signer.address):
+            return
+        attempts = await self._outbox.attempts_at(self._signer.address, nonce)
+        if not attempts:
+            log.error("relayer_nonce_unknown", nonce=nonce)
+            return
+        record = await self._outbox.settlement(attempts[-1].session_id)
+        if record is not None and record.state not in IN_FLIGHT:
+            log.warning("relayer_fills_nonce", nonce=nonce, tx_hash=attempts[-1].tx_hash)
+            await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])
+
+    # What is due.
+
+    async def _sign_due(self) -> bool:
+        now_ms = self._clock.now_ms()
+        in_flight = await self._outbox.settlements(IN_FLIGHT, limit=self._options.batch_max)
+        room = self._options.batch_max - len(in_flight)
+        if room <= 0:
+            return False
+        records = await self._outbox.settlements_due(now_ms=now_ms, limit=room)
+        if not records:
+            return False
+        seen = await examine(self._rpc, self._identity, self._signer.address, records)
+        to_sign: list[SettlementRecord] = []
+        for record, finding in zip(records, seen.findings, strict=True):
+            if finding.verdict is Verdict.SIGN:
+                to_sign.append(record)
+            elif finding.verdict is Verdict.WAIT:
+                await self._wait(record, SettlementState.FAILED, finding.reason)
+            else:
+                await self._adopt(record)
+        if seen.base_fee_wei + seen.fees.tip_wei > self._options.fee_cap_wei:
+            for record in to_sign:
+                await self._wait(record, SettlementState.COMPOSED, "the chain's fees are over the cap")
+            return False
+        fees = Fees(max_fee_wei=min(seen.fees.max_fee_wei, self._options.fee_cap_wei), tip_wei=seen.fees.tip_wei)
+        return await self._sign_and_send(to_sign, fees, seen.mined_nonce)
+
+    async def _adopt(self, record: SettlementRecord) -> None:
+        found = await self._adopted(record)
+        if found is None:
+            await self._wait(record, SettlementState.FAILED, "settled on the chain, and the event is not found")
+        else:
+            log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
+            await self._outbox.mark_confirmed(record.session_id, found.inclusion, now_ms=self._clock.now_ms())
+
+    async def _sign_and_send(self, records: Sequence[SettlementRecord], fees: Fees, mined_nonce: int) -> bool:
+        if not records:
+            return False
+        now_ms = self._clock.now_ms()
+        first = max(await self._outbox.next_nonce(self._signer.address), mined_nonce)
+        attempts = [self._signed(record, first + number, fees, now_ms) for number, record in enumerate(records)]
+        await self._outbox.store_signed(self._signer.address, attempts, now_ms=now_ms)
+        await self._send(attempts)
+        return True
+
+    def _signed(self, record: SettlementRecord, nonce: int, fees: Fees, now_ms: int) -> Attempt:
+        tx_hash, raw = self._signer.sign(
+            chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
+            data=settle_call(record), gas=self._options.settle_gas, fees=fees,
+        )  # fmt: skip
+        return Attempt(
+            session_id=record.session_id, nonce=nonce, tx_hash=tx_hash, raw=raw, max_fee_wei=fees.max_fee_wei,
+            tip_wei=fees.tip_wei, signed_at_ms=now_ms,
+        )  # fmt: skip
+
+    async def _send(self, attempts: Sequence[Attempt]) -> None:
+        """Broadcast, once each. Without an answer the rows stay as they are, and are looked for first next time."""
+        if not attempts:
+            return
+        ordered = sorted(attempts, key=lambda attempt: attempt.nonce)
+        answers = await self._rpc.send_once(
+            [("eth_sendRawTransaction", ["0x" + attempt.raw.hex()]) for attempt in ordered]
+        )
+        now_ms = self._clock.now_ms()
+        taken: list[str] = []
+        for attempt, answer in zip(ordered, answers, strict=True):
+            if not isinstance(answer, RpcResponseError) or _is_any(answer.message, _PERHAPS_SENT):
+                taken.append(attempt.tx_hash)
+                continue
+            is_fee = _is_any(answer.message, _FEE_TOO_LOW)
+            log.warning("broadcast_refused", session_id=attempt.session_id, reason=answer.message)
+            await self._outbox.mark_waiting(
+                attempt.session_id, SettlementState.SIGNED, reason=FEES_TOO_LOW if is_fee else answer.message,
+                retry_at_ms=now_ms + (0 if is_fee else self._options.retry_ms_min), now_ms=now_ms,
+            )  # fmt: skip
+        if taken:
+            await self._outbox.mark_sent(taken, now_ms=now_ms)
+
+    async def _wait(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
+        now_ms = self._clock.now_ms()
+        options = self._options
+        least = min(options.retry_ms_max, options.retry_ms_min << min(record.tries, 16))
+        jitter = backoff_ms(self._ids, 0, least_ms=least, most_ms=options.retry_ms_max)
+        log.warning(
+            "settlement_waits", session_id=record.session_id, state=state.value, reason=reason, tries=record.tries + 1
+        )
+        await self._outbox.mark_waiting(
+            record.session_id, state, reason=reason, retry_at_ms=now_ms + least // 2 + jitter // 2, now_ms=now_ms
+        )
+
+
+FEES_TOO_LOW: Final = "the node wants higher fees"
+
+
+def _is_any(message: str, texts: Sequence[str]) -> bool:
+    return any(text in message.lower() for text in texts)

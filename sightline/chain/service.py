@@ -1,0 +1,289 @@
+"""The chain as one piece: opened with its options, checked against what the database knows, then run."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import structlog
+import trio
+from eth_utils.address import is_address, to_checksum_address
+
+from sightline.chain.contracts_abi import call_data
+from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.proxy import RpcProxy
+from sightline.chain.reader import RpcReader, hex_int
+from sightline.chain.relayer import Relayer, RelayerOptions
+from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
+from sightline.chain.watcher import Watcher, WatcherOptions
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import (
+    CallRevertedError,
+    ChainChangedError,
+    ChainConfig,
+    ChainReader,
+    Faucet,
+    OnSettlement,
+    SettlementUpdate,
+)
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.ports.ledger import ChainIdentity, Ledger
+
+log = structlog.get_logger()
+
+ENVIRONMENT: Final = "TEST"
+
+
+class ChainRefusedError(Exception):
+    """The settings do not name a chain and contracts that can be worked with; the message says which."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainOptions:
+    """Which chain. Without `rpc_url` it is the embedded one, and only `data_dir` is needed."""
+
+    data_dir: Path
+    """The embedded chain's directory."""
+    rpc_url: str | None = None
+    """A JSON-RPC endpoint of another chain; the five settings after it are needed then."""
+    chain_id: int | None = None
+    """What the endpoint must say. The embedded chain takes it as its own (default 84532001)."""
+    usdc_address: str | None = None
+    settlement_address: str | None = None
+    relayer_key: bytes | None = None
+    """32 bytes; see `signer.read_keystore` for encrypted files."""
+    start_block: int = 0
+    """The block in which the settlement contract was deployed."""
+    chain_name: str | None = None
+    explorer_url: str = ""
+    public_rpc_url: str | None = None
+    """What clients are shown as rpcUrl; without it, the server's own guarded endpoint."""
+    depth: int | None = None
+    """Blocks on top before anything counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
+    poll_ms: int | None = None
+    """Default 200 on the embedded chain, 2000 elsewhere."""
+    settle_gas: int = 300_000
+    fee_cap_wei: int = 500_000_000_000
+    replace_ms: int = 30_000
+    rpc_timeout_ms: int = 5_000
+    max_fee_bps: int = 5_000
+    """Embedded chain, first start: the contract's bound on platformFeeBps."""
+    session_cap_micro: int = 1_000_000_000_000
+    """Embedded chain, first start: the contract's bound on one session's charge."""
+
+
+@final
+class ChainService:
+    """Config, reads, relayer, watcher and faucet of the one chain. Made by `open_chain`."""
+
+    def __init__(
+        self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
+        faucet: Faucet | None,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.reader: ChainReader = reader
+        self.faucet = faucet
+        self._relayer = relayer
+        self._watcher = watcher
+        self._proxy = RpcProxy(rpc, on_transaction=watcher.wake)
+
+    async def proxy(self, body: bytes) -> bytes:
+        """Answer a JSON-RPC body at the guarded endpoint: reads and eth_sendRawTransaction."""
+        return await self._proxy.handle(body)
+
+    def notify(self) -> None:
+        """A settlement was composed."""
+        self._relayer.notify()
+
+    def wake_watcher(self) -> None:
+        """A wallet is tracked since just now."""
+        self._watcher.wake()
+
+    async def run(
+        self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Relay and watch until cancelled. Endpoint and store failures are waited out, never raised."""
+
+        async def told(update: SettlementUpdate) -> None:
+            self._watcher.wake()
+            await on_settlement(update)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._watcher.run)
+            await nursery.start(self._relayer.run, told)
+            task_status.started()
+
+    def snapshot(self) -> dict[str, Any]:
+        """How the chain's work stands, for readiness and metrics. Times are epoch milliseconds."""
+        return {
+            "chainId": self.config.chain_id,
+            "headNumber": self._watcher.head_number,
+            "lagBlocks": self._watcher.lag_blocks,
+            "seenAtMs": self._watcher.seen_at_ms,
+            "watcherFailures": self._watcher.failures,
+            "haltedBecause": self._watcher.halted_because or self._relayer.halted_because,
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A chain that was found: endpoint, contracts and key."""
+
+    rpc: JsonRpc
+    url: str
+    identity: ChainIdentity
+    signer: Signer
+    chain_name: str
+    depth: int
+    poll_ms: int
+    faucet: Faucet | None
+
+
+@asynccontextmanager
+async def open_chain(options: ChainOptions, *, ledger: Ledger, clock: Clock, ids: Ids) -> AsyncIterator[ChainService]:
+    """Start or reach the chain, and check it against the database.
+
+    Raises:
+        ChainRefusedError: Settings are missing or the contracts are not there.
+        ChainChangedError: The database was written against another chain or other contracts.
+        ChainUnavailableError: The endpoint does not answer.
+        ChildFailedError: The embedded chain does not start.
+        KeyRefusedError: The relayer key is a well-known one, off the embedded chain.
+    """
+    async with AsyncExitStack() as stack:
+        if options.rpc_url is None:
+            place = await _embedded(stack, options, ids)
+        else:
+            place = await _external(stack, options, options.rpc_url, ids)
+        await _require_identity(ledger, place.identity)
+        token = to_checksum_address(place.identity.usdc_address)
+        settlement = to_checksum_address(place.identity.settlement_address)
+        reader = RpcReader(place.rpc, token=token, settlement=settlement)
+        await _require_contracts(reader, token, settlement, place.signer.address)
+        relayer = Relayer(
+            place.rpc, ledger, place.signer, place.identity, _relayer_options(options, place), clock=clock, ids=ids
+        )
+        watcher = Watcher(
+            place.rpc, reader, ledger, place.identity,
+            WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
+            clock=clock, ids=ids, on_reorganised=relayer.recheck,
+        )  # fmt: skip
+        config = ChainConfig(
+            environment=ENVIRONMENT,
+            chain_id=place.identity.chain_id,
+            chain_name=place.chain_name,
+            rpc_url=options.public_rpc_url or place.url,
+            rpc_is_private=options.public_rpc_url is None,
+            explorer_url=options.explorer_url,
+            usdc_address=token,
+            settlement_address=settlement,
+        )
+        yield ChainService(
+            config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet
+        )
+
+
+def _relayer_options(options: ChainOptions, place: _Place) -> RelayerOptions:
+    return RelayerOptions(
+        depth=place.depth,
+        poll_ms=place.poll_ms,
+        settle_gas=options.settle_gas,
+        fee_cap_wei=options.fee_cap_wei,
+        replace_ms=options.replace_ms,
+        start_block=options.start_block,
+    )
+
+
+async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> _Place:
+    embedded = EmbeddedOptions(
+        data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro
+    )
+    if options.chain_id is not None:
+        embedded = EmbeddedOptions(
+            data_dir=options.data_dir, max_fee_bps=options.max_fee_bps,
+            session_cap_micro=options.session_cap_micro, chain_id=options.chain_id,
+        )  # fmt: skip
+    node: EmbeddedNode = await stack.enter_async_context(open_embedded_node(embedded))
+    rpc = await stack.enter_async_context(
+        open_rpc(node.url, RpcOptions(timeout_ms=max(options.rpc_timeout_ms, 15_000)), ids)
+    )
+    return _Place(
+        rpc=rpc,
+        url=node.url,
+        identity=ChainIdentity(
+            chain_id=node.chain_id,
+            genesis_hash=node.genesis_hash.lower(),
+            usdc_address=node.usdc_address.lower(),
+            settlement_address=node.settlement_address.lower(),
+        ),
+        signer=Signer(node.relayer_key),
+        chain_name=options.chain_name or "Sightline embedded test chain",
+        depth=options.depth or 0,
+        poll_ms=options.poll_ms or 200,
+        faucet=EmbeddedFaucet(rpc, options.data_dir),
+    )
+
+
+async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> _Place:
+    usdc, settlement, key = options.usdc_address, options.settlement_address, options.relayer_key
+    if usdc is None or settlement is None or key is None:
+        raise ChainRefusedError("an external chain needs usdc_address, settlement_address and a relayer key")
+    if not is_address(usdc) or not is_address(settlement):
+        raise ChainRefusedError("usdc_address or settlement_address is not an address")
+    try:
+        signer = Signer(key)
+    except Exception as error:
+        raise KeyRefusedError("the relayer key is not a private key") from error
+    require_private_key(signer, key)
+    rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
+    chain_id = hex_int(await rpc.call("eth_chainId"))
+    if options.chain_id not in (None, chain_id):
+        raise ChainRefusedError(f"the endpoint's chain id is {chain_id}, the settings say {options.chain_id}")
+    genesis = await rpc.call("eth_getBlockByNumber", "0x0", False)
+    if not isinstance(genesis, dict):
+        raise ChainUnavailableError("the endpoint does not know its first block")
+    identity = ChainIdentity(
+        chain_id=chain_id,
+        genesis_hash=str(genesis["hash"]).lower(),
+        usdc_address=usdc.lower(),
+        settlement_address=settlement.lower(),
+    )
+    return _Place(
+        rpc=rpc,
+        url=url,
+        identity=identity,
+        signer=signer,
+        chain_name=options.chain_name or f"Chain {chain_id}",
+        depth=2 if options.depth is None else options.depth,
+        poll_ms=options.poll_ms or 2_000,
+        faucet=None,
+    )
+
+
+async def _require_identity(ledger: Ledger, identity: ChainIdentity) -> None:
+    recorded = await ledger.identify(identity)
+    if recorded != identity:
+        raise ChainChangedError(
+            f"the database was written against {recorded}, and the settings now name {identity}; "
+            "use the database's own chain, or a new database"
+        )
+
+
+async def _require_contracts(reader: RpcReader, token: str, settlement: str, relayer: str) -> None:
+    for name, address in (("usdc_address", token), ("settlement_address", settlement)):
+        if not await reader.code(address):
+            raise ChainRefusedError(f"there is no contract at {name} {address}")
+    try:
+        settles_in = await reader.call(settlement, call_data("TOKEN()"))
+        is_relayer = await reader.call(settlement, call_data("isRelayer(address)", [relayer]))
+    except CallRevertedError as error:
+        raise ChainRefusedError(f"the contract at {settlement} is not a SessionSettlement") from error
+    if settles_in[-20:].hex() != token[2:].lower():
+        raise ChainRefusedError(f"the settlement contract settles in another token than {token}")
+    if not any(is_relayer):
+        log.error("relayer_not_allowed", relayer=relayer, settlement=settlement)

@@ -1,0 +1,78 @@
+"""The relayer's key: where it comes from, which ones are refused, and what it signs."""
+
+import json
+from pathlib import Path
+from typing import Any, Final, final
+
+from eth_account import Account
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.fees import Fees
+from sightline.system.keccak import keccak256
+
+# The accounts that Hardhat, Anvil, Ganache and Truffle give everybody: their keys are public knowledge.
+WELL_KNOWN_ADDRESSES: Final = frozenset(
+    {
+        "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+        "0x3c44cdddb6a900fa2b585dd299e03d12fa4293bc", "0x90f79bf6eb2c4f870365e785982e1f101e93b906",
+        "0x15d34aaf54267db7d7c367839aaf71a00a2c6a65", "0x9965507d1a55bcc2695c58ba16fb37d819b0a4dc",
+        "0x976ea74026e726554db657fa54763abd0c3a0aa9", "0x14dc79964da2c08b23698b3d3cc7ca32193d9955",
+        "0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f", "0xa0ee7a142d267c1f36714e4a8f75612f20a79720",
+        "0x90f8bf6a479f320ead074411a4b0e7944ea8c9c1", "0x627306090abab3a6e1400e9345bc60c78a8bef57",
+    }
+)  # fmt: skip
+SMALL_KEYS: Final = 1_000
+
+
+class KeyRefusedError(Exception):
+    """This key may not sign on this chain."""
+
+
+@final
+class Signer:
+    """Signs transactions of one account. Its repr says the address and nothing else."""
+
+    def __init__(self, key: bytes) -> None:
+        self._account = Account.from_key(key)
+        self.address: str = str(self._account.address)
+
+    def __repr__(self) -> str:
+        return f"Signer({self.address})"
+
+    def sign(self, *, chain_id: int, nonce: int, to: str, data: bytes, gas: int, fees: Fees) -> tuple[str, bytes]:
+        """Hash and bytes of a type 2 transaction."""
+        fields: dict[str, Any] = {
+            "type": 2,
+            "chainId": chain_id,
+            "nonce": nonce,
+            "to": to_checksum_address(to),
+            "value": 0,
+            "data": data,
+            "gas": gas,
+            "maxFeePerGas": fees.max_fee_wei,
+            "maxPriorityFeePerGas": fees.tip_wei,
+        }
+        raw = bytes(self._account.sign_transaction(fields).raw_transaction)
+        return "0x" + keccak256(raw).hex(), raw
+
+
+def require_private_key(signer: Signer, key: bytes) -> None:
+    """Refuse keys that everybody has: the development accounts, and small numbers.
+
+    Raises:
+        KeyRefusedError: For such a key.
+    """
+    if signer.address.lower() in WELL_KNOWN_ADDRESSES or int.from_bytes(key, "big") <= SMALL_KEYS:
+        raise KeyRefusedError(f"the relayer key of {signer.address} is a well-known development key")
+
+
+def read_keystore(path: Path, password: str) -> bytes:
+    """The key in an encrypted keystore file (Web3 Secret Storage, version 3).
+
+    Raises:
+        KeyRefusedError: If the file is no keystore or the password is wrong.
+    """
+    try:
+        return bytes(Account.decrypt(json.loads(path.read_text(encoding="utf-8")), password))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise KeyRefusedError(f"{path.name} can not be opened: {type(error).__name__}") from error

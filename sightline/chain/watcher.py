@@ -1,0 +1,356 @@
+"""The watcher: follows the header chain and keeps wallets and their ledger equal to it.
+
+A block counts only when the endpoint gave its header and that header continues the last one applied. Logs are asked
+for by block hash near the head, where an endpoint that does not have the block answers with an error; and a block whose
+bloom filter promises a log which the answer lacks is read again from its receipts. Numbers of wallets are read pinned
+to the block they are stored with, never summed from logs. Events, numbers, released holds and the cursor are one
+transaction.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import structlog
+import trio
+
+from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
+from sightline.chain.events import Log, Meaning, Watched, bloom_promises, log_of, read_logs
+from sightline.chain.preflight import require_same_chain
+from sightline.chain.reader import RpcReader, block_ref
+from sightline.chain.rpc import JsonRpc, Request, RpcResponseError, backoff_ms
+from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
+from sightline.ports.chain import ChainChangedError
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.ports.ledger import (
+    BlockApplication,
+    BlockRef,
+    ChainIdentity,
+    Reading,
+    WalletLedger,
+    WalletReading,
+)
+
+log = structlog.get_logger()
+
+CHECKED_EVERY_MS: Final = 5_000
+WALLETS_PER_QUERY: Final = 200
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatcherOptions:
+    """How the watcher works."""
+
+    depth: int = 0
+    """Blocks on top of an event's block before it counts as confirmed."""
+    poll_ms: int = 200
+    start_block: int = 0
+    """Where the history begins that a new wallet's ledger is read from: the settlement contract's deployment."""
+    blocks_max: int = 64
+    """Blocks applied in one transaction."""
+    log_span_max: int = 2_000
+    """Blocks asked for in one query of old logs; halved when the endpoint says that it is too much."""
+    sweep_ms: int = 600_000
+    """All wallets are read anew this often, to notice what no log told."""
+
+
+@final
+class Watcher:
+    """One chain's reader. `run` it once; `wake` it when there may be a new block or a new wallet."""
+
+    def __init__(
+        self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, identity: ChainIdentity, options: WatcherOptions,
+        *, clock: Clock, ids: Ids, on_reorganised: Callable[[int], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._rpc = rpc
+        self._reader = reader
+        self._ledger = ledger
+        self._identity = identity
+        self._options = options
+        self._clock = clock
+        self._ids = ids
+        self._on_reorganised = on_reorganised
+        self._wake = trio.Event()
+        self._span = options.log_span_max
+        self._checked_at_ms = 0
+        self._swept_at_ms = clock.now_ms()
+        self.failures = 0
+        self.seen_at_ms = 0
+        self.head_number = 0
+        self.lag_blocks = 0
+        self.halted_because: str | None = None
+
+    def wake(self) -> None:
+        """There may be something new."""
+        self._wake.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow the chain until cancelled.
+
+        Cancellation: harmless; what was applied is whole.
+        """
+        task_status.started()
+        while True:
+            self._wake = trio.Event()
+            wait_ms = self._options.poll_ms + await self._round_with_back_off()
+            with trio.move_on_after(wait_ms / 1000):
+                await self._wake.wait()
+
+    async def _round_with_back_off(self) -> int:
+        try:
+            while await self.watch_once():
+                pass
+        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError) as error:
+            self.failures += 1
+            log.warning("watcher_round_failed", reason=str(error), failures=self.failures)
+        except ChainChangedError as error:
+            self.failures += 1
+            self.halted_because = str(error)
+            log.critical("watcher_halted", reason=str(error))
+        else:
+            self.failures = 0
+            self.halted_because = None
+            return 0
+        return backoff_ms(self._ids, self.failures, least_ms=max(self._options.poll_ms, 100), most_ms=30_000)
+
+    async def watch_once(self) -> bool:
+        """One step: apply the next blocks, or take back what was reorganised, or read new wallets.
+
+        Returns:
+            Whether there is more to do at once.
+        """
+        cursor = await self._ledger.chain_head()
+        latest = await self._block("latest")
+        if latest is None:
+            raise ChainUnavailableError("the endpoint has no latest block")
+        head = block_ref(latest)
+        self.head_number = head.number
+        if cursor is None:
+            await self._begin(head)
+            return True
+        self.lag_blocks = max(0, head.number - cursor.number)
+        if head.number <= cursor.number:
+            await self._compare(cursor, head)
+            return await self._read_wallets(cursor) if head == cursor else False
+        return await self._advance(cursor, head)
+
+    async def _begin(self, head: BlockRef) -> None:
+        """Start at the head: what is before it, each wallet's history brings."""
+        numbers = range(max(0, head.number - self._options.blocks_max + 1), head.number + 1)
+        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
+        headers = [block_ref(answer) for answer in answers if isinstance(answer, dict)]
+        # A reorganisation right after the start is walked back through these.
+        links = itertools.pairwise(headers)
+        if headers[-1:] != [head] or any(child.parent_hash != parent.block_hash for parent, child in links):
+            raise ChainUnavailableError("the endpoint's last blocks are no chain")
+        await self._apply(headers, Meaning(events=(), touched=frozenset(), settled=()), head, [])
+
+    async def _compare(self, cursor: BlockRef, head: BlockRef) -> None:
+        """The endpoint is no further than we are: the same chain, an older view of it, or another branch."""
+        if head.block_hash == cursor.block_hash:
+            await self._mark_checked()
+            return
+        known = {header.number: header for header in await self._ledger.recent_headers()}
+        mine = known.get(head.number)
+        if mine is None:
+            await self._require_same_chain()
+        if mine is None or mine.block_hash == head.block_hash:
+            log.info("endpoint_lags", head=head.number, cursor=cursor.number)
+            return
+        await self._take_back(cursor)
+
+    async def _mark_checked(self) -> None:
+        now_ms = self._clock.now_ms()
+        self.seen_at_ms = now_ms
+        if now_ms - self._checked_at_ms >= CHECKED_EVERY_MS:
+            await self._ledger.mark_checked(now_ms=now_ms)
+            self._checked_at_ms = now_ms
+
+    async def _advance(self, cursor: BlockRef, head: BlockRef) -> bool:
+        last = min(head.number, cursor.number + self._options.blocks_max)
+        numbers = range(cursor.number + 1, last + 1)
+        blocks: list[dict[str, Any]] = []
+        previous = cursor
+        for answer in await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers]):
+            if not isinstance(answer, dict):
+                break  # the endpoint said it has more than it has: apply what it did give
+            reference = block_ref(answer)
+            if reference.parent_hash != previous.block_hash or reference.number != previous.number + 1:
+                if previous is cursor:
+                    await self._take_back(cursor)
+                    return True
+                break
+            blocks.append(answer)
+            previous = reference
+        if not blocks:
+            return False
+        tracked = await self._ledger.tracked_addresses()
+        watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
+        meaning = read_logs(await self._logs_of(blocks, watched), watched)
+        outdated = {address for address, known in tracked.items() if known is Reading.OUTDATED}
+        await self._apply([block_ref(block) for block in blocks], meaning, previous, sorted(meaning.touched | outdated))
+        return True
+
+    async def _apply(
+        self, headers: Sequence[BlockRef], meaning: Meaning, head: BlockRef, wallets: Sequence[str]
+    ) -> None:
+        numbers = await self._reader.balances_and_allowances(wallets, head.block_hash) if wallets else []
+        readings = tuple(
+            WalletReading(address=wallet, balance_micro=balance, allowance_micro=allowance, block_number=head.number)
+            for wallet, (balance, allowance) in zip(wallets, numbers, strict=True)
+        )
+        now_ms = self._clock.now_ms()
+        application = BlockApplication(
+            headers=tuple(headers),
+            events=meaning.events,
+            readings=readings,
+            settled=meaning.settled,
+            head=head,
+            confirmed_block=head.number - self._options.depth,
+        )
+        await self._ledger.apply_blocks(application, now_ms=now_ms)
+        self._checked_at_ms = self.seen_at_ms = now_ms
+
+    def _watched(self, wallets: Iterable[str]) -> Watched:
+        return Watched(
+            token=self._identity.usdc_address,
+            settlement=self._identity.settlement_address,
+            wallets=frozenset(wallets),
+        )
+
+    # Logs.
+
+    async def _logs_of(self, blocks: Sequence[dict[str, Any]], watched: Watched) -> list[Log]:
+        """The logs of these blocks, each answered for exactly its block."""
+        # One query per block covers both contracts; which wallets matter is decided here, so that a long list of
+        # wallets costs the endpoint nothing.
+        asked = [block for block in blocks if bloom_promises(str(block["logsBloom"]), watched)]
+        requests: list[Request] = [
+            (
+                "eth_getLogs",
+                [{"blockHash": block["hash"], "address": [watched.token, watched.settlement]}],
+            )
+            for block in asked
+        ]
+        logs: list[Log] = []
+        for block, answer in zip(asked, await self._rpc.batch(requests), strict=True):
+            logs += await self._checked_logs(block, answer, watched)
+        return logs
+
+    async def _checked_logs(self, block: dict[str, Any], answer: Any, watched: Watched) -> list[Log]:
+        if isinstance(answer, RpcResponseError) or not isinstance(answer, list):
+            raise ChainUnavailableError(f"no logs of block {block['number']}: {answer}")
+        logs = [log_of(entry) for entry in answer]
+        block_hash = str(block["hash"]).lower()
+        if any(item.block_hash != block_hash for item in logs):
+            raise ChainUnavailableError("the endpoint gave logs of another block")
+        meaning = read_logs(logs, watched)
+        if meaning.touched or meaning.settled or meaning.events:
+            return logs
+        # The bloom filter promises something and the answer has nothing: seldom chance, mostly a lagging index.
+        return await self._logs_from_receipts(block)
+
+    async def _logs_from_receipts(self, block: dict[str, Any]) -> list[Log]:
+        """The logs as the block's receipts have them, which its header's bloom filter is made of."""
+        hashes = [item if isinstance(item, str) else item["hash"] for item in block.get("transactions") or []]
+        logs: list[Log] = []
+        for receipt in await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]):
+            if not isinstance(receipt, dict) or str(receipt.get("blockHash")).lower() != str(block["hash"]).lower():
+                raise ChainUnavailableError(f"the receipts of block {block['number']} are not there")
+            logs += [log_of(entry) for entry in receipt["logs"]]
+        return logs
+
+    # New wallets, and a slow look at all of them.
+
+    async def _read_wallets(self, cursor: BlockRef) -> bool:
+        tracked = await self._ledger.tracked_addresses()
+        fresh = sorted(address for address, known in tracked.items() if known is Reading.NEW)
+        outdated = [address for address, known in tracked.items() if known is Reading.OUTDATED]
+        now_ms = self._clock.now_ms()
+        if now_ms - self._swept_at_ms >= self._options.sweep_ms:
+            self._swept_at_ms = now_ms
+            outdated = [address for address, known in tracked.items() if known is not Reading.NEW]
+        if not fresh and not outdated:
+            return False
+        watched = self._watched(fresh)
+        logs = await self._history(fresh, cursor) if fresh else []
+        meaning = read_logs(logs, watched)
+        await self._apply([], meaning, cursor, sorted({*fresh, *outdated}))
+        return True
+
+    async def _history(self, wallets: Sequence[str], cursor: BlockRef) -> list[Log]:
+        logs: dict[tuple[str, int], Log] = {}
+        first = self._options.start_block
+        while first <= cursor.number:
+            last = min(cursor.number, first + self._span - 1)
+            try:
+                for entry in await self._span_logs(wallets, first, last):
+                    logs[entry.block_hash, entry.log_index] = entry
+            except RpcResponseError as error:
+                if self._span == 1:
+                    raise ChainUnavailableError(error.message) from error
+                self._span = max(1, self._span // 2)
+                continue
+            first = last + 1
+        return list(logs.values())
+
+    async def _span_logs(self, wallets: Sequence[str], first: int, last: int) -> list[Log]:
+        """Logs of a range that touch these wallets.
+
+        Raises:
+            RpcResponseError: The endpoint refuses the range.
+        """
+        span = {"fromBlock": hex(first), "toBlock": hex(last)}
+        token, settlement = self._identity.usdc_address, self._identity.settlement_address
+        requests: list[Request] = []
+        for start in range(0, len(wallets), WALLETS_PER_QUERY):
+            group = [address_topic(wallet) for wallet in wallets[start : start + WALLETS_PER_QUERY]]
+            for address, topics in (
+                (token, [TRANSFER_TOPIC, group]),
+                (token, [TRANSFER_TOPIC, None, group]),
+                (token, [APPROVAL_TOPIC, group, address_topic(settlement)]),
+                (settlement, [SETTLED_TOPIC, None, group]),
+                (settlement, [SETTLED_TOPIC, None, None, group]),
+            ):
+                requests.append(("eth_getLogs", [{"address": address, "topics": topics} | span]))
+        logs: list[Log] = []
+        for answer in await self._rpc.batch(requests):
+            if isinstance(answer, RpcResponseError):
+                raise answer
+            logs += [log_of(entry) for entry in answer]
+        return logs
+
+    # Reorganisations.
+
+    async def _take_back(self, cursor: BlockRef) -> None:
+        """Find the last block that we and the endpoint have in common, and void everything after it.
+
+        Raises:
+            ChainChangedError: If there is none among the blocks remembered.
+        """
+        await self._require_same_chain()
+        headers = await self._ledger.recent_headers()
+        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(header.number), False]) for header in headers])
+        for header, answer in zip(headers, answers, strict=True):
+            if isinstance(answer, dict) and str(answer["hash"]).lower() == header.block_hash:
+                if header.number == cursor.number:
+                    return  # it came back while we looked
+                log.warning("chain_reorganised", ancestor=header.number, depth=cursor.number - header.number)
+                await self._ledger.roll_back(header, now_ms=self._clock.now_ms())
+                self._on_reorganised(header.number)
+                return
+        raise ChainChangedError(f"no block of the last {len(headers)} is known to the endpoint any more")
+
+    async def _require_same_chain(self) -> None:
+        chain_id, genesis = await self._rpc.batch([("eth_chainId", []), ("eth_getBlockByNumber", ["0x0", False])])
+        require_same_chain(self._identity, chain_id, genesis)
+
+    async def _block(self, tag: str) -> dict[str, Any] | None:
+        try:
+            answer = await self._rpc.call("eth_getBlockByNumber", tag, False)
+        except RpcResponseError as error:
+            raise ChainUnavailableError(error.message) from error
+        return answer if isinstance(answer, dict) else None

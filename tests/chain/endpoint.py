@@ -1,0 +1,130 @@
+"""A JSON-RPC endpoint in front of a node, which loses requests and replies, lags and lies as a test tells it."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx
+import trio
+
+Request = dict[str, Any]
+Response = dict[str, Any]
+Forward = Callable[[Request], Awaitable[Response]]
+# Answers one request, by asking the node or by itself; None loses the reply to the whole exchange.
+Fault = Callable[[Request, Forward], Awaitable[Response | None]]
+
+
+async def honest(request: Request, forward: Forward) -> Response | None:
+    return await forward(request)
+
+
+@dataclass
+class Endpoint:
+    """Forwards to a node through `fault`; counts what passes."""
+
+    node_url: str
+    http: httpx.AsyncClient
+    url: str = ""
+    fault: Fault = honest
+    seen: list[str] = field(default_factory=list)
+    is_down: bool = False
+
+    async def forward(self, request: Request) -> Response:
+        response = await self.http.post(self.node_url, json=request)
+        answer: Response = response.json()
+        return answer
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        buffer = b""
+        try:
+            while True:
+                while b"\r\n\r\n" not in buffer:
+                    chunk = await stream.receive_some()
+                    if not chunk:
+                        return
+                    buffer += chunk
+                head, _, buffer = buffer.partition(b"\r\n\r\n")
+                length = next(
+                    int(line.split(b":")[1])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length")
+                )
+                while len(buffer) < length:
+                    buffer += await stream.receive_some()
+                body, buffer = buffer[:length], buffer[length:]
+                answer = None if self.is_down else await self._answer(json.loads(body))
+                if answer is None:
+                    return
+                text = json.dumps(answer).encode()
+                await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, httpx.HTTPError):
+            return  # the node or the client went away in the middle: so does this exchange
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _answer(self, request: Any) -> Any:
+        items = request if isinstance(request, list) else [request]
+        answers = []
+        for item in items:
+            self.seen.append(item["method"])
+            answer = await self.fault(item, self.forward)
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers if isinstance(request, list) else answers[0]
+
+
+@asynccontextmanager
+async def open_endpoint(node_url: str) -> AsyncIterator[Endpoint]:
+    """An honest endpoint until its `fault` is set."""
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http, trio.open_nursery() as nursery:
+        endpoint = Endpoint(node_url, http)
+        listeners = await nursery.start(partial(trio.serve_tcp, endpoint.serve, 0, host="127.0.0.1"))
+        endpoint.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        yield endpoint
+        nursery.cancel_scope.cancel()
+
+
+def of_method(method: str, fault: Fault) -> Fault:
+    """A fault that meets one method only."""
+
+    async def picked(request: Request, forward: Forward) -> Response | None:
+        return await (fault if request["method"] == method else honest)(request, forward)
+
+    return picked
+
+
+def answering(result: Any) -> Fault:
+    """Answer this, without asking the node."""
+
+    async def answer(request: Request, forward: Forward) -> Response | None:
+        return {"jsonrpc": "2.0", "id": request["id"], "result": result}
+
+    return answer
+
+
+async def lose_reply(request: Request, forward: Forward) -> Response | None:
+    """Let the node do it, and lose its answer."""
+    await forward(request)
+    return None
+
+
+async def lose_request(request: Request, forward: Forward) -> Response | None:
+    """Lose it before the node sees it."""
+    return None
+
+
+def some_times(count: int, fault: Fault) -> Fault:
+    """A fault that stops after so many requests."""
+    left = [count]
+
+    async def limited(request: Request, forward: Forward) -> Response | None:
+        if left[0] <= 0:
+            return await forward(request)
+        left[0] -= 1
+        return await fault(request, forward)
+
+    return limited

@@ -1,0 +1,258 @@
+"""A whole chain for a test: node, misbehaving endpoint, ledger, service; and wallets that act on it."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+from eth_account import Account
+
+from sightline.chain.contracts_abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_data
+from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.service import ChainOptions, ChainService, open_chain
+from sightline.domain.settlement import SettlementPayload, fee_of
+from sightline.domain.units import MicroUsdc
+from sightline.ports.chain import SettlementUpdate
+from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementRecord, SettlementState
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
+from tests.chain.endpoint import Endpoint, open_endpoint
+
+USDC = 1_000_000
+ENDLESS = 2**256 - 1
+PATIENCE_S = 20.0
+ids, clock = SystemIds(), SystemClock()
+
+
+async def until(what: str, condition: Callable[[], Awaitable[bool]], patience_s: float = PATIENCE_S) -> None:
+    """Wait for a thing, and say which when it does not come."""
+    with trio.move_on_after(patience_s):
+        while not await condition():  # noqa: ASYNC110  # the chain has no event to wait for
+            await trio.sleep(0.02)
+        return
+    raise AssertionError(f"not within {patience_s} s: {what}")
+
+
+@dataclass
+class Wallet:
+    """Somebody with a key; `workspace_id` is theirs."""
+
+    key: str = field(default_factory=lambda: "0x" + ids.token_bytes(32).hex())
+    workspace_id: str = field(default_factory=ids.uuid)
+
+    @property
+    def address(self) -> str:
+        return str(Account.from_key(self.key).address)
+
+
+@dataclass
+class World:
+    """Everything a test acts on. `rpc` and `faucet` speak to the node itself, past the endpoint's faults."""
+
+    node_url: str
+    rpc: JsonRpc
+    ledger: Ledger
+    token: str
+    settlement: str
+    relayer_key: bytes
+    treasury_key: str
+    payer: Wallet = field(default_factory=Wallet)
+    payee: Wallet = field(default_factory=Wallet)
+    endpoint: Endpoint | None = None
+    updates: list[SettlementUpdate] = field(default_factory=list)
+    node: EmbeddedNode | None = None
+
+    async def send(self, wallet_key: str, to: str, data: bytes) -> str:
+        """A transaction of a wallet, mined when this returns; answers its hash."""
+        sender = str(Account.from_key(wallet_key).address)
+        chain_id, nonce, price = await self.rpc.batch(
+            [("eth_chainId", []), ("eth_getTransactionCount", [sender, "pending"]), ("eth_gasPrice", [])]
+        )
+        fields = {
+            "type": 2, "chainId": int(chain_id, 16), "nonce": int(nonce, 16), "to": to, "value": 0, "data": data,
+            "gas": 500_000, "maxFeePerGas": 4 * int(price, 16), "maxPriorityFeePerGas": 10**9,
+        }  # fmt: skip
+        raw = Account.sign_transaction(fields, wallet_key).raw_transaction
+        return str(await self.rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex()))
+
+    async def fund(self, wallet: Wallet, micro: int = 100 * USDC) -> None:
+        """Mint test USDC and give native coin, as the treasury."""
+        await self.send(self.treasury_key, self.token, call_data("mint(address,uint256)", [wallet.address, micro]))
+
+    async def give_coin(self, wallet: Wallet) -> None:
+        sender = str(Account.from_key(self.treasury_key).address)
+        nonce, chain_id = await self.rpc.batch([("eth_getTransactionCount", [sender, "pending"]), ("eth_chainId", [])])
+        fields = {
+            "type": 2, "chainId": int(chain_id, 16), "nonce": int(nonce, 16), "to": wallet.address,
+            "value": 10**19, "data": b"", "gas": 21_000, "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**9,
+        }  # fmt: skip
+        raw = Account.sign_transaction(fields, self.treasury_key).raw_transaction
+        await self.rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
+
+    async def approve(self, wallet: Wallet, micro: int = ENDLESS) -> None:
+        await self.send(wallet.key, self.token, call_data("approve(address,uint256)", [self.settlement, micro]))
+
+    async def ready_parties(self, micro: int = 100 * USDC) -> None:
+        """Payer funded and approving, both tracked."""
+        for wallet in (self.payer, self.payee):
+            await self.ledger.track(wallet.workspace_id, wallet.address, now_ms=clock.now_ms())
+        await self.give_coin(self.payer)
+        await self.fund(self.payer, micro)
+        await self.approve(self.payer)
+
+    async def end_session(
+        self, *, rate: int = 1_000, seconds: int = 60, fee_bps: int = 1_500, payer: Wallet | None = None
+    ) -> str:
+        """A session ends: its hold becomes its charge and its settlement is composed; answers its id."""
+        session_id, now_ms = ids.uuid(), clock.now_ms()
+        source = payer or self.payer
+        total = rate * seconds
+        fee = fee_of(MicroUsdc(total), fee_bps)
+        await self.ledger.take_hold(session_id, source.address, total * 2, FundsPolicy.ADVISORY, now_ms=now_ms)
+        await self.ledger.charge_hold(session_id, total)
+        await self.ledger.compose(
+            SettlementPayload(
+                session_id=session_id, from_address=source.address, to_address=self.payee.address,
+                to_amount=MicroUsdc(total - fee), fee_amount=fee, rate=MicroUsdc(rate), chargeable_seconds=seconds,
+                consumer_workspace_id=source.workspace_id, operator_workspace_id=self.payee.workspace_id,
+                platform_fee_bps=fee_bps,
+            ),
+            now_ms=now_ms,
+        )  # fmt: skip
+        return session_id
+
+    async def record(self, session_id: str) -> SettlementRecord:
+        record = await self.ledger.settlement(session_id)
+        assert record is not None
+        return record
+
+    async def until_state(
+        self, session_id: str, state: SettlementState, patience_s: float = PATIENCE_S
+    ) -> SettlementRecord:
+        async def reached() -> bool:
+            return (await self.record(session_id)).state is state
+
+        try:
+            await until(f"settlement is {state}", reached, patience_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {await self.record(session_id)}") from None
+        return await self.record(session_id)
+
+    async def until_told(self, *session_ids: str, patience_s: float = PATIENCE_S) -> None:
+        async def told() -> bool:
+            return set(session_ids) <= {update.session_id for update in self.updates}
+
+        await until("settlements are told", told, patience_s)
+
+    async def until_in_step(self) -> None:
+        """The wallets' cache stands at the chain's head, with no charge waiting."""
+
+        async def in_step() -> bool:
+            head = int(await self.rpc.call("eth_blockNumber"), 16)
+            cursor = await self.ledger.chain_head()
+            views = [await self.ledger.wallet(wallet.workspace_id) for wallet in (self.payer, self.payee)]
+            return (
+                cursor is not None
+                and cursor.number == head
+                and all(view is not None and view.last_sync_block == head for view in views)
+            )
+
+        await until("the ledger is in step with the chain", in_step)
+
+    async def balance(self, wallet: Wallet) -> int:
+        data = call_data("balanceOf(address)", [wallet.address])
+        return int(await self.rpc.call("eth_call", {"to": self.token, "data": "0x" + data.hex()}, "latest"), 16)
+
+    async def settled_on_chain(self) -> dict[str, int]:
+        """Session hash to total, read from the chain alone."""
+        logs = await self.rpc.call(
+            "eth_getLogs",
+            {"address": self.settlement, "topics": [SETTLED_TOPIC], "fromBlock": "0x0", "toBlock": "latest"},
+        )
+        hashes = [log["topics"][1] for log in logs]
+        assert len(hashes) == len(set(hashes)), "a session settled twice on the chain"
+        return {log["topics"][1]: int(log["data"][2:66], 16) + int(log["data"][66:130], 16) for log in logs}
+
+    async def transfers_on_chain(self, wallet: Wallet) -> int:
+        """What the token's logs sum up to for a wallet."""
+        word = "0x" + "0" * 24 + wallet.address[2:].lower()
+        total = 0
+        for sign, topics in ((1, [TRANSFER_TOPIC, None, word]), (-1, [TRANSFER_TOPIC, word])):
+            query = {"address": self.token, "topics": topics, "fromBlock": "0x0", "toBlock": "latest"}
+            total += sign * sum(int(log["data"], 16) for log in await self.rpc.call("eth_getLogs", query))
+        return total
+
+    async def ledger_sum(self, wallet: Wallet) -> int:
+        """What the ledger's rows sum up to for a wallet."""
+        rows = await self.ledger.ledger(wallet.workspace_id, LedgerQuery(limit=100_000))
+        mine = wallet.address.lower()
+        total = 0
+        for row in rows:
+            if row.removed or row.kind.value == "APPROVAL":
+                continue
+            total += row.amount_micro * ((row.to_address == mine) - (row.from_address == mine))
+        return total
+
+    async def assert_books_balance(self) -> None:
+        """Ledger, cache and chain say the same of both parties, to the last micro-USDC."""
+        await self.until_in_step()
+        for wallet in (self.payer, self.payee):
+            view = await self.ledger.wallet(wallet.workspace_id)
+            assert view is not None
+            on_chain = await self.balance(wallet)
+            assert view.balance_micro == on_chain
+            assert await self.ledger_sum(wallet) == on_chain == await self.transfers_on_chain(wallet)
+
+
+@asynccontextmanager
+async def open_world(directory: Path, *, ledger: Ledger | None = None) -> AsyncIterator[World]:
+    """A fresh embedded chain behind an endpoint, and an empty ledger."""
+    options = EmbeddedOptions(data_dir=directory / "chain", max_fee_bps=3_000)
+    async with (
+        open_embedded_node(options) as node,
+        open_endpoint(node.url) as endpoint,
+        open_rpc(node.url, RpcOptions(timeout_ms=30_000), ids) as rpc,
+    ):
+        keys = json.loads((options.data_dir / "keys.json").read_text())
+        yield World(
+            node_url=node.url, rpc=rpc, ledger=ledger or MemoryLedger(), token=node.usdc_address,
+            settlement=node.settlement_address, relayer_key=node.relayer_key, treasury_key=keys["deployer"],
+            endpoint=endpoint, node=node,
+        )  # fmt: skip
+
+
+def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
+    """The service's settings for a world: through its endpoint, quick, at depth 0."""
+    assert world.endpoint is not None
+    settings: dict[str, Any] = {
+        "data_dir": directory, "rpc_url": world.endpoint.url, "usdc_address": world.token,
+        "settlement_address": world.settlement, "relayer_key": world.relayer_key, "depth": 0, "poll_ms": 30,
+        "rpc_timeout_ms": 3_000,
+    }  # fmt: skip
+    return ChainOptions(**(settings | changed))
+
+
+@asynccontextmanager
+async def running(world: World, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+    """The service at work on a world; its news goes to `world.updates`."""
+
+    async def told(update: SettlementUpdate) -> None:
+        world.updates.append(update)
+
+    options = options_for(world, directory, **changed)
+    async with (
+        open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(service.run, told)
+        yield service
+        nursery.cancel_scope.cancel()
+
+
+def faucet_of(world: World, directory: Path) -> EmbeddedFaucet:
+    return EmbeddedFaucet(world.rpc, directory / "chain")
