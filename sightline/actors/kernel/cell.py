@@ -278,8 +278,8 @@ class Cell:
                 envelope.fail_if_open(TurnLostError(f"the actor was loaded again: {error}"))
             else:
                 envelope.fail_if_open(error)
-        elif envelope.timer is not None or envelope.origin is not None:
-            pass  # load() sets the timers again, and knows nothing of the work that was asked for before it
+        elif envelope.timer is not None:
+            pass  # load() sets the timers again
         elif envelope.retries < self.kind.options.tell_retries_max:
             self._put_back(envelope)
         else:
@@ -287,6 +287,8 @@ class Cell:
 
     def _put_back(self, envelope: Envelope) -> None:
         envelope.retries += 1
+        # The outcome of a helper has had its turn: the next life is told of it first of all, to undo what it meant.
+        envelope.origin = None
         self.mailbox.put_back(envelope)
 
     async def _load(self) -> None:

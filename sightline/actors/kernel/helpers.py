@@ -23,7 +23,7 @@ class Helpers:
     """The helpers of one actor since its last load.
 
     An outcome belongs to the memory that asked for it: a set that was cancelled delivers nothing any more, not even
-    what waits in the mailbox already.
+    what waits in the mailbox already. Only an outcome whose own turn failed is handled again, first after the load.
     """
 
     __slots__ = ("_cell", "_scopes")

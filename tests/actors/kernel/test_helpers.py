@@ -126,17 +126,19 @@ async def test_many_helpers_at_once_all_come_back(stage):
     assert stage.heard["a"] == list(range(50))
 
 
-async def test_an_outcome_whose_turn_failed_is_not_handled_again_by_the_next_life(stage):
+async def test_an_outcome_whose_turn_failed_is_the_first_thing_the_next_life_handles(stage):
     handled = []
 
     async def outcome(actor, envelope):
-        handled.append(actor)
-        raise StoreUnavailableError
+        handled.append((actor, list(stage.heard["a"])))
+        stage.ref().tell("behind")
+        if len(handled) == 1:
+            raise StoreUnavailableError
 
     await stage.ref().ask(spawning(lambda: give(outcome), on_value=lambda value: value), timeout_s=1)
     await trio.sleep(60)
-    assert len(handled) == 1
-    assert len(stage.lives["a"]) == 2
+    assert handled == [(life, []) for life in stage.lives["a"]]
+    assert len(handled) == 2
 
 
 async def test_an_outcome_that_waits_while_the_memory_is_lost_is_dropped(stage, script):
