@@ -34,7 +34,13 @@ from sightline.actors.types import (
     SessionListing,
     SessionPage,
 )
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, StoreUnavailableError
+from sightline.domain.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    SightlineError,
+    StoreUnavailableError,
+    UnavailableError,
+)
 from sightline.domain.geofence import distance_m
 from sightline.domain.metering import read_live
 from sightline.domain.operator.machine import Patch
@@ -162,13 +168,7 @@ class Broker:
         async def cancel_all() -> Answer:
             await self._require_operator(caller)
             ids = await self._deps.store.sessions_of_operator(caller.workspace_id, SessionState.ASSIGNED)
-            dropped = [
-                session_id
-                for session_id in ids
-                if await self._registry.ref(SESSION, session_id).ask(
-                    DropAssignment(caller.workspace_id), timeout_s=COMMAND_TIMEOUT_S
-                )
-            ]
+            dropped = [session_id for session_id in ids if await self._dropped(session_id, caller.workspace_id)]
             await self._await_release(caller.workspace_id)
             answer = Answer({"count": len(dropped), "cancelled": dropped}, self._now())
             if caller.idempotency is not None:
@@ -382,6 +382,15 @@ class Broker:
     async def _ask_session(self, session_id: str, command: Any) -> Answer:
         answer: Answer = await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
         return answer
+
+    async def _dropped(self, session_id: str, workspace_id: str) -> bool:
+        """Whether the assignment was dropped; a session that cannot be reached keeps its operator."""
+        session = self._registry.ref(SESSION, session_id)
+        try:
+            dropped: bool = await session.ask(DropAssignment(workspace_id), timeout_s=COMMAND_TIMEOUT_S)
+        except UnavailableError:
+            return False
+        return dropped
 
     async def _await_release(self, workspace_id: str) -> None:
         """Let the operator's workspace take in what its session has just told it, so that a reader sees it free."""

@@ -6,7 +6,10 @@ given back by the operator's own doubt.
 
 from typing import Any, Final, assert_never
 
+import trio
+
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
+from sightline.actors.kernel.errors import ActorParkedError, OverloadedError
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import ClaimOperator, FreeOperator, OperatorFound, PickOperator
@@ -38,7 +41,7 @@ async def find_operator(registry: Registry, deps: Deps, session: Session) -> Ope
             break
         try:
             return await claim_and_stage(registry, deps, session.id, workspace_id, is_dispatch=True)
-        except RefusedError:
+        except (RefusedError, OverloadedError, ActorParkedError):
             excluded |= {workspace_id}
     raise RefusedError(NO_OPERATOR)
 
@@ -71,6 +74,9 @@ async def _claim(registry: Registry, deps: Deps, session_id: str, workspace_id: 
         # Behind the claim in the same lane, so that it finds the claim if there is going to be one.
         workspace.tell(FreeOperator(session_id))
         raise UnavailableError("the operator's workspace did not answer") from error
+    except trio.Cancelled:
+        workspace.tell(FreeOperator(session_id))
+        raise
     match answer:
         case Refusal():
             raise RefusedError(answer)

@@ -4,15 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
+import structlog
 import trio
 
-from sightline.domain.errors import SightlineError
 from sightline.ports.store import Heartbeat, Store
 
 BATCH_MAX: Final = 2_000
 QUEUE_MAX: Final = 20_000
 WRITERS: Final = 2
 """Batches under way at once: while one waits for its commit the next one fills."""
+
+log = structlog.get_logger("sightline.heartbeats")
 
 Done: TypeAlias = Callable[[Exception | None], None]
 
@@ -71,7 +73,8 @@ class HeartbeatWriter:
             error: Exception | None = None
             try:
                 await self._store.append_heartbeats([beat for item in batch for beat in item.heartbeats])
-            except SightlineError as caught:
+            except Exception as caught:
+                log.exception("heartbeats_not_written", heartbeats=sum(len(item.heartbeats) for item in batch))
                 error = caught
             for item in batch:
                 item.done(error)

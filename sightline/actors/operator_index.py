@@ -14,8 +14,8 @@ from sortedcontainers import SortedList
 
 from sightline.domain.operator.model import Availability, Workspace
 
-CELL_DEGREES: Final = (0.02, 0.08, 0.32, 1.28, 5.12)
-"""Cell sizes of the grids, in degrees."""
+CELL_DEGREES: Final = (0.02, 0.08, 0.32, 1.25, 5.0)
+"""Cell sizes of the grids, in degrees; a whole number of each makes up the circle of latitude."""
 
 METERS_PER_DEGREE: Final = 111_195.0
 POLAR_DEGREES: Final = 85.0
@@ -39,16 +39,23 @@ def _places(workspace: Workspace) -> tuple[Place, ...]:
     half_lng = half_lat / math.cos(math.radians(edge))
     grid = next((index for index, size in enumerate(CELL_DEGREES) if size >= half_lng), len(CELL_DEGREES) - 1)
     size = CELL_DEGREES[grid]
-    rows = range(math.floor((coverage.lat - half_lat) / size), math.floor((coverage.lat + half_lat) / size) + 1)
-    first, last = math.floor((coverage.lng - half_lng) / size), math.floor((coverage.lng + half_lng) / size)
+    rows = range(_row(coverage.lat - half_lat, size), _row(coverage.lat + half_lat, size) + 1)
+    first, last = _column(coverage.lng - half_lng, size), _column(coverage.lng + half_lng, size)
     columns = {_wrapped(column, size) for column in range(first, last + 1)}
     return tuple((grid, row, column) for row in rows for column in sorted(columns))
 
 
+def _row(lat: float, size: float) -> int:
+    return math.floor(lat / size)
+
+
+def _column(lng: float, size: float) -> int:
+    return math.floor((lng + 180.0) / size)
+
+
 def _wrapped(column: int, size: float) -> int:
-    """The column of a longitude, the same on both sides of the antimeridian."""
-    lng = (column + 0.5) * size
-    return math.floor((((lng + 180.0) % 360.0) - 180.0) / size)
+    """The same column on both sides of the antimeridian."""
+    return column % round(360.0 / size)
 
 
 @final
@@ -97,7 +104,7 @@ class OperatorIndex:
         """Those that cover the point, longest idle first."""
         lists = [self._cells[EVERYWHERE]] if EVERYWHERE in self._cells else []
         for grid, size in enumerate(CELL_DEGREES):
-            place = (grid, math.floor(lat / size), _wrapped(math.floor(lng / size), size))
+            place = (grid, _row(lat, size), _wrapped(_column(lng, size), size))
             if place in self._cells:
                 lists.append(self._cells[place])
         for _, workspace_id in merge(*lists):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, final
 
 import structlog
+import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.dispatching import claim_and_stage, find_operator
@@ -47,7 +48,7 @@ from sightline.actors.messages import (
 )
 from sightline.actors.starting import occupy_and_open, open_video
 from sightline.actors.types import Answer, Caller
-from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
+from sightline.domain.errors import InvariantError, RefusedError, SightlineError, StoreUnavailableError
 from sightline.domain.metering import next_check_ms
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session import machine
@@ -115,12 +116,12 @@ class SessionActor:
             return
         self._session = stored.session
         if isinstance(stored.session.phase, Live):
+            if stored.media_proved_at_ms is not None:
+                self._session = machine.recover_media(stored.session, stored.media_proved_at_ms, self._limits)
             for heartbeat in stored.heartbeats:
                 await self._apply(
                     FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh), at_ms=heartbeat.fix.at_ms
                 )
-            if stored.media_proved_at_ms is not None:
-                await self._apply(MediaProved(stored.media_proved_at_ms), at_ms=stored.media_proved_at_ms)
         await self._settle_deadline(self._now())
         if isinstance(self._session.phase, Live):
             self._reopen_video()
@@ -285,11 +286,20 @@ class SessionActor:
                     await self._settle_deadline(self._now())
                     envelope.fail(error)
                 case OperatorFound():
-                    envelope.reply(await self._assign(outcome, envelope.message.caller))
+                    step = await self._step(Assign(outcome.operator))
+                    tuples, token = outcome.staged.in_commit, outcome.staged.token
+                    caller = envelope.message.caller
+                    envelope.reply(await self._commit_command(step, caller, tuples=tuples, token=token))
                 case VideoReady():
-                    envelope.reply(await self._go_live(outcome, envelope.message.caller))
-        except RefusedError as refused:
-            envelope.fail(refused)
+                    step = await self._step(GoLive(outcome.video))
+                    envelope.reply(await self._commit_command(step, envelope.message.caller, is_start=True))
+        except (RefusedError, StoreUnavailableError, ReloadRequestedError) as error:
+            # Surely nothing changed: give back what was taken. An unknown outcome is left to the claim's doubt.
+            await self._let_go(outcome)
+            if not isinstance(error, RefusedError):
+                envelope.fail_if_open(StoreUnavailableError(str(error)))
+                raise
+            envelope.fail_if_open(error)
         except Exception as error:
             envelope.fail_if_open(error)
             raise
@@ -301,32 +311,27 @@ class SessionActor:
             except RefusedError as refused:
                 waiting.fail(refused)
 
-    async def _assign(self, found: OperatorFound, caller: Caller) -> Answer:
-        workspace_id = found.operator.workspace_id
-        try:
-            step = await self._step(Assign(found.operator))
-            return await self._commit_command(step, caller, tuples=found.staged.in_commit, token=found.staged.token)
-        except (RefusedError, StoreUnavailableError, ReloadRequestedError):
-            # Surely not assigned: give the operator back. An unknown outcome is left to the claim's doubt.
-            self._tell_operator(workspace_id, FreeOperator(self._context.id))
-            if found.staged.undo:
-                updates = found.staged.undo
-                self._context.spawn(
-                    lambda: self._deps.relations.write(updates),
-                    on_value=lambda _token: None,
-                    on_error=lambda error: log.warning("relation_undo_failed", error=str(error)),
-                )
-            raise
+    async def _let_go(self, outcome: OperatorFound | VideoReady | OperationFailed) -> None:
+        """Give back what an operation has taken."""
+        match outcome:
+            case OperatorFound(operator=found, staged=staged):
+                self._tell_operator(found.workspace_id, FreeOperator(self._context.id))
+                if staged.undo:
+                    await self._undo(staged.undo)
+            case VideoReady():
+                operator = self._existing().operator
+                if operator is not None:
+                    self._tell_operator(operator.workspace_id, VacateOperator(self._context.id))
+            case OperationFailed():
+                pass
 
-    async def _go_live(self, ready: VideoReady, caller: Caller) -> Answer:
-        operator = self._existing().operator
-        assert operator is not None
+    async def _undo(self, updates: tuple[TupleUpdate, ...]) -> None:
+        """Take edges back that stand in the graph for an assignment that did not come about."""
         try:
-            step = await self._step(GoLive(ready.video))
-            return await self._commit_command(step, caller, is_start=True)
-        except (RefusedError, StoreUnavailableError, ReloadRequestedError):
-            self._tell_operator(operator.workspace_id, VacateOperator(self._context.id))
-            raise
+            with trio.fail_after(self._deps.limits.ask_timeout_s):
+                await self._deps.relations.write(updates)
+        except (SightlineError, trio.TooSlowError) as error:
+            log.warning("relation_undo_failed", error=str(error))
 
     # Facts.
 

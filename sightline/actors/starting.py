@@ -38,6 +38,9 @@ async def occupy_and_open(registry: Registry, deps: Deps, session: Session) -> V
     except OutcomeUnknownError as error:
         workspace.tell(VacateOperator(session.id))
         raise UnavailableError("the operator's workspace did not answer") from error
+    except trio.Cancelled:
+        workspace.tell(VacateOperator(session.id))
+        raise
     if isinstance(answer, Refusal):
         raise RefusedError(answer)
     try:

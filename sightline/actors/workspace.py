@@ -45,8 +45,9 @@ from sightline.domain.operator.machine import (
     Release,
     Vacate,
 )
-from sightline.domain.operator.model import Workspace
+from sightline.domain.operator.model import Claim, Workspace
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import Assigned, Live, Session
 from sightline.domain.views import workspace_view
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, RejectedWhy, WorkspaceWrite
@@ -218,12 +219,24 @@ class WorkspaceActor:
         if workspace is None or not workspace.claims:
             return
         limit_ms = self._now() - self._deps.limits.claim_doubt_ms
-        doubted = [(claim.session_id, claim.at_ms) for claim in workspace.claims.values() if claim.at_ms <= limit_ms]
+        doubted = [
+            (claim.session_id, claim.at_ms)
+            for claim in workspace.claims.values()
+            if claim.at_ms <= limit_ms and not self._is_stood_by(claim)
+        ]
         self._arm_doubt()
         if doubted:
             self._context.spawn(
                 lambda: self._ask_sessions(doubted), on_value=ClaimsChecked, on_error=lambda _error: None
             )
+
+    def _is_stood_by(self, claim: Claim) -> bool:
+        """Whether the session is in memory and says what the claim says; then it need not be asked."""
+        session: Session | None = self._context.registry.peek(SESSION, claim.session_id)
+        phase = session.phase if session is not None else None
+        if not isinstance(phase, Assigned | Live) or phase.operator.workspace_id != self._context.id:
+            return False
+        return isinstance(phase, Live) == claim.is_live
 
     async def _ask_sessions(self, doubted: list[tuple[str, int]]) -> tuple[tuple[str, int, ClaimStanding], ...]:
         standings = []
