@@ -192,6 +192,8 @@ class Cell:
         self.scope = None
         self.last_active = self.kind.now()
         if self.current is not None:
+            if not self.current.is_ask:
+                self.kind.dead_letter(self.ref.id, self.current, "cut short")
             self._lose_turns("the turn was cut short")
         if self.phase is Phase.STOPPING:
             self._end()
@@ -255,6 +257,8 @@ class Cell:
         verdict, error = judge(group)
         if self._is_stopping():
             envelope.fail_if_open(TurnLostError("the actor stopped"))
+            if not envelope.is_ask:
+                self.kind.dead_letter(self.ref.id, envelope, "stopped")
             return
         if verdict is Verdict.CRASH:
             self._log_failure("actor_crashed", error, envelope)
