@@ -1,0 +1,280 @@
+"""The store over a wire that is cut, a Postgres that is slow, or restarted: whoever asks again learns what is true, and
+nothing is lost, doubled, or half done."""
+
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+
+from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.domain.session.model import Session, SessionState
+from sightline.domain.units import MicroUsdc
+from sightline.ports.relations import TupleUpdate, operator_edge
+from sightline.ports.store import (
+    Committed,
+    HoldRequest,
+    Rejected,
+    RejectedWhy,
+    SessionWrite,
+    ShardLease,
+)
+from sightline.storage.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.embedded import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.migrate import migrate
+from sightline.storage.pool import PoolOptions
+from sightline.storage.postgres import PostgresStore
+
+from ..contract.builders import (  # noqa: TID252  no package of that name outside the tests
+    PAYER,
+    T0,
+    a_heartbeat,
+    a_quote,
+    a_session,
+    an_answer,
+    an_id,
+    an_operator,
+    in_phase,
+    recorded,
+)
+from .proxy import Fault, open_wire
+
+T = TypeVar("T")
+
+
+def through(dsn: str, **changes: Any) -> DatabaseOptions:
+    pool = PoolOptions(dsn=dsn, connections_min=1, connections_max=4)
+    return DatabaseOptions(**{"pool": pool, "deadline_ms": 1_500, **changes})
+
+
+async def a_full_step(store: PostgresStore, epoch: int, session: Session, key: str) -> Committed | Rejected:
+    """The write with the most parts: quote, hold, events, relation, answer."""
+    chained, events = recorded(session)
+    return await store.write_session(
+        SessionWrite(
+            lease=ShardLease(3, epoch),
+            session=chained,
+            at_ms=T0,
+            due_at_ms=T0 + 1,
+            events=events,
+            take_hold=HoldRequest(payer_address=PAYER, amount=MicroUsdc(10), is_enforced=False),
+            consume_quote=session.terms.quote_id,
+            tuples=(TupleUpdate(operator_edge(session.id, session.terms.consumer_workspace_id)),),
+            idempotency=an_answer(key),
+        )
+    )
+
+
+async def parts_of(database: Database, session_id: str, quote_id: str, key: str) -> tuple[int, ...]:
+    """How many rows of each part of the full step there are."""
+    asked = """
+        SELECT (SELECT count(*) FROM session WHERE id = $1 AND version = 1),
+          (SELECT count(*) FROM session_event WHERE session_id = $1),
+          (SELECT count(*) FROM hold WHERE session_id = $1),
+          (SELECT count(*) FROM quote WHERE id = $2 AND consumed_by = $1),
+          (SELECT count(*) FROM relation_tuple WHERE resource_id = $1::uuid::text),
+          (SELECT count(*) FROM idempotency WHERE key = $3)
+    """
+    return tuple(await database.read(lambda c: c.fetchrow(asked, session_id, quote_id, key)))
+
+
+STATEMENTS = ["BEGIN", "write_session", "ledger_take_hold", "relation_revision", "UPDATE idempotency", "COMMIT"]
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.NOT_ANSWERED, Fault.STALLED])
+@pytest.mark.parametrize("statement", STATEMENTS)
+async def test_a_step_cut_at_any_statement_is_whole_or_not_there_and_asking_again_settles_it(
+    database: Database, database_dsn: str, statement: str, fault: Fault
+) -> None:
+    quote = a_quote()
+    session = a_session(quote_id=quote.id)
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=700)) as cut:
+        store = PostgresStore(cut)
+        epoch = (await store.acquire_shards("test", "one"))[3]
+        await store.insert_quote(quote)
+        wire.plan(statement, fault)
+        try:
+            first: Committed | Rejected | None = await a_full_step(store, epoch, session, "k")
+        except (OutcomeUnknownError, StoreUnavailableError) as error:
+            first = None
+            is_unknown = isinstance(error, OutcomeUnknownError)
+            assert is_unknown == (statement == "COMMIT")
+        assert wire.struck == [fault]
+        between = await parts_of(database, session.id, quote.id, "k")
+        assert between in {(1,) * 6, (0,) * 6}
+        assert between == (1,) * 6 or not isinstance(first, Committed)
+        second = await a_full_step(store, epoch, session, "k")
+    expected = Rejected(RejectedWhy.IDEMPOTENT) if between == (1,) * 6 else Committed
+    assert second == expected or isinstance(second, Committed)
+    assert await parts_of(database, session.id, quote.id, "k") == (1,) * 6
+
+
+async def until_known(call: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+    """Ask again until there is an answer; the answer, and how often it was unknown."""
+    unknown = 0
+    while True:
+        try:
+            return await call(), unknown
+        except OutcomeUnknownError:
+            unknown += 1
+        except StoreUnavailableError:
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_writers_who_ask_again_over_a_bad_wire_count_every_step_once(
+    database: Database, database_dsn: str, seed: int
+) -> None:
+    dice = random.Random(seed)
+    steps = 12
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=400)) as cut:
+        store = PostgresStore(cut)
+        epoch = (await store.acquire_shards("test", "one"))[3]
+        for _ in range(40):
+            marker = dice.choice(["BEGIN", "write_session", "COMMIT"])
+            wire.plan(marker, dice.choice([Fault.NOT_SENT, Fault.NOT_ANSWERED, Fault.AFTER_ANSWER]))
+
+        async def one_actor(session: Session, with_tuples: bool) -> None:
+            for number in range(steps):
+                key = f"{session.id}-{number}"
+                edge = operator_edge(session.id, an_id())
+                write = SessionWrite(
+                    lease=ShardLease(3, epoch),
+                    session=session,
+                    at_ms=T0,
+                    due_at_ms=None,
+                    tuples=(TupleUpdate(edge),) if with_tuples else (),
+                    idempotency=an_answer(key),
+                )
+                result, _ = await until_known(lambda write=write: store.write_session(write))
+                assert result in {Committed(number + 1), Rejected(RejectedWhy.IDEMPOTENT)} or with_tuples
+                session = replace(session, version=number + 1)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(one_actor, a_session(), number % 2 == 0)
+        assert wire.struck
+    versions = await database.read(lambda c: c.fetch("SELECT version FROM session"))
+    assert [row["version"] for row in versions] == [steps] * 6
+    assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM idempotency")) == 6 * steps
+    assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM relation_tuple")) == 3 * steps
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.NOT_ANSWERED])
+async def test_a_batch_of_heartbeats_of_unknown_outcome_is_sent_again_without_doubles(
+    database: Database, database_dsn: str, fault: Fault
+) -> None:
+    workspace_id = an_id()
+    batch = [a_heartbeat(workspace_id, number) for number in range(50)]
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn)) as cut:
+        store = PostgresStore(cut)
+        await store.append_heartbeats(batch[:1])
+        wire.plan("INSERT INTO heartbeat", fault)
+        _, unknown = await until_known(lambda: store.append_heartbeats(batch))
+        # The first append may have prepared the statement on the same connection: then no text crosses the wire.
+        assert unknown == len(wire.struck)
+    assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM heartbeat")) == 50
+
+
+async def test_a_takeover_waits_for_a_write_under_way_and_fences_the_next(database: Database) -> None:
+    store = PostgresStore(database)
+    epoch = (await store.acquire_shards("old", "one"))[3]
+    session, order = a_session(), []
+
+    async def slow_write(connection: Any) -> None:
+        await connection.execute("SELECT FROM shard WHERE id = 3 AND epoch = $1 FOR SHARE", epoch)
+        order.append("holding")
+        await connection.execute("SELECT pg_sleep(0.3)")
+        order.append("written")
+
+    async def take_over() -> None:
+        await store.acquire_shards("new", "two")
+        order.append("taken over")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(database.transact, slow_write)
+        while not order:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(take_over)
+    assert order == ["holding", "written", "taken over"]
+    write = SessionWrite(lease=ShardLease(3, epoch), session=session, at_ms=T0, due_at_ms=None)
+    assert await store.write_session(write) == Rejected(RejectedWhy.FENCED)
+
+
+async def test_a_slow_postgres_is_unknown_at_the_deadline_and_nothing_hangs(
+    database: Database, database_dsn: str
+) -> None:
+    """A step that is one statement waits for a lock that another session holds."""
+    store = PostgresStore(database)
+    epoch = (await store.acquire_shards("test", "one"))[3]
+    session = a_session()
+    await store.write_session(SessionWrite(lease=ShardLease(3, epoch), session=session, at_ms=T0, due_at_ms=None))
+    moved = in_phase(replace(session, version=1), SessionState.ASSIGNED, an_operator())
+    write = SessionWrite(lease=ShardLease(3, epoch), session=moved, at_ms=T0, due_at_ms=None)
+    release = trio.Event()
+    async with open_database(through(database_dsn, deadline_ms=300)) as impatient, trio.open_nursery() as nursery:
+        await nursery.start(hold_row, database_dsn, session.id, release)
+        with pytest.raises(OutcomeUnknownError):
+            await PostgresStore(impatient).write_session(write)
+        release.set()
+    # It was cancelled on the server: it is not applied later, behind our back.
+    found = await store.load_session(session.id)
+    assert found is not None
+    assert found.session.version == 1
+    assert await store.write_session(write) == Committed(2)
+
+
+async def hold_row(dsn: str, session_id: str, release: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+    """Lock a session's row until told, on a connection of its own."""
+    async with open_database(through(dsn, deadline_ms=60_000)) as other, trio.open_nursery() as nursery:
+
+        async def locked(connection: Any) -> None:
+            await connection.execute("SELECT FROM session WHERE id = $1 FOR UPDATE", session_id)
+            await connection.execute("SELECT pg_sleep(60)")
+
+        nursery.start_soon(other.transact, locked)
+        asked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND datname = current_database()"
+        )
+        while not await other.read(lambda c: c.fetchval(asked)):
+            await trio.lowlevel.checkpoint()
+        task_status.started()
+        await release.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_steps_go_on_over_a_restart_of_postgres(data_directory: Path) -> None:
+    options = EmbeddedPostgresOptions(
+        directory=data_directory / "postgres", log_path=data_directory / "log", durable=False
+    )
+    async with trio.open_nursery() as nursery:
+        dsn = await nursery.start(run_embedded_postgres, options)
+        async with open_database(through(dsn, deadline_ms=2_000)) as database:
+            await migrate(database)
+            store = PostgresStore(database)
+            epoch = (await store.acquire_shards("test", "one"))[3]
+            session = a_session()
+            for number in range(60):
+                if number in {20, 40}:
+                    pid = int((data_directory / "postgres/cluster/postmaster.pid").read_text().split()[0])
+                    os.kill(pid, signal.SIGKILL if number == 20 else signal.SIGINT)
+                write = SessionWrite(
+                    lease=ShardLease(3, epoch),
+                    session=session,
+                    at_ms=T0,
+                    due_at_ms=None,
+                    idempotency=an_answer(f"k-{number}"),
+                )
+                with trio.fail_after(30):
+                    result, _ = await until_known(lambda write=write: store.write_session(write))
+                assert result in {Committed(number + 1), Rejected(RejectedWhy.IDEMPOTENT)}
+                session = replace(session, version=number + 1)
+            found = await store.load_session(session.id)
+            assert found is not None
+            assert found.session.version == 60
+        nursery.cancel_scope.cancel()
