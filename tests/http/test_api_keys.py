@@ -1,0 +1,90 @@
+"""API keys over HTTP."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.http.world import Client, World, data_of, error_of
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+BODY = {"label": "agent", "environment": "TEST", "scopes": ["sessions:read"]}
+
+
+async def test_the_plaintext_is_shown_once_and_works(world: World) -> None:
+    party = await world.party("CONSUMER")
+    minted = data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
+    assert re.fullmatch(f"svc_test_{party.id[:6]}_[0-9A-Za-z]{{43}}", minted["plaintext"])
+    assert minted["prefix"] and minted["plaintext"].startswith(minted["prefix"])
+    listed = data_of(await party.wallet.get(f"{party.path}/api-keys"))["items"]
+    assert listed[0] == {key: value for key, value in minted.items() if key != "plaintext"}
+    assert all("plaintext" not in each for each in listed)
+    client = Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
+    assert data_of(await client.get("/api/v1/me"))["keyId"] == minted["keyId"]
+
+
+async def test_a_revoked_key_works_for_its_grace_and_no_longer(world: World) -> None:
+    party = await world.party("CONSUMER")
+    minted = data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
+    client = Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
+    path = f"{party.path}/api-keys/{minted['keyId']}/revoke"
+    revoked = data_of(await party.wallet.post(path))
+    assert revoked["revokedAt"] and revoked["gracePeriodEnd"] > revoked["revokedAt"]
+    world.clock.advance(50)
+    assert data_of(await party.wallet.post(path)) == revoked | {"lastUsedAt": None}
+    data_of(await client.get("/api/v1/me"))
+    world.clock.advance(11)
+    assert error_of(await client.get("/api/v1/me")) == (401, "REVOKED_API_KEY", "apiKey:revoked")
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"environment": "LIVE"}, "apiKey:environment"),
+        ({"label": ""}, "apiKey:label"),
+        ({"label": "x" * 81}, "apiKey:label"),
+        ({"scopes": []}, "apiKey:scopes"),
+        ({"scopes": ["sessions:read", "sessions:read"]}, "apiKey:scopes"),
+        ({"scopes": ["everything"]}, "apiKey:scopes"),
+    ],
+)
+async def test_a_wrong_key_request_names_the_field(world: World, change: dict[str, Any], detail: str) -> None:
+    party = await world.party("CONSUMER")
+    answer = await party.wallet.post(f"{party.path}/api-keys", BODY | change)
+    assert error_of(answer) == (400, "INVALID_INPUT", detail)
+
+
+async def test_keys_cannot_touch_keys(world: World) -> None:
+    party = await world.party("CONSUMER")
+    refused = (403, "NOT_AUTHORIZED", "apiKey:walletSessionRequired")
+    assert error_of(await party.key.get(f"{party.path}/api-keys")) == refused
+    assert error_of(await party.key.post(f"{party.path}/api-keys", BODY)) == refused
+    assert error_of(await party.key.post(f"{party.path}/api-keys/{UNKNOWN}/revoke")) == refused
+
+
+async def test_minting_is_never_replayed(world: World) -> None:
+    party = await world.party("CONSUMER")
+    client = party.wallet.having(idempotency_key="mint-1")
+    data_of(await client.post(f"{party.path}/api-keys", BODY))
+    again = await client.post(f"{party.path}/api-keys", BODY)
+    assert error_of(again) == (409, "CONFLICT", "idempotency:notReplayable")
+    other = await client.post(f"{party.path}/api-keys", BODY | {"label": "other"})
+    assert error_of(other)[:2] == (409, "CONFLICT")
+    assert len(data_of(await party.wallet.get(f"{party.path}/api-keys"))["items"]) == 2
+
+
+async def test_a_key_of_another_workspace_is_not_found(world: World) -> None:
+    party, other = await world.party("CONSUMER"), await world.party("CONSUMER")
+    key_id = data_of(await other.key.get("/api/v1/me"))["keyId"]
+    answer = await party.wallet.post(f"{party.path}/api-keys/{key_id}/revoke")
+    assert error_of(answer)[:2] == (404, "NOT_FOUND")
+    answer = await party.wallet.post(f"{other.path}/api-keys/{key_id}/revoke")
+    assert error_of(answer) == (403, "NOT_AUTHORIZED", "workspace:mismatch")
+
+
+async def test_a_workspace_has_at_most_fifty_live_keys(world: World) -> None:
+    party = await world.party("CONSUMER")
+    for _ in range(49):
+        data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
+    answer = await party.wallet.post(f"{party.path}/api-keys", BODY)
+    assert error_of(answer) == (409, "CONFLICT", "apiKey:limit")
