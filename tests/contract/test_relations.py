@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -277,3 +278,28 @@ async def test_a_session_has_the_operator_that_was_staged_last(relations: Relati
     if staged.in_commit:
         await relations.write(staged.in_commit)
     assert await relations.read(resource_type=SESSION, resource_id=SESSION_ID) == (ASSIGNED,)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_any_history_of_writes_reads_as_a_set_of_edges_would(relations: Relations, seed: int) -> None:
+    choice = Random(seed)
+    universe = [ASSIGNED, REQUESTED, operator_edge(SESSION_ID, CONSUMER)]
+    universe += [member_edge(ws, who, role) for ws in (CONSUMER, OPERATOR) for who in (ALICE, BOB) for role in Role]
+    model: set[RelationTuple] = set()
+    for _ in range(25):
+        edges = choice.sample(universe, choice.randint(1, 4))
+        updates = [TupleUpdate(edge, present=choice.random() < 0.6) for edge in edges]
+        requires = choice.sample(universe, choice.randint(0, 1))
+        try:
+            token = await relations.write(updates, requires=requires)
+        except PreconditionFailedError:
+            assert not model.issuperset(requires)
+            continue
+        assert model.issuperset(requires)
+        model |= {update.edge for update in updates if update.present}
+        model -= {update.edge for update in updates if not update.present}
+        for resource_type in (SESSION, WORKSPACE):
+            expected = tuple(sorted(edge for edge in model if edge.resource.type == resource_type))
+            assert await relations.read(resource_type=resource_type, at_least=token) == expected
+        asked = choice.choice(universe)
+        assert await stands(relations, asked, token) == (asked in model)
