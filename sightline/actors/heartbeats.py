@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 import structlog
 import trio
 
-from sightline.ports.store import Heartbeat, Store
+from sightline.ports.store import Heartbeat, ShardLease, Store
 
 BATCH_MAX: Final = 2_000
 QUEUE_MAX: Final = 20_000
@@ -32,8 +32,9 @@ class Submitted:
 class HeartbeatWriter:
     """Writes what is submitted, in batches as large as have gathered while the last one was being written."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lease: Callable[[str], ShardLease]) -> None:
         self._store = store
+        self._lease = lease
         self._queue: list[Submitted] = []
         self._queued = 0
         self._wakeup = trio.Event()
@@ -72,7 +73,8 @@ class HeartbeatWriter:
                 batch = self._take()
             error: Exception | None = None
             try:
-                await self._store.append_heartbeats([beat for item in batch for beat in item.heartbeats])
+                beats = [beat for item in batch for beat in item.heartbeats]
+                await self._store.append_heartbeats(beats, {self._lease(beat.workspace_id) for beat in beats})
             except Exception as caught:
                 log.exception("heartbeats_not_written", heartbeats=sum(len(item.heartbeats) for item in batch))
                 error = caught

@@ -203,7 +203,7 @@ def make_actors(deps: Deps) -> tuple[Registry, HeartbeatWriter]:
     """The registry with every kind of actor, not yet running."""
     # Jitter of back-offs only; never a secret.
     registry = Registry(clock=deps.clock, rng=random.Random(deps.ids.token_bytes(16)))  # noqa: S311
-    writer = HeartbeatWriter(deps.store)
+    writer = HeartbeatWriter(deps.store, deps.lease)
     registry.register(SESSION, lambda context: SessionActor(context, deps))
     registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
     dispatcher_options = KindOptions(data_max=4_096, control_max=65_536)

@@ -8,7 +8,7 @@ What is raised is the same for each operation: `StoreUnavailableError` when sure
 `OutcomeUnknownError` when nobody knows. What was *decided against* by the store is a returned `Rejected`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol, final
@@ -285,8 +285,12 @@ class Store(Protocol):
         """Every SUPPLIER that is ONLINE or BUSY or holds a claim, for the dispatcher's index and reconciliation."""
         ...
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
-        """Record heartbeats, all or none, in one transaction."""
+    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
+        """Record heartbeats, all or none, in one transaction, if every one of the leases is held still.
+
+        Raises:
+            StoreUnavailableError: Also when a lease is no longer held; nothing was written.
+        """
         ...
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:

@@ -131,7 +131,7 @@ class Node:
             epochs=epochs,
             on_settlement=lambda: None,
         )
-        writer = HeartbeatWriter(store)
+        writer = HeartbeatWriter(store, deps.lease)
         registry.register(SESSION, lambda context: SessionActor(context, deps))
         registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
         registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps))

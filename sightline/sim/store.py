@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, final
 
 import trio
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Rejected,
         SessionQuery,
         SessionWrite,
+        ShardLease,
         StoredSession,
         WorkspaceWrite,
     )
@@ -131,10 +132,10 @@ class FaultyStore:
             lambda result: self._history.workspace_written(self._owner, write, result),
         )
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
         """Record heartbeats."""
         await self._write(
-            lambda: self._inner.append_heartbeats(batch), lambda _: self._history.heartbeats_written(batch)
+            lambda: self._inner.append_heartbeats(batch, leases), lambda _: self._history.heartbeats_written(batch)
         )
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:

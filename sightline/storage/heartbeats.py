@@ -1,13 +1,14 @@
 """Heartbeats in Postgres: an append-only table, a partition per UTC day of receipt, whole batches in one statement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, final
 
 import asyncpg
 
+from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import Heartbeat
+from sightline.ports.store import Heartbeat, ShardLease
 from sightline.storage.bridge import Database
 from sightline.storage.pool import Connection
 
@@ -30,12 +31,21 @@ _TYPES: Final = {
     "source": "text",
 }
 _NAMES: Final = ", ".join(_TYPES)
+_COLUMNS: Final = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 3))
 
-# A batch that is sent again because its outcome was not known changes nothing.
+# A batch that is sent again because its outcome was not known changes nothing. The shards are locked in order of id,
+# as they are when somebody takes them, so that whoever takes one waits for the batch or is seen by it.
 _APPEND = f"""
-INSERT INTO heartbeat ({_NAMES})
-SELECT * FROM unnest({", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 1))})
-ON CONFLICT DO NOTHING
+WITH held AS MATERIALIZED (
+  SELECT shard.id FROM shard JOIN unnest($1::int[], $2::bigint[]) AS lease(id, epoch) USING (id, epoch)
+  ORDER BY shard.id FOR SHARE OF shard
+), verdict AS MATERIALIZED (SELECT count(*) = cardinality($1::int[]) AS is_held FROM held),
+written AS (
+  INSERT INTO heartbeat ({_NAMES})
+  SELECT beat.* FROM verdict, unnest({_COLUMNS}) AS beat WHERE verdict.is_held
+  ON CONFLICT DO NOTHING
+)
+SELECT is_held FROM verdict
 """  # noqa: S608  constants only
 
 LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER BY sequence DESC LIMIT 1"  # noqa: S608
@@ -104,20 +114,27 @@ class HeartbeatTable:
         self._database = database
         self._days: set[int] = set()
 
-    async def append(self, batch: Sequence[Heartbeat]) -> None:
-        """Record heartbeats, all or none; one statement."""
+    async def append(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease]) -> None:
+        """Record heartbeats, all or none; one statement.
+
+        Raises:
+            StoreUnavailableError: Also when one of the leases is no longer held.
+        """
         if not batch:
             return
-        columns = list(zip(*map(_row, batch), strict=True))
+        held = sorted({(lease.shard, lease.epoch) for lease in leases})
+        columns = [[shard for shard, _ in held], [epoch for _, epoch in held], *zip(*map(_row, batch), strict=True)]
         days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in batch}
         await self.make_days(days - self._days)
         try:
-            await self._database.run(lambda connection: connection.execute(_APPEND, *columns))
+            is_held = await self._database.run(lambda connection: connection.fetchval(_APPEND, *columns))
         except asyncpg.CheckViolationError:
             # The partition was dropped under us: these are older than what is kept. Take them all the same.
             self._days -= days
             await self.make_days(days)
-            await self._database.run(lambda connection: connection.execute(_APPEND, *columns))
+            is_held = await self._database.run(lambda connection: connection.fetchval(_APPEND, *columns))
+        if not is_held:
+            raise StoreUnavailableError("a shard of these heartbeats is no longer held")
 
     async def latest(self, workspace_id: str) -> Heartbeat | None:
         """The newest heartbeat by sequence."""

@@ -6,12 +6,13 @@ thread and no clock in here.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, final
 
 import trio
 
+from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
@@ -249,9 +250,11 @@ class MemoryStore:
 
     # --- heartbeats ---
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
         """Record heartbeats; recording one twice changes nothing."""
         await trio.lowlevel.checkpoint()
+        if any(self._epochs.get(lease.shard) != lease.epoch for lease in leases):
+            raise StoreUnavailableError("a shard of these heartbeats is no longer held")
         for beat in batch:
             beats = self._heartbeats.setdefault(beat.workspace_id, [])
             if not beats or beats[-1].sequence < beat.sequence:

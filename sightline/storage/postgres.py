@@ -1,6 +1,6 @@
 """The store on Postgres: what the actors need, each method one unit of work across the bridge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from sightline.domain.operator.model import Workspace
@@ -18,6 +18,7 @@ from sightline.ports.store import (
     Rejected,
     SessionQuery,
     SessionWrite,
+    ShardLease,
     StoredSession,
     WorkspaceWrite,
 )
@@ -82,9 +83,9 @@ class PostgresStore:
         """Every supplier the dispatcher must know of."""
         return await workspaces.suppliers(self._database)
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
         """Record heartbeats, all or none."""
-        await self._heartbeats.append(batch)
+        await self._heartbeats.append(batch, leases)
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import LiveSession, SessionKey, SessionQuery, SessionView
+from sightline.ports.store import LiveSession, SessionKey, SessionQuery, SessionView, ShardLease
 
 from .builders import T0, a_heartbeat, a_session, a_workspace, an_id, an_operator, in_phase
 from .conftest import Stored
@@ -49,6 +50,19 @@ async def test_each_view_lists_its_side_newest_first(stored: Stored) -> None:
     assert await listed(stored, view=SessionView.OPERATOR) == newest_first(*filmed, both)
     for everything in (SessionView.PARTY, None):
         assert await listed(stored, view=everything) == newest_first(*mine, *filmed, both)
+
+
+async def test_heartbeats_of_a_server_that_lost_a_shard_are_refused_as_a_whole(stored: Stored) -> None:
+    lost = stored.lease()
+    await stored.store.acquire_shards("another", "two")
+    with pytest.raises(StoreUnavailableError):
+        await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0), a_heartbeat(OTHER, 1, T0)], {lost})
+    assert await stored.store.latest_heartbeat(ME) is None
+    current = ShardLease(lost.shard, lost.epoch + 1)
+    with pytest.raises(StoreUnavailableError):
+        await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0)], {current, ShardLease(3, lost.epoch)})
+    await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0)], {current, ShardLease(3, lost.epoch + 1)})
+    assert await stored.store.latest_heartbeat(ME) == a_heartbeat(ME, 1, T0)
 
 
 async def test_a_list_gives_whole_sessions(stored: Stored) -> None:

@@ -249,7 +249,7 @@ class World:
             on_settlement=lambda: None,
         )
         self.registry = registry = Registry(clock=self.clock, rng=random.Random(1))
-        writer = HeartbeatWriter(self.store)
+        writer = HeartbeatWriter(self.store, deps.lease)
         registry.register(SESSION, lambda context: SessionActor(context, deps))
         registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
         wide = KindOptions(data_max=4_096, control_max=65_536)
