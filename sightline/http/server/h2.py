@@ -88,6 +88,7 @@ class Http2Server:
         """Serve one connection to its end. Only cancellation leaves this."""
         bounded = BoundedStream(stream, self._shared.options.limits.write_s, already_read)
         server = _GuardedServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
+        server.linger_s = self._shared.options.limits.linger_s
         try:
             await server.run()
         except* Exception as group:  # noqa: BLE001 (logged, and there is nobody to tell)
@@ -99,6 +100,8 @@ class Http2Server:
 
 class _GuardedServer(TCPServer):
     """A TCPServer that speaks HTTP/2 from the first byte, whichever way it was agreed on."""
+
+    linger_s = 0.0
 
     async def _read_data(self) -> None:
         protocol = self.protocol
@@ -116,6 +119,10 @@ class _GuardedServer(TCPServer):
             )
             await protocol.protocol.initiate()
         await super()._read_data()
+        # The peer has gone. Hypercorn would keep its tasks for the whole idle time.
+        nursery = self._task_group._nursery  # noqa: SLF001 (pinned)
+        assert nursery is not None
+        nursery.cancel_scope.deadline = trio.current_time() + self.linger_s
 
 
 class BoundedApp:

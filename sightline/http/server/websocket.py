@@ -134,7 +134,7 @@ class WebSocketSession:
         """Serve until the end; `scope` is cancelled when a deadline passes."""
         fault = self._check_handshake()
         if fault is not None:
-            await self._transport.send(self._shared.encode_fault(fault))
+            await self._say_no(self._shared.encode_fault(fault))
             return
         self._scope = scope
         self._deadline = trio.current_time() + self._shared.options.limits.handshake_s
@@ -224,7 +224,8 @@ class WebSocketSession:
             await self._send_frame(event.response())
         elif isinstance(event, CloseConnection):
             self._close_code = int(event.code)
-            if self._frames.state is ConnectionState.REMOTE_CLOSING:
+            # OPEN: wsproto found the peer's frames to be wrong, and this is what to tell it.
+            if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
                 await self._send_frame(event.response())
             self._phase = _Phase.CLOSED
 

@@ -147,6 +147,7 @@ async def _running(
     trusted_proxies: frozenset[str] = frozenset(),
     limits: dict[str, Any] | None = None,
     lifespan: bool = False,
+    patience_s: float = 20,
 ) -> AsyncIterator[Running]:
     async def without_lifespan(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -171,7 +172,7 @@ async def _running(
 
     async with trio.open_nursery() as nursery:
         bounds = await nursery.start(partial(run))
-        with trio.fail_after(20):
+        with trio.fail_after(patience_s):
             yield Running(bounds[0], shutdown, stopped)
         nursery.cancel_scope.cancel()
 

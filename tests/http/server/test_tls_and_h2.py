@@ -1,0 +1,205 @@
+"""TLS, and HTTP/2 behind Hypercorn: what kills a stock trio worker costs one connection here."""
+
+import datetime
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import hpack
+import pytest
+import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sightline.http.server import TlsOptions
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def headers(*pairs: tuple[bytes, bytes], stream: int = 1, flags: int = 5) -> bytes:
+    return frame(1, flags, stream, hpack.Encoder().encode(list(pairs)))
+
+
+def request(method: bytes, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    return (b":method", method), (b":path", path), (b":scheme", b"http"), (b":authority", b"t")
+
+
+GET = request(b"GET", b"/")
+GOOD = [(":method", "POST"), (":path", "/x"), (":scheme", "http"), (":authority", "t"), ("x-request-id", "mine")]
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsOptions:
+    folder: Path = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    start = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(start).not_valid_after(start + datetime.timedelta(days=36500))
+    certificate = builder.sign(key, hashes.SHA256())
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+    return TlsOptions(cert_file=str(folder / "cert.pem"), key_file=str(folder / "key.pem"))
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    message = await receive()
+    if scope["path"] == "/fail":
+        raise ValueError("secret")
+    if scope["path"] == "/forever":
+        await receive()
+        return
+    body = f"{scope['scheme']} {scope['http_version']} {scope['path']} {len(message['body'])}".encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def secure(server: Any, *alpn: str) -> AsyncIterator[trio.SSLStream[trio.SocketStream]]:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(list(alpn))
+    tcp = await trio.open_tcp_stream(server.bound.host, server.bound.port)
+    stream = trio.SSLStream(tcp, context, https_compatible=True)
+    try:
+        await stream.do_handshake()
+        yield stream
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class H2Client:
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self.h2.initiate_connection()
+
+    async def ask(self, path: str, body: bytes = b"", method: str = "POST") -> tuple[dict[str, str], bytes]:
+        stream = self.h2.get_next_available_stream_id()
+        pairs = [(":method", method), (":path", path), *GOOD[2:]]
+        self.h2.send_headers(stream, pairs, end_stream=not body)
+        for start in range(0, len(body), 16_000):
+            self.h2.send_data(stream, body[start : start + 16_000], end_stream=start + 16_000 >= len(body))
+        await self.stream.send_all(self.h2.data_to_send())
+        answered: dict[str, str] = {}
+        data = b""
+        while True:
+            received = await self.stream.receive_some(65536)
+            assert received, "closed"
+            for event in self.h2.receive_data(received):
+                if isinstance(event, h2.events.ResponseReceived):
+                    answered = dict(event.headers)
+                elif isinstance(event, h2.events.DataReceived):
+                    data += event.data
+                    self.h2.acknowledge_received_data(event.flow_controlled_length, stream)
+                elif isinstance(event, h2.events.StreamEnded):
+                    return answered, data
+            await self.stream.send_all(self.h2.data_to_send())
+
+
+async def test_http_1_over_tls(running: Any, tls: TlsOptions) -> None:
+    async with running(app, tls=tls) as server, secure(server, "http/1.1") as stream:
+        assert server.bound.url.startswith("https://")
+        for path in (b"/one", b"/two"):
+            await stream.send_all(b"GET " + path + b" HTTP/1.1\r\nHost: t\r\n\r\n")
+            data = b""
+            while b"https 1.1 " + path + b" 0" not in data:
+                data += await stream.receive_some(65536)
+
+
+async def test_http_2_over_tls(running: Any, tls: TlsOptions) -> None:
+    async with running(app, tls=tls) as server, secure(server, "h2", "http/1.1") as stream:
+        assert stream.selected_alpn_protocol() == "h2"
+        client = H2Client(stream)
+        answered, body = await client.ask("/x", b"a" * 50_000)
+        assert (answered[":status"], body) == ("200", b"https 2 /x 50000")
+        answered, body = await client.ask("/fail")
+        assert (answered[":status"], answered["x-request-id"]) == ("500", "mine")
+        assert b"http:internal" in body
+    async with running(app, tls=tls, limits={"body_bytes_max": 1000}) as server, secure(server, "h2") as stream:
+        answered, body = await H2Client(stream).ask("/x", b"a" * 1001)
+        assert (answered[":status"], b"http:bodyTooLarge" in body) == ("413", True)
+
+
+@pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"", b"\x16"])
+async def test_what_is_no_tls_is_dropped(running: Any, tls: TlsOptions, hello: bytes) -> None:
+    async with running(app, tls=tls, limits={"handshake_s": 0.1}) as server:
+        async with server.client() as client:
+            await client.send(hello or b"\0")
+            await client.rest()
+        async with secure(server, "http/1.1") as stream:
+            await stream.send_all(b"GET /x HTTP/1.1\r\nHost: t\r\n\r\n")
+            assert b"200 OK" in await stream.receive_some(65536)
+
+
+async def test_prior_knowledge_where_it_is_allowed(running: Any) -> None:
+    async with running(app, h2c=True) as server:
+        async with server.client() as client:
+            answered, body = await H2Client(client.stream).ask("/x", b"abc")
+            assert (answered[":status"], body) == ("200", b"http 2 /x 3")
+        async with server.client() as client:
+            assert (await client.get("/plain")).body == b"http 1.1 /plain 0"
+        async with server.client() as client:
+            await client.send(b"P")
+            await client.send(b"OST /p HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\na")
+            assert (await client.answer()).body == b"http 1.1 /p 1"
+
+
+HOSTILE = {
+    "path that is not ASCII": headers(*request(b"GET", b"/\xff")),
+    "method that is not ASCII": headers(*request(b"\xff", b"/")),
+    "connect without path": headers((b":method", b"CONNECT"), (b":authority", b"t")),
+    "flood of priorities": b"".join(frame(2, 0, 2 * n + 1, b"\0\0\0\0\x10") for n in range(1200)),
+    "flood of settings": SETTINGS * 3000,
+    "flood of pings": frame(6, 0, 0, b"12345678") * 3000,
+    "rapid reset": b"".join(
+        headers(*request(b"GET", b"/forever"), stream=2 * n + 1)
+        + frame(3, 0, 2 * n + 1, b"\0\0\0\x08") for n in range(300)
+    ),
+    "continuation flood": frame(1, 0, 1, b"\x82") + frame(9, 0, 1, b"\x00" * 100) * 500,
+    "headers on stream zero": headers((b":method", b"GET"), stream=0),
+    "data on an idle stream": frame(0, 1, 5, b"abc"),
+    "no pseudo headers": headers((b"x", b"y")),
+    "upper case header": headers(*GET, (b"X", b"y")),
+    "header with line break": headers(*GET, (b"x", b"a\r\nb: c")),
+    "frame too large": (1 << 20).to_bytes(3, "big") + b"\0\0\0\0\0\1" + b"a" * 1000,
+    "bad hpack": frame(1, 5, 1, b"\xff\xff\xff\xff\xff\xff\xff"),
+    "window overflow": frame(8, 0, 0, b"\x7f\xff\xff\xff") * 2,
+    "zero window": frame(8, 0, 0, b"\0\0\0\0"),
+    "bad settings": frame(4, 0, 0, b"\0\x04\xff\xff\xff\xff"),
+    "websocket by extended connect": headers(
+        *request(b"CONNECT", b"/ws"), (b":protocol", b"websocket"), (b"sec-websocket-version", b"13"), flags=4
+    ) + frame(0, 0, 1, b"\xff" * 200),
+    "noise": bytes(range(256)) * 20,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_peer_costs_its_own_connection_only(running: Any, name: str) -> None:
+    async with running(app, h2c=True, limits={"linger_s": 0.2}) as server:
+        async with server.client() as client:
+            with trio.move_on_after(0.3):
+                with suppress(trio.BrokenResourceError):
+                    await client.send(PREFACE + SETTINGS + HOSTILE[name])
+                await client.rest()
+        async with server.client() as client:
+            answered, _ = await H2Client(client.stream).ask("/health")
+            assert answered[":status"] == "200"
+        async with server.client() as client:
+            assert (await client.get("/health")).status == 200
