@@ -3,6 +3,7 @@ an actor has published, or from one indexed query."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, final
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
@@ -66,6 +67,8 @@ from sightline.ports.store import IdempotencyKey, IdempotencyRecord, SessionKey,
 CREATE_TIMEOUT_S: Final = 10.0
 COMMAND_TIMEOUT_S: Final = 30.0
 """Covers the longest a start may wait for the video backend."""
+LIST_READS_MAX: Final = 20
+"""Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
 
 RELEASE_TIMEOUT_S: Final = 2.0
 
@@ -121,10 +124,15 @@ class Broker:
 
     async def dispatch(self, session_id: str, caller: Caller) -> Answer:
         """Assign the longest-idle operator."""
-        workspace = await self._workspace(caller.workspace_id)
-        if not workspace.is_consumer:
-            raise RefusedError(NOT_CONSUMER)
-        return await self._once(caller, lambda: self._ask_session(session_id, DispatchSession(caller)))
+
+        async def dispatch() -> Answer:
+            await self._require_session(session_id)
+            workspace = await self._workspace(caller.workspace_id)
+            if not workspace.is_consumer:
+                raise RefusedError(NOT_CONSUMER)
+            return await self._ask_session(session_id, DispatchSession(caller))
+
+        return await self._once(caller, dispatch)
 
     async def accept(self, session_id: str, caller: Caller, operator_workspace_id: str) -> Answer:
         """Assign the caller's own workspace."""
@@ -202,17 +210,26 @@ class Broker:
             view=listing.view,
             now_ms=self._now(),
             limit=listing.limit + 1,
-            states=listing.states,
+            states=_states_to_look_at(listing.states),
             created_after_ms=listing.created_after_ms,
             created_before_ms=listing.created_before_ms,
             after=listing.after,
             coverage=coverage,
         )
-        found = await self._deps.store.list_sessions(query)
-        page = found[: listing.limit]
-        following = SessionKey(page[-1].terms.created_at_ms, page[-1].id) if len(found) > listing.limit else None
-        items = [await self._listed(session, workspace_id) for session in page]
-        return SessionPage(items, following)
+        items: list[View] = []
+        for _ in range(LIST_READS_MAX):
+            found = await self._deps.store.list_sessions(query)
+            for session in found:
+                if len(items) == listing.limit:
+                    return SessionPage(items, query.after)
+                view = await self._listed(session, workspace_id)
+                is_still_open = listing.view is not SessionView.OPEN or view["state"] == SessionState.REQUESTED
+                if is_still_open and (not listing.states or view["state"] in listing.states):
+                    items.append(view)
+                query = replace(query, after=SessionKey(session.terms.created_at_ms, session.id))
+            if len(found) < query.limit:
+                return SessionPage(items, None)
+        return SessionPage(items, query.after)
 
     async def viewer_token(self, session_id: str, workspace_id: str) -> Answer:
         """Where to play the LIVE session."""
@@ -487,3 +504,13 @@ class Broker:
         if away_m > self._deps.limits.quote_radius_m or new.max_duration_s > quote.duration_s:
             return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
         return None
+
+
+def _states_to_look_at(wanted: frozenset[SessionState]) -> frozenset[SessionState]:
+    """The stored states in which a session may be that shows as one of the wanted: its deadline may have passed."""
+    found = set(wanted)
+    if SessionState.EXPIRED in wanted:
+        found |= {SessionState.REQUESTED, SessionState.ASSIGNED}
+    if SessionState.ENDED in wanted:
+        found.add(SessionState.LIVE)
+    return frozenset(found)

@@ -15,7 +15,8 @@ async def test_the_plaintext_is_shown_once_and_works(world: World) -> None:
     party = await world.party("CONSUMER")
     minted = data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
     assert re.fullmatch(f"svc_test_{party.id[:6]}_[0-9A-Za-z]{{43}}", minted["plaintext"])
-    assert minted["prefix"] and minted["plaintext"].startswith(minted["prefix"])
+    assert minted["prefix"]
+    assert minted["plaintext"].startswith(minted["prefix"])
     listed = data_of(await party.wallet.get(f"{party.path}/api-keys"))["items"]
     assert listed[0] == {key: value for key, value in minted.items() if key != "plaintext"}
     assert all("plaintext" not in each for each in listed)
@@ -29,7 +30,8 @@ async def test_a_revoked_key_works_for_its_grace_and_no_longer(world: World) -> 
     client = Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
     path = f"{party.path}/api-keys/{minted['keyId']}/revoke"
     revoked = data_of(await party.wallet.post(path))
-    assert revoked["revokedAt"] and revoked["gracePeriodEnd"] > revoked["revokedAt"]
+    assert revoked["revokedAt"]
+    assert revoked["gracePeriodEnd"] > revoked["revokedAt"]
     world.clock.advance(50)
     assert data_of(await party.wallet.post(path)) == revoked | {"lastUsedAt": None}
     data_of(await client.get("/api/v1/me"))

@@ -1,0 +1,320 @@
+"""Sessions over HTTP: every bound, every transition, every refusal."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.http.world import BERLIN, World, data_of, error_of
+
+SESSIONS = "/api/v1/sessions"
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+async def test_defaults_are_those_of_the_interface(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = data_of(await consumer.key.post(SESSIONS, {"lat": 52.12345649, "lng": -13}))
+    assert session == {
+        "id": session["id"],
+        "consumerWorkspaceId": consumer.id,
+        "operatorWorkspaceId": None,
+        "state": "REQUESTED",
+        "maxDurationSeconds": 600,
+        "waitTimeoutSeconds": 300,
+        "ratePerSecondMicroUsdc": session["ratePerSecondMicroUsdc"],
+        "holdMicroUsdc": str(600 * int(session["ratePerSecondMicroUsdc"])),
+        "startedAt": None,
+        "endedAt": None,
+        "cleanSeconds": 0,
+        "chargedMicroUsdc": "0",
+        "settlementTxHash": None,
+        "videoBackendRef": None,
+        "createdAt": session["createdAt"],
+        "requestedLat": 52.123456,
+        "requestedLng": -13.0,
+        "authorized": False,
+        "whepUrl": None,
+        "whipUrl": None,
+        "endReason": None,
+        "meterState": None,
+        "pauseReason": None,
+        "assignedAt": None,
+        "expiresAt": session["expiresAt"],
+        "radiusMeters": 500,
+        "platformFeeBps": 1500,
+        "quoteId": None,
+        "instructions": None,
+        "metadata": None,
+    }
+    assert data_of(await consumer.wallet.get(f"{SESSIONS}/{session['id'].upper()}")) == session
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"lat": 90.1}, "session:location"),
+        ({"lng": -180.5}, "session:location"),
+        ({"lat": "52"}, "session:location"),
+        ({"lat": None}, "session:location"),
+        ({"lat": True}, "session:location"),
+        ({"maxDurationSeconds": 0}, "session:duration"),
+        ({"maxDurationSeconds": 14_401}, "session:duration"),
+        ({"maxDurationSeconds": 1.5}, "session:duration"),
+        ({"maxDurationSeconds": "600"}, "session:duration"),
+        ({"waitTimeoutSeconds": 4}, "session:waitTimeout"),
+        ({"waitTimeoutSeconds": 3_601}, "session:waitTimeout"),
+        ({"radiusMeters": 49}, "session:radius"),
+        ({"radiusMeters": 10_001}, "session:radius"),
+        ({"instructions": "x" * 501}, "session:instructions"),
+        ({"metadata": []}, "session:metadata"),
+        ({"metadata": {"x": "y" * 2_050}}, "session:metadata"),
+        ({"quoteId": "seven"}, "session:quoteId"),
+    ],
+)
+async def test_a_wrong_request_names_the_field(world: World, fields: dict[str, Any], detail: str) -> None:
+    consumer = await world.party("CONSUMER")
+    answer = await consumer.key.post(SESSIONS, BERLIN | fields)
+    assert error_of(answer) == (400, "INVALID_INPUT", detail)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"maxDurationSeconds": 1, "waitTimeoutSeconds": 5, "radiusMeters": 50},
+        {"maxDurationSeconds": 14_400, "waitTimeoutSeconds": 3_600, "radiusMeters": 10_000},
+        {"instructions": "x" * 500, "metadata": {"x": "y" * 2_040}},
+        {"maxDurationSeconds": 600.0, "colour": "unknown fields are ignored"},
+        {"instructions": "", "metadata": {}, "quoteId": None},
+    ],
+)
+async def test_what_is_within_bounds_is_kept(world: World, fields: dict[str, Any]) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer, **fields)
+    known = {key: value for key, value in fields.items() if key != "colour"}
+    assert {key: session[key] for key in known} == known
+
+
+async def test_a_foreign_workspace_id_is_refused_and_ones_own_is_fine(world: World) -> None:
+    consumer, other = await world.party("CONSUMER"), await world.party("CONSUMER")
+    refused = await consumer.key.post(SESSIONS, BERLIN | {"workspaceId": other.id})
+    assert error_of(refused) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    await world.request(consumer, workspaceId=consumer.id)
+
+
+async def test_only_a_consumer_requests(world: World) -> None:
+    operator = await world.party("SUPPLIER")
+    answer = await operator.key.post(SESSIONS, BERLIN)
+    assert error_of(answer) == (403, "NOT_AUTHORIZED", "session:notConsumer")
+
+
+async def test_a_request_is_seen_by_suppliers_that_cover_it_until_it_is_assigned(world: World) -> None:
+    consumer, far, near = (
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+        await world.party("SUPPLIER"),
+    )
+    await far.go_online(coverageLat=0, coverageLng=0, coverageRadiusMeters=1_000)
+    session = await world.request(consumer, metadata={"private": 1}, instructions="north gate")
+    path = f"{SESSIONS}/{session['id']}"
+    seen = data_of(await near.key.get(path))
+    assert (seen["instructions"], seen["metadata"]) == ("north gate", None)
+    assert error_of(await far.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    assert [each["id"] for each in data_of(await near.key.get(f"{SESSIONS}?view=open"))["items"]] == [session["id"]]
+    assert data_of(await far.key.get(f"{SESSIONS}?view=open"))["items"] == []
+    refused = await consumer.key.get(f"{SESSIONS}?view=open")
+    assert error_of(refused)[:2] == (403, "NOT_OPERATOR")
+    third = await world.party("SUPPLIER")
+    data_of(await near.key.post(f"{path}/accept", {"operatorWorkspaceId": near.id}))
+    assert error_of(await third.key.get(path))[:2] == (403, "NOT_AUTHORIZED")
+
+
+async def test_urls_are_for_the_parties_while_live(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    path = f"{SESSIONS}/{session['id']}"
+    mine, theirs = data_of(await operator.key.get(path)), data_of(await consumer.key.get(path))
+    assert mine["whipUrl"]
+    assert mine["whepUrl"]
+    assert mine["meterState"] == "RUNNING"
+    assert theirs["whipUrl"] is None
+    assert theirs["whepUrl"] == mine["whepUrl"]
+    data_of(await operator.key.post(f"{path}/end"))
+    ended = data_of(await operator.key.get(path))
+    assert (ended["whipUrl"], ended["whepUrl"], ended["endReason"]) == (None, None, "OPERATOR_ENDED")
+    assert error_of(await consumer.key.get(f"{path}/viewer-token"))[:2] == (409, "INVALID_STATE")
+    assert error_of(await consumer.key.post(f"{path}/end"))[:2] == (409, "INVALID_STATE")
+
+
+async def test_a_request_can_be_withdrawn_until_it_is_accepted(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.request(consumer)
+    cancelled = data_of(await consumer.key.delete(f"{SESSIONS}/{session['id']}"))
+    assert (cancelled["state"], cancelled["endReason"]) == ("CANCELLED", "CONSUMER_CANCELLED")
+    assert cancelled["endedAt"]
+    assert cancelled["chargedMicroUsdc"] == "0"
+    session = await world.request(consumer)
+    path = f"{SESSIONS}/{session['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    assert error_of(await consumer.key.delete(path))[:2] == (409, "INVALID_STATE")
+    assert error_of(await consumer.key.post(f"{path}/end"))[:2] == (409, "INVALID_STATE")
+
+
+async def test_accept_wants_the_operators_own_workspace(world: World) -> None:
+    consumer, operator, other = (
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+        await world.party("SUPPLIER"),
+    )
+    path = f"{SESSIONS}/{(await world.request(consumer))['id']}/accept"
+    refused = await operator.key.post(path, {"operatorWorkspaceId": other.id})
+    assert error_of(refused) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    assert error_of(await consumer.key.post(path, {"operatorWorkspaceId": consumer.id}))[:2] == (403, "NOT_OPERATOR")
+    wrong = await operator.key.post(path, {"operatorWorkspaceId": 7})
+    assert error_of(wrong) == (400, "INVALID_INPUT", "session:operatorWorkspaceId")
+    assert data_of(await operator.key.post(path, {"operatorWorkspaceId": operator.id}))["authorized"] is True
+    workspace = data_of(await operator.key.get(operator.path))
+    assert workspace["availabilityState"] == "OFFLINE"
+
+
+async def test_dispatch_without_an_operator_is_503_and_changes_nothing(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer)
+    path = f"{SESSIONS}/{session['id']}"
+    answer = await consumer.key.post(f"{path}/dispatch")
+    assert error_of(answer)[:2] == (503, "UNAVAILABLE")
+    assert (answer.json()["message"], answer.headers["retry-after"]) == ("No operator available", "5")
+    assert data_of(await consumer.key.get(path))["state"] == "REQUESTED"
+
+
+async def test_cancel_all_gives_back_every_assignment_oldest_first(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online()
+    ids = []
+    for _ in range(3):
+        session = await world.request(consumer)
+        ids.append(session["id"])
+        path = f"{SESSIONS}/{session['id']}"
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    token = operator.key.having(x_svc_consistency_token="whatever")
+    assert data_of(await token.post(f"{SESSIONS}/cancel-all-assignments")) == {"count": 3, "cancelled": ids}
+    assert data_of(await token.post(f"{SESSIONS}/cancel-all-assignments")) == {"count": 0, "cancelled": []}
+    assert error_of(await consumer.key.post(f"{SESSIONS}/cancel-all-assignments"))[:2] == (403, "NOT_OPERATOR")
+
+
+async def test_a_session_that_does_not_exist_is_404_and_a_bad_id_400(world: World) -> None:
+    party = await world.party("CONSUMER", "SUPPLIER")
+    accept = {"operatorWorkspaceId": party.id}
+    for method, tail, body in (
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("POST", "/dispatch", None),
+        ("POST", "/accept", accept),
+        ("POST", "/start", None),
+        ("POST", "/end", None),
+        ("GET", "/meter", None),
+        ("GET", "/viewer-token", None),
+        ("GET", "/frame", None),
+        ("GET", "/frames", None),
+        ("GET", "/events", None),
+    ):
+        answer = await party.key.call(method, f"{SESSIONS}/{UNKNOWN}{tail}", body)
+        assert error_of(answer)[:2] == (404, "SESSION_NOT_FOUND"), tail
+        answer = await party.key.call(method, f"{SESSIONS}/nonsense{tail}", body)
+        assert error_of(answer)[:2] == (400, "INVALID_INPUT"), tail
+
+
+async def test_video_down_at_start_leaves_the_session_assigned(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    path = f"{SESSIONS}/{(await world.request(consumer))['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    world.video.is_down = True
+    assert error_of(await operator.key.post(f"{path}/start"))[:2] == (503, "VIDEO_ERROR")
+    assert data_of(await consumer.key.get(path))["state"] == "ASSIGNED"
+    world.video.is_down = False
+    assert data_of(await operator.key.post(f"{path}/start"))["session"]["state"] == "LIVE"
+
+
+async def test_deadlines_are_seen_by_the_first_read_after_them(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    waiting = await world.request(consumer, waitTimeoutSeconds=60)
+    assigned = await world.request(consumer)
+    path = f"{SESSIONS}/{assigned['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    world.clock.advance(121)
+    listed = data_of(await consumer.key.get(f"{SESSIONS}?state=EXPIRED"))["items"]
+    assert {each["id"] for each in listed} == {waiting["id"], assigned["id"]}
+    assert data_of(await consumer.key.get(f"{SESSIONS}?state=REQUESTED&state=ASSIGNED"))["items"] == []
+    expired = data_of(await consumer.key.get(f"{SESSIONS}/{waiting['id']}"))
+    assert (expired["state"], expired["endReason"]) == ("EXPIRED", "WAIT_TIMEOUT")
+    assert expired["endedAt"] == waiting["expiresAt"]
+    late = await operator.key.post(f"{path}/start")
+    assert error_of(late) == (409, "INVALID_STATE", "session:expired")
+
+
+async def test_pages_go_back_in_time_without_gaps_or_repeats(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    made = [await world.request(consumer) for _ in range(7)]
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = data_of(await consumer.key.get(f"{SESSIONS}?limit=3{cursor}"))
+        seen += [each["id"] for each in page["items"]]
+        if page["nextCursor"] is None:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+        await world.request(consumer)
+    newest_first = sorted(made, key=lambda each: (each["createdAt"], each["id"]), reverse=True)
+    assert seen == [each["id"] for each in newest_first]
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=0", "pagination:limit"),
+        ("limit=101", "pagination:limit"),
+        ("limit=ten", "pagination:limit"),
+        ("cursor=nonsense", "pagination:cursor"),
+        ("cursor=WyJ3MSIsNV0", "pagination:cursor"),
+        ("cursor=%00", "pagination:cursor"),
+        ("view=all", "session:view"),
+        ("state=PAUSED", "session:state"),
+        ("createdAfter=yesterday", "session:createdAfter"),
+        ("createdBefore=2026-11-20", "session:createdBefore"),
+    ],
+)
+async def test_a_wrong_list_parameter_is_named(world: World, query: str, detail: str) -> None:
+    consumer = await world.party("CONSUMER")
+    assert error_of(await consumer.key.get(f"{SESSIONS}?{query}")) == (400, "INVALID_INPUT", detail)
+
+
+async def test_lists_are_filtered_by_side_state_and_time(world: World) -> None:
+    both = await world.party("CONSUMER", "SUPPLIER")
+    consumer = await world.party("CONSUMER")
+    live = await world.live(consumer, both)
+    own = await world.request(both)
+
+    async def ids(query: str) -> list[str]:
+        return [each["id"] for each in data_of(await both.key.get(f"{SESSIONS}?{query}"))["items"]]
+
+    assert await ids("") == [own["id"], live["id"]]
+    assert await ids("view=consumer") == [own["id"]]
+    assert await ids("view=operator") == [live["id"]]
+    assert await ids("state=LIVE") == [live["id"]]
+    assert await ids("state=LIVE&state=REQUESTED") == [own["id"], live["id"]]
+    assert await ids("createdAfter=2999-01-01T00:00:00Z") == []
+    assert await ids("createdBefore=2999-01-01T00:00:00%2B01:00&unknown=1") == [own["id"], live["id"]]
+
+
+async def test_two_dispatches_of_one_session_give_one_200_and_one_409(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online()
+    path = f"{SESSIONS}/{(await world.request(consumer))['id']}/dispatch"
+    statuses: list[int] = []
+
+    async def dispatch() -> None:
+        statuses.append((await consumer.key.post(path)).status_code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dispatch)
+        nursery.start_soon(dispatch)
+    assert sorted(statuses) == [200, 409]
