@@ -106,6 +106,7 @@ async def _main() -> None:
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=0))
     gc.freeze()
+    sys.setswitchinterval(0.0005)  # a decoding thread must not hold up packets for the default 5 ms
     worker = Worker(writer)
     with contextlib.suppress(ConnectionError, BrokenPipeMessageError):
         await worker.serve(reader)

@@ -1,0 +1,253 @@
+"""Measures the embedded video backend: `python -m bench.video [--sessions 8] [--seconds 8] [--json FILE]`.
+
+720p30 H.264 at 2 Mbit/s, rendered by scripts/make_clip.py. Publishers and viewers are other processes; CPU is
+that of the media worker alone, from /proc. Baseline in the same run: ffmpeg (where installed) taking one
+snapshot per poll from a live stream of the same clip, as one does without Sightline.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from sightline.ports.video import Frame, FrameQuery, MediaKind
+from sightline.video.options import Options
+from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
+
+TICKS = os.sysconf("SC_CLK_TCK")
+Row = tuple[str, str]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def percentile(values: list[float], part: float) -> float:
+    """The value below which `part` of the values lie."""
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+async def worker_percent(rig: Rig, seconds: float) -> float:
+    """CPU of the worker over a while, in percent of one core."""
+    (row,) = await rig.backend.stats()
+    before, began = cpu_s(row["pid"]), trio.current_time()
+    await trio.sleep(seconds)
+    return (cpu_s(row["pid"]) - before) / (trio.current_time() - began) * 100
+
+
+async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery) -> None:
+    """Poll for ever."""
+    while True:
+        began = trio.current_time()
+        await rig.backend.frame(ref, query)
+        await trio.sleep_until(began + every_s)
+
+
+async def with_pollers(rig: Rig, refs: list[str], every_s: float, query: FrameQuery, seconds: float) -> float:
+    """CPU of the worker while every input is polled."""
+    async with trio.open_nursery() as nursery:
+        for index, ref in enumerate(refs):
+            await trio.sleep(every_s / len(refs) if index else 0)
+            nursery.start_soon(poll, rig, ref, every_s, query)
+        await trio.sleep(1.5)
+        percent = await worker_percent(rig, seconds)
+        nursery.cancel_scope.cancel()
+    return percent
+
+
+async def times(rig: Rig, ref: str, query: FrameQuery, count: int) -> tuple[list[float], list[Frame]]:
+    """Service times in ms of polls at random phases, with the frames."""
+    taken: list[float] = []
+    frames: list[Frame] = []
+    for index in range(count):
+        began = trio.current_time()
+        reply = await rig.backend.frame(ref, query)
+        taken.append((trio.current_time() - began) * 1000)
+        if isinstance(reply, Frame):
+            frames.append(reply)
+        await trio.sleep(0.061 + 0.007 * (index % 9))
+    return taken, frames
+
+
+def line(values: list[float]) -> str:
+    """p50 and p95."""
+    return f"p50 {percentile(values, 0.5):.1f}, p95 {percentile(values, 0.95):.1f}"
+
+
+async def measure_cpu(rig: Rig, refs: list[str], seconds: float, results: dict[str, Any]) -> None:
+    """CPU per session in each gear."""
+    count = len(refs)
+    await trio.sleep(4)  # decoders woken while the publishers came up go to sleep
+    asleep = await worker_percent(rig, seconds) / count
+    slow = await with_pollers(rig, refs, 1.0, FrameQuery(width=640), seconds) / count
+    await trio.sleep(4)
+    full = await with_pollers(rig, refs, 0.2, FrameQuery(width=640), seconds) / count
+    results |= {"cpu_asleep": asleep, "cpu_1fps": slow, "cpu_full": full}
+
+
+async def measure_viewers(rig: Rig, whep_url: str, seconds: float, results: dict[str, Any]) -> None:
+    """CPU per extra viewer and how soon viewers are connected and see something."""
+    await trio.sleep(4)
+    without = await worker_percent(rig, seconds / 2)
+    reports: list[dict[str, Any]] = []
+    viewers = 3
+
+    async def watch() -> None:
+        reports.append(await play_json(whep_url, seconds + 3))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(viewers):
+            nursery.start_soon(watch)
+        await trio.sleep(2.5)
+        results["cpu_viewer"] = (await worker_percent(rig, seconds / 2) - without) / viewers
+    for _ in range(5):
+        reports += [await play_json(whep_url, 0.3)]
+    results["viewer_connected_ms"] = [report["connected_ms"] for report in reports[viewers:]]
+    results["viewer_first_frame_ms"] = [report["first_frame_ms"] for report in reports[viewers:]]
+    results["viewer_fps"] = statistics.mean(report["frames"] for report in reports[:viewers]) / (seconds + 3)
+
+
+async def measure_frames(rig: Rig, ref: str, results: dict[str, Any]) -> None:
+    """Service time and age of frames of one input."""
+    results["cold_ms"], _ = await times(rig, ref, FrameQuery(), 1)
+    results["warm_ms"], frames = await times(rig, ref, FrameQuery(), 100)
+    results["resized_ms"], _ = await times(rig, ref, FrameQuery(width=640), 100)
+    results["age_ms"] = [float(frame.age_ms) for frame in frames]
+    newest = frames[-1].sequence + 10_000
+    results["unchanged_ms"], _ = await times(rig, ref, FrameQuery(after=newest), 60)
+    waited: list[float] = []
+    capture: list[float] = []
+    sequence = frames[-1].sequence
+    for _ in range(90):
+        reply = await rig.backend.frame(ref, FrameQuery(after=sequence, wait_ms=2000))
+        if isinstance(reply, Frame):
+            waited.append(float(reply.age_ms))
+            capture.append(float(reply.received_at_ms - reply.captured_at_ms + reply.age_ms))
+            sequence = reply.sequence
+    results["age_waiting_ms"], results["age_capture_ms"] = waited, capture
+    results["jpeg_bytes"] = len(frames[-1].jpeg)
+
+
+async def measure_first_frame(rig: Rig, clip: str, results: dict[str, Any]) -> None:
+    """From a publisher's connection to the first JPEG."""
+    results["first_frame_ms"] = []
+    for _ in range(3):
+        made = await rig.backend.create_input(a_session_id())
+        mark = len(rig.events)
+        async with publishing(made.whip_url, path=clip):
+            await rig.heard(MediaKind.CONNECTED, after=mark)
+            began = trio.current_time()
+            await a_frame(rig.backend, made.ref)
+            results["first_frame_ms"].append((trio.current_time() - began) * 1000)
+        await rig.backend.close_input(made.ref)
+
+
+async def measure_ffmpeg(clip: str, results: dict[str, Any]) -> None:
+    """The usual way: one ffmpeg per snapshot from a live stream of the same clip."""
+    if shutil.which("ffmpeg") is None:
+        return
+    source = "udp://127.0.0.1:47555"
+    quiet = ["-hide_banner", "-loglevel", "error"]
+    send = ["ffmpeg", *quiet, "-re", "-stream_loop", "-1", "-i", clip, "-c", "copy", "-f", "mpegts", source]
+    sender = await trio.lowlevel.open_process(send)
+    try:
+        await trio.sleep(1)
+        taken, cpu = [], []
+        for _ in range(6):
+            before = os.times()
+            began = trio.current_time()
+            target = Path(tempfile.gettempdir()) / "bench-snapshot.jpg"
+            quick = ["-fflags", "nobuffer", "-analyzeduration", "500000", "-probesize", "200000"]
+            shot = ["ffmpeg", *quiet, "-y", *quick, "-i", f"{source}?timeout=5000000", "-frames:v", "1", str(target)]
+            await trio.run_process(shot, check=False, stderr=subprocess.DEVNULL)
+            after = os.times()
+            taken.append((trio.current_time() - began) * 1000)
+            cpu.append(
+                (after.children_user + after.children_system - before.children_user - before.children_system) * 1000
+            )
+        results["ffmpeg_ms"], results["ffmpeg_cpu_ms"] = taken, cpu
+    finally:
+        sender.kill()
+        await sender.wait()
+
+
+def table(results: dict[str, Any]) -> list[Row]:
+    """The figures as people read them."""
+    rows: list[Row] = [
+        ("CPU per session, asleep", f"{results['cpu_asleep']:.2f} % of a core"),
+        ("CPU per session, polled at 1 fps", f"{results['cpu_1fps']:.2f} %"),
+        ("CPU per session, every frame decoded, 5 JPEG/s", f"{results['cpu_full']:.2f} %"),
+        ("CPU per extra viewer", f"{results['cpu_viewer']:.2f} %"),
+        (
+            "sessions per core asleep / 1 fps / full",
+            " / ".join(f"{100 / results[name]:.0f}" for name in ("cpu_asleep", "cpu_1fps", "cpu_full")),
+        ),
+        ("viewer: POST to connected, ms", line(results["viewer_connected_ms"])),
+        ("viewer: start to first decoded frame, ms", line(results["viewer_first_frame_ms"])),
+        ("viewer: frames a second", f"{results['viewer_fps']:.1f}"),
+        ("publisher connected to first JPEG, ms", line(results["first_frame_ms"])),
+        ("frame, decoder asleep, ms", line(results["cold_ms"])),
+        ("frame 1280x720, warm, ms", line(results["warm_ms"])),
+        ("frame 640x360, warm, ms", line(results["resized_ms"])),
+        ("nothing newer (304), ms", line(results["unchanged_ms"])),
+        ("age of a polled frame since receipt, ms", line(results["age_ms"])),
+        ("age of a waited-for frame since receipt, ms", line(results["age_waiting_ms"])),
+        ("age of a waited-for frame since capture, ms", line(results["age_capture_ms"])),
+        ("bytes of a JPEG", str(results["jpeg_bytes"])),
+    ]
+    if "ffmpeg_ms" in results:
+        rows.append(("baseline: ffmpeg per snapshot, ms", line(results["ffmpeg_ms"])))
+        rows.append(("baseline: ffmpeg CPU per snapshot, ms", line(results["ffmpeg_cpu_ms"])))
+    return rows
+
+
+async def run(sessions: int, seconds: float, clip: str) -> dict[str, Any]:
+    """Everything, one after the other."""
+    results: dict[str, Any] = {"sessions": sessions}
+    async with a_rig(Options(secret=SECRET, public_url="", workers=1)) as rig, AsyncExitStack() as publishers:
+        made = [await rig.backend.create_input(a_session_id()) for _ in range(sessions)]
+        for one in made:
+            await publishers.enter_async_context(publishing(one.whip_url, path=clip))
+        for one in made:
+            await a_frame(rig.backend, one.ref)
+        await measure_cpu(rig, [one.ref for one in made], seconds, results)
+        await publishers.aclose()
+        async with publishing(made[0].whip_url, path=clip):
+            await a_frame(rig.backend, made[0].ref)
+            await measure_viewers(rig, made[0].whep_url, seconds, results)
+            await measure_frames(rig, made[0].ref, results)
+        await measure_first_frame(rig, clip, results)
+    await measure_ffmpeg(clip, results)
+    return results
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench.video", description=__doc__.partition("\n")[0])
+    parser.add_argument("--sessions", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        clip = str(Path(folder) / "clip.mp4")
+        subprocess.run([sys.executable, "scripts/make_clip.py", clip, "2000"], check=True, stdout=subprocess.DEVNULL)
+        results = trio.run(run, given.sessions, given.seconds, clip)
+    for name, value in table(results):
+        print(f"{name:52} {value}")
+    if given.json is not None:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
