@@ -1,8 +1,8 @@
 """The broker: the functions that callers of the actors use. Holds no state; every answer comes from an actor, from what
 an actor has published, or from one indexed query."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, final
 
@@ -349,38 +349,44 @@ class Broker:
         """The session and its meter now, and again whenever they change."""
         await self.settlement_session(session_id, workspace_id)
 
-        async def changes() -> AsyncIterator[tuple[str, View]]:
+        async def changes() -> AsyncGenerator[tuple[str, View], None]:
             yield "session", (await self.read_session(session_id, workspace_id)).data
             yield "meter", (await self.meter(session_id, workspace_id)).data
-            async for _ in watch.changes():
+            while True:
+                await watch.change()
                 yield "session", (await self.read_session(session_id, workspace_id)).data
                 yield "meter", (await self.meter(session_id, workspace_id)).data
 
         with self._deps.watchers.watch(SESSION, session_id) as watch:
-            yield changes()
+            async with aclosing(changes()) as stream:
+                yield stream
 
     @asynccontextmanager
     async def watch_workspace(self, workspace_id: str) -> AsyncIterator[AsyncIterator[tuple[str, View]]]:
         """The workspace and its open assignments now, and again whenever they change."""
         workspace = await self._workspace(workspace_id)
 
-        async def assignments(ids: Sequence[str]) -> AsyncIterator[tuple[str, View]]:
-            for session_id in ids:
-                session = await self._session(session_id)
-                if session is not None and parties_of(session, workspace_id):
-                    yield "assignment", (await self.read_session(session_id, workspace_id)).data
+        async def assignments(ids: Sequence[str]) -> list[tuple[str, View]]:
+            found = [(session_id, await self._session(session_id)) for session_id in ids]
+            return [
+                ("assignment", (await self.read_session(session_id, workspace_id)).data)
+                for session_id, session in found
+                if session is not None and parties_of(session, workspace_id)
+            ]
 
-        async def changes() -> AsyncIterator[tuple[str, View]]:
+        async def changes() -> AsyncGenerator[tuple[str, View], None]:
             yield "workspace", workspace_view(await self._workspace(workspace_id))
-            async for item in assignments(tuple(workspace.claims)):
+            for item in await assignments(tuple(workspace.claims)):
                 yield item
-            async for related in watch.changes():
+            while True:
+                related = await watch.change()
                 yield "workspace", workspace_view(await self._workspace(workspace_id))
-                async for item in assignments(related):
+                for item in await assignments(related):
                     yield item
 
         with self._deps.watchers.watch(WORKSPACE, workspace_id) as watch:
-            yield changes()
+            async with aclosing(changes()) as stream:
+                yield stream
 
     # Helpers.
 

@@ -279,7 +279,10 @@ class SessionActor:
 
     async def _finish_pending(self, outcome: OperatorFound | VideoReady | OperationFailed) -> None:
         envelope, self._pending = self._pending, None
-        assert envelope is not None, "an operation ended that nobody began"
+        if envelope is None:
+            # Its commit failed in the last life, which answered the caller; the row that was read since is the truth.
+            await self._let_go(outcome)
+            return
         try:
             match outcome:
                 case OperationFailed(error=error):
@@ -293,13 +296,12 @@ class SessionActor:
                 case VideoReady():
                     step = await self._step(GoLive(outcome.video))
                     envelope.reply(await self._commit_command(step, envelope.message.caller, is_start=True))
-        except (RefusedError, StoreUnavailableError, ReloadRequestedError) as error:
-            # Surely nothing changed: give back what was taken. An unknown outcome is left to the claim's doubt.
+        except RefusedError as refused:
+            envelope.fail_if_open(refused)
             await self._let_go(outcome)
-            if not isinstance(error, RefusedError):
-                envelope.fail_if_open(StoreUnavailableError(str(error)))
-                raise
-            envelope.fail_if_open(error)
+        except ReloadRequestedError as error:
+            envelope.fail_if_open(StoreUnavailableError(str(error)))
+            raise
         except Exception as error:
             envelope.fail_if_open(error)
             raise
@@ -312,17 +314,21 @@ class SessionActor:
                 waiting.fail(refused)
 
     async def _let_go(self, outcome: OperatorFound | VideoReady | OperationFailed) -> None:
-        """Give back what an operation has taken."""
+        """Give back what an operation has taken, unless the session stands by it."""
+        phase = self._session.phase if self._session is not None else None
+        operator = phase.operator if isinstance(phase, Assigned | Live) else None
         match outcome:
             case OperatorFound(operator=found, staged=staged):
+                if operator is not None and operator.workspace_id == found.workspace_id:
+                    return
                 self._tell_operator(found.workspace_id, FreeOperator(self._context.id))
                 if staged.undo:
                     await self._undo(staged.undo)
-            case VideoReady():
-                operator = self._existing().operator
+            case VideoReady(video=video) if not isinstance(phase, Live):
                 if operator is not None:
                     self._tell_operator(operator.workspace_id, VacateOperator(self._context.id))
-            case OperationFailed():
+                self._close_video(video.ref)
+            case VideoReady() | OperationFailed():
                 pass
 
     async def _undo(self, updates: tuple[TupleUpdate, ...]) -> None:
@@ -438,11 +444,7 @@ class SessionActor:
                 case ReleaseOperator(workspace_id=workspace_id, start_timed_out=timed_out):
                     self._tell_operator(workspace_id, FreeOperator(session.id, timed_out))
                 case CloseVideo(ref=ref):
-                    self._context.spawn(
-                        lambda ref=ref: self._deps.video.close_input(ref),  # type: ignore[misc]
-                        on_value=lambda _done: None,
-                        on_error=lambda error: log.warning("video_close_failed", error=str(error)),
-                    )
+                    self._close_video(ref)
                 case Settle():
                     self._deps.on_settlement()
                 case ReleaseHold() | ChargeHold():
@@ -454,7 +456,14 @@ class SessionActor:
     def _tell_operator(self, workspace_id: str, message: object) -> None:
         self._context.registry.ref(WORKSPACE, workspace_id).tell(message, lane=Lane.CONTROL)
 
-    # Live input after a restart.
+    # The live input.
+
+    def _close_video(self, ref: str) -> None:
+        self._context.spawn(
+            lambda: self._deps.video.close_input(ref),
+            on_value=lambda _done: None,
+            on_error=lambda error: log.warning("video_close_failed", error=str(error)),
+        )
 
     def _reopen_video(self) -> None:
         session = self._session

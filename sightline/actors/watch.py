@@ -1,6 +1,6 @@
 """Who wants to know that something changed. Watchers see the latest state, not every state in between."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
@@ -26,13 +26,12 @@ class Watch:
                 del self._related[next(iter(self._related))]
         self._event.set()
 
-    async def changes(self) -> AsyncIterator[tuple[str, ...]]:
-        """Wait for changes; each item holds the ids of related things that changed meanwhile, maybe none."""
-        while True:
-            await self._event.wait()
-            self._event = trio.Event()
-            related, self._related = tuple(self._related), {}
-            yield related
+    async def change(self) -> tuple[str, ...]:
+        """Wait for a change; returns the ids of related things that changed meanwhile, maybe none."""
+        await self._event.wait()
+        self._event = trio.Event()
+        related, self._related = tuple(self._related), {}
+        return related
 
 
 @final

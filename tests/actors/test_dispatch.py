@@ -1,0 +1,278 @@
+"""Dispatch: one atomic decision, under concurrency and with halves that get lost."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.actors.operator_index import OperatorIndex
+from sightline.domain.errors import (
+    AuthzUnavailableError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnavailableError,
+    UnavailableError,
+    VideoUnavailableError,
+)
+from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.model import Availability
+from sightline.domain.refusal import Code
+from tests.actors.world import LAT, LNG, refusal_of
+from tests.domain.builders import a_workspace
+
+
+async def is_availability(world, operator, availability):
+    return await world.availability(operator) == availability
+
+
+async def results_of(calls):
+    """What each of these concurrent calls came to: an answer's data, or a refusal's code."""
+    results = []
+
+    async def run(call):
+        try:
+            results.append((await call()).data)
+        except RefusedError as error:
+            results.append(error.refusal.code)
+
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(run, call)
+    return results
+
+
+@pytest.mark.parametrize(("requests", "operators"), [(1, 0), (5, 5), (12, 5), (3, 8), (40, 39)])
+async def test_n_dispatches_over_m_operators_make_as_many_distinct_pairs_as_there_can_be(world, requests, operators):
+    consumer = await world.consumer()
+    everyone = {await world.operator() for _ in range(operators)}
+    sessions = [await world.request(consumer) for _ in range(requests)]
+    results = await results_of(
+        [lambda s=session: world.broker.dispatch(s, world.caller(consumer)) for session in sessions]
+    )
+    assigned = [result for result in results if not isinstance(result, Code)]
+    pairs = min(requests, operators)
+    assert len(assigned) == pairs
+    assert len({view["operatorWorkspaceId"] for view in assigned}) == pairs
+    assert len({view["id"] for view in assigned}) == pairs
+    assert [result for result in results if isinstance(result, Code)] == [Code.UNAVAILABLE] * (requests - pairs)
+    busy = [operator for operator in everyone if await world.availability(operator) == "BUSY"]
+    assert sorted(busy) == sorted(view["operatorWorkspaceId"] for view in assigned)
+
+
+async def test_two_dispatches_of_one_session_are_one_answer_and_one_refusal(world):
+    consumer, first, second = await world.consumer(), await world.operator(), await world.operator()
+    session = await world.request(consumer)
+    call = lambda: world.broker.dispatch(session, world.caller(consumer))  # noqa: E731
+    results = await results_of([call, call])
+    assert sorted(isinstance(result, Code) for result in results) == [False, True]
+    assert Code.INVALID_STATE in results
+    states = sorted([await world.availability(first), await world.availability(second)])
+    assert states == ["BUSY", "ONLINE"]
+
+
+async def test_a_dispatch_and_an_accept_of_one_session_give_it_to_one_of_them(world):
+    consumer, first, second = await world.consumer(), await world.operator(), await world.operator()
+    session = await world.request(consumer)
+    results = await results_of(
+        [
+            lambda: world.broker.accept(session, world.caller(second), second),
+            lambda: world.broker.dispatch(session, world.caller(consumer)),
+        ]
+    )
+    winner = next(result for result in results if not isinstance(result, Code))
+    assert Code.INVALID_STATE in results
+    loser = {first, second} - {winner["operatorWorkspaceId"]}
+    assert await world.availability(loser.pop()) == "ONLINE"
+
+
+async def test_nobody_online_is_unavailable_with_a_time_to_come_back(world):
+    consumer, _ = await world.consumer(), await world.operator(Availability.OFFLINE)
+    session = await world.request(consumer)
+    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    assert (refusal.code, refusal.message, refusal.retry_after_s) == (Code.UNAVAILABLE, "No operator available", 5)
+    assert (await world.view(session, consumer))["state"] == "REQUESTED"
+
+
+async def test_the_longest_idle_comes_first_and_a_no_op_patch_keeps_the_place(world):
+    consumer = await world.consumer()
+    operators = []
+    for _ in range(3):
+        operators.append(await world.operator())
+        await trio.sleep(1)
+    patch = Patch(availability=Availability.ONLINE)
+    await world.broker.patch_workspace(operators[0], world.caller(operators[0]), patch)
+    for expected in operators:
+        session = await world.request(consumer)
+        assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
+        assert assigned["operatorWorkspaceId"] == expected
+
+
+async def test_who_covers_the_point_comes_before_who_does_not_and_who_was_seen_before_who_went_silent(world):
+    consumer = await world.consumer()
+    far, silent, fresh = [await world.operator() for _ in range(3)]
+    for operator, lat in ((far, LAT + 5), (silent, LAT), (fresh, LAT)):
+        patch = Patch(coverage_lat=lat, coverage_lng=LNG, coverage_radius_m=1_000.0)
+        await world.broker.patch_workspace(operator, world.caller(operator), patch)
+    await world.heartbeat(silent, 1)
+    await trio.sleep(61)
+    await world.heartbeat(fresh, 1)
+    for expected in (fresh, silent, far):
+        session = await world.request(consumer)
+        assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
+        assert assigned["operatorWorkspaceId"] == expected
+
+
+# Halves that get lost.
+
+
+async def test_a_relation_that_cannot_be_written_leaves_nobody_busy(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["stage"] = ["refused"]
+    with pytest.raises(AuthzUnavailableError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=1)
+    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+
+
+async def test_a_session_that_cannot_be_stored_leaves_nobody_busy(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_session"] = ["refused"]
+    with pytest.raises(StoreUnavailableError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=5)
+    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+
+
+@pytest.mark.parametrize(("fault", "after"), [("lost", "ONLINE"), ("applied", "BUSY")])
+async def test_an_assignment_of_unknown_outcome_keeps_its_operator_only_if_it_came_about(world, fault, after):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_session"] = [fault]
+    with pytest.raises(OutcomeUnknownError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await trio.sleep(40)
+    assert await world.availability(operator) == after
+    assert (await world.view(session, consumer))["state"] == ("ASSIGNED" if fault == "applied" else "REQUESTED")
+
+
+@pytest.mark.parametrize("fault", ["lost", "applied", "refused"])
+async def test_a_claim_whose_outcome_is_not_known_is_given_back(world, fault):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_workspace"] = [fault]
+    with pytest.raises(UnavailableError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=40)
+    await trio.sleep(10)  # a dispatcher that set the operator aside takes it back
+    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+
+
+async def test_an_expired_request_that_had_just_found_an_operator_gives_it_back(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer, wait_timeout_s=5)
+    await trio.sleep(4.9)
+    world.faults.on_call = lambda name: None
+    stage = world.relations.stage
+
+    async def slow(updates):
+        await trio.sleep(1)
+        return await stage(updates)
+
+    world.relations.stage = slow
+    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    assert refusal.detail == "session:expired"
+    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=1)
+
+
+# Start.
+
+
+@pytest.mark.parametrize("way", ["dispatch", "accept"])
+async def test_video_that_fails_at_start_leaves_the_session_assigned_and_a_retry_works(world, way):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    if way == "dispatch":
+        await world.broker.dispatch(session, world.caller(consumer))
+    else:
+        await world.broker.accept(session, world.caller(operator), operator)
+    before = await world.availability(operator)
+    world.faults.at["create_input"] = ["refused"]
+    with pytest.raises(VideoUnavailableError):
+        await world.broker.start(session, world.caller(operator))
+    assert (await world.view(session, operator))["state"] == "ASSIGNED"
+    await world.until(lambda: is_availability(world, operator, before), within_s=1)
+    started = (await world.broker.start(session, world.caller(operator))).data
+    assert started["session"]["state"] == "LIVE"
+
+
+async def test_video_that_takes_too_long_is_unavailable_and_not_unknown(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.dispatch(session, world.caller(consumer))
+    world.faults.at["create_input"] = ["hang"]
+    with pytest.raises(VideoUnavailableError):
+        await world.broker.start(session, world.caller(operator))
+    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+
+
+async def test_a_start_that_cannot_be_stored_closes_its_input_and_vacates_the_operator(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.accept(session, world.caller(operator), operator)
+    world.faults.at["write_session"] = ["refused"]
+    with pytest.raises(StoreUnavailableError):
+        await world.broker.start(session, world.caller(operator))
+    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=5)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not world.video.inputs
+    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+
+
+async def test_an_operator_is_live_in_one_session_at_a_time(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    sessions = [await world.request(consumer) for _ in range(2)]
+    for session in sessions:
+        await world.broker.accept(session, world.caller(operator), operator)
+    results = await results_of(
+        [lambda s=session: world.broker.start(s, world.caller(operator)) for session in sessions]
+    )
+    assert sorted(isinstance(result, Code) for result in results) == [False, True]
+
+
+# The index.
+
+coverages = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.floats(1, 100_000), st.integers(0, 5), st.booleans())
+
+
+@given(
+    st.lists(st.one_of(st.none(), coverages), max_size=12),
+    st.floats(-90, 90),
+    st.one_of(st.floats(-180, 180), st.sampled_from([-180.0, 180.0, 179.9, -179.9])),
+    st.data(),
+)
+def test_the_index_finds_exactly_who_covers_a_point_longest_idle_first(drawn, lat, lng, data):
+    index, known = OperatorIndex(), []
+    for number, coverage in enumerate(drawn):
+        workspace = a_workspace(id=f"{number:02}")
+        if coverage is not None:
+            c_lat, c_lng, radius_m, idle, is_near = coverage
+            if is_near:  # close enough to matter, on whichever side of the antimeridian
+                c_lat = max(-90.0, min(90.0, lat + data.draw(st.floats(-0.8, 0.8))))
+                c_lng = (lng + data.draw(st.floats(-1.5, 1.5)) + 540.0) % 360.0 - 180.0
+            workspace = a_workspace(
+                id=f"{number:02}",
+                coverage_lat=c_lat,
+                coverage_lng=c_lng,
+                coverage_radius_m=radius_m,
+                idle_since_ms=idle,
+            )
+        known.append(workspace)
+        index.put(workspace)
+    expected = sorted((each for each in known if each.covers(lat, lng)), key=lambda each: (each.idle_since_ms, each.id))
+    assert [found.id for found in index.covering(lat, lng)] == [each.id for each in expected]
+    for workspace in known:
+        index.remove(workspace.id)
+    assert len(index) == 0
+    assert not list(index.covering(lat, lng))

@@ -1,0 +1,250 @@
+"""The life of sessions through the actors: request, dispatch, start, pause, resume, end."""
+
+import pytest
+import trio
+
+from sightline.actors.types import SessionListing
+from sightline.domain.operator.model import Availability
+from sightline.domain.refusal import Code
+from sightline.domain.session.messages import Party
+from sightline.ports.store import SessionKey
+from sightline.ports.video import MediaKind
+from tests.actors.world import BOTH_SIDES, refusal_of
+
+
+async def test_a_session_is_requested_dispatched_filmed_paused_resumed_and_ended(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    assert (await world.view(session, consumer))["state"] == "REQUESTED"
+
+    assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
+    assert (assigned["state"], assigned["operatorWorkspaceId"], assigned["authorized"]) == ("ASSIGNED", operator, True)
+    assert assigned["consistencyToken"]
+    assert await world.availability(operator) == "BUSY"
+
+    started = (await world.broker.start(session, world.caller(operator))).data
+    assert started["session"]["state"] == "LIVE"
+    assert started["whipUrl"]
+    assert (await world.view(session, consumer))["whipUrl"] is None
+
+    sequence = await world.film(session, operator, 20)
+    view = await world.view(session, consumer)
+    assert (view["meterState"], view["cleanSeconds"]) == ("RUNNING", 20)
+
+    await trio.sleep(20)  # nothing is proved any more: stale since 18 + 2 s
+    view = await world.view(session, consumer)
+    assert (view["meterState"], view["pauseReason"], view["cleanSeconds"]) == ("PAUSED", "LOCATION_STALE", 20)
+
+    await world.film(session, operator, 10, sequence)
+    view = await world.view(session, consumer)
+    assert (view["meterState"], view["pauseReason"], view["cleanSeconds"]) == ("RUNNING", None, 30)
+
+    ended = (await world.broker.end(session, world.caller(consumer), BOTH_SIDES)).data
+    assert (ended["state"], ended["endReason"], ended["cleanSeconds"]) == ("ENDED", "CONSUMER_ENDED", 30)
+    assert ended["chargedMicroUsdc"] == str(30 * int(ended["ratePerSecondMicroUsdc"]))
+    assert await world.availability(operator) == "ONLINE"
+    assert world.settlements == 1
+    await world.until(lambda: no_inputs(world))
+
+
+async def no_inputs(world):
+    return not world.video.inputs
+
+
+async def test_the_meter_shows_its_windows_and_the_head_of_its_chain(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 4)
+    world.frames(session, MediaKind.DISCONNECTED)
+    await trio.sleep(1)
+    meter = (await world.broker.meter(session, consumer)).data
+    assert meter["meterState"] == "PAUSED"
+    assert [(window["reason"], window["to"]) for window in meter["windows"]] == [("MEDIA_LOST", None)]
+    events = await world.store.session_events(session)
+    assert meter["headHash"] == events[-1].hash
+    assert [event.event.kind for event in events] == ["CREATED", "ASSIGNED", "STARTED", "PAUSED"]
+
+
+@pytest.mark.parametrize(("seconds", "state", "reason"), [(299, "REQUESTED", None), (300, "EXPIRED", "WAIT_TIMEOUT")])
+async def test_a_request_expires_by_itself_at_its_deadline(world, seconds, state, reason):
+    consumer = await world.consumer()
+    session = await world.request(consumer)
+    await trio.sleep(seconds + 0.01)
+    stored = await world.stored(session)
+    assert stored.state == state
+    view = await world.view(session, consumer)
+    assert (view["state"], view["endReason"]) == (state, reason)
+
+
+async def test_a_late_call_is_refused_as_expired(world):
+    consumer = await world.consumer()
+    session = await world.request(consumer, wait_timeout_s=5)
+    await trio.sleep(6)
+    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    assert (refusal.code, refusal.detail) == (Code.INVALID_STATE, "session:expired")
+
+
+async def test_three_start_timeouts_in_a_row_put_the_operator_offline(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    for _ in range(3):
+        assert await world.availability(operator) == "ONLINE"
+        session = await world.request(consumer)
+        await world.broker.dispatch(session, world.caller(consumer))
+        await trio.sleep(121)
+        assert (await world.view(session, consumer))["endReason"] == "START_TIMEOUT"
+    assert await world.availability(operator) == "OFFLINE"
+
+
+async def test_a_session_whose_device_fell_silent_ends_by_itself_and_is_charged_for_what_it_proved(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 10)
+    await trio.sleep(120)
+    ended = await world.stored(session)
+    assert (ended.state, ended.phase.reason, ended.phase.clean_seconds) == ("ENDED", "LOCATION_STALE", 10)
+    assert await world.availability(operator) == "ONLINE"
+
+
+async def test_a_session_ends_at_its_maximum_without_anybody_looking(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator, max_duration_s=30)
+    await world.film(session, operator, 40)
+    ended = await world.stored(session)
+    assert ended.phase.ended_at_ms - ended.phase.started_at_ms == 30_000
+    assert (ended.phase.reason, ended.phase.clean_seconds) == ("MAX_DURATION", 30)
+
+
+async def test_leaving_the_fence_pauses_and_coming_back_resumes(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    sequence = await world.film(session, operator, 60)
+    away = 11.576124 + 600 / 74_200  # 600 m east at this latitude
+    for step in range(6):
+        await world.heartbeat(operator, sequence + step, lng=away)
+        world.frames(session)
+        await trio.sleep(2)
+    assert (await world.view(session, consumer))["pauseReason"] == "GEOFENCE_EXIT"
+    await world.film(session, operator, 40, sequence + 6)
+    assert (await world.view(session, consumer))["meterState"] == "RUNNING"
+
+
+async def test_an_older_heartbeat_is_refused_and_names_the_last(world):
+    operator = await world.operator()
+    await world.heartbeat(operator, 7)
+    for sequence in (7, 3):
+        refusal = await refusal_of(world.heartbeat(operator, sequence))
+        assert (refusal.code, refusal.detail) == (Code.CONFLICT, "location:sequence")
+        assert "7" in refusal.message
+    await world.heartbeat(operator, 8)
+
+
+async def test_a_batch_of_heartbeats_is_taken_one_by_one(world):
+    from sightline.actors.types import HeartbeatReport
+
+    operator = await world.operator()
+    reports = [HeartbeatReport(lat=1.0, lng=2.0, sequence=sequence) for sequence in (1, 2, 2, 5)]
+    answer = (await world.broker.heartbeats(operator, reports)).data
+    assert [item["ok"] for item in answer["items"]] == [True, True, False, True]
+    assert (await world.store.latest_heartbeat(operator)).sequence == 5
+
+
+async def test_a_heartbeat_from_the_future_is_refused(world):
+    operator = await world.operator()
+    late = world.clock.now_ms() + 30_001
+    refusal = await refusal_of(world.heartbeat(operator, 1, captured_at_ms=late))
+    assert (refusal.code, refusal.detail) == (Code.INVALID_INPUT, "location:capturedAt")
+
+
+async def test_a_heartbeat_may_name_only_the_live_session(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.heartbeat(operator, 1, session_id=session)
+    other = await world.request(consumer)
+    refusal = await refusal_of(world.heartbeat(operator, 2, session_id=other))
+    assert refusal.code is Code.INVALID_STATE
+
+
+async def test_accept_assigns_the_callers_own_workspace_and_leaves_it_online(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    assigned = (await world.broker.accept(session, world.caller(operator), operator)).data
+    assert (assigned["state"], bool(assigned["consistencyToken"])) == ("ASSIGNED", True)
+    assert await world.availability(operator) == "ONLINE"
+    await world.broker.start(session, world.caller(operator))
+    assert await world.availability(operator) == "BUSY"
+
+
+async def test_an_offline_operator_that_accepted_is_offline_again_after_the_end(world):
+    consumer, operator = await world.consumer(), await world.operator(Availability.OFFLINE)
+    session = await world.request(consumer)
+    await world.broker.accept(session, world.caller(operator), operator)
+    await world.broker.start(session, world.caller(operator))
+    await world.broker.end(session, world.caller(operator), BOTH_SIDES)
+    assert await world.availability(operator) == "OFFLINE"
+
+
+async def test_cancel_all_drops_every_assignment_oldest_first(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    sessions = []
+    for _ in range(3):
+        sessions.append(await world.request(consumer))
+        await world.broker.accept(sessions[-1], world.caller(operator), operator)
+        await trio.sleep(1)
+    requested = await world.request(consumer)
+    answer = (await world.broker.cancel_all(world.caller(operator))).data
+    assert answer == {"count": 3, "cancelled": sessions}
+    assert (await world.view(sessions[0], consumer))["endReason"] == "OPERATOR_CANCELLED"
+    assert (await world.view(requested, consumer))["state"] == "REQUESTED"
+    assert (await world.broker.cancel_all(world.caller(operator))).data == {"count": 0, "cancelled": []}
+
+
+async def test_only_parties_may_act_and_each_only_for_its_side(world):
+    consumer, operator, stranger = await world.consumer(), await world.operator(), await world.consumer()
+    session = await world.live(consumer, operator)
+    for act in (
+        world.broker.end(session, world.caller(stranger), BOTH_SIDES),
+        world.broker.end(session, world.caller(consumer), frozenset({Party.OPERATOR})),
+        world.broker.read_session(session, stranger),
+        world.broker.cancel(session, world.caller(operator)),
+    ):
+        assert (await refusal_of(act)).code is Code.NOT_AUTHORIZED
+
+
+async def test_a_second_end_is_refused_and_changes_nothing(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.broker.end(session, world.caller(consumer), BOTH_SIDES)
+    before = await world.stored(session)
+    assert (await refusal_of(world.broker.end(session, world.caller(operator), BOTH_SIDES))).code is Code.INVALID_STATE
+    assert await world.stored(session) == before
+
+
+async def test_a_list_shows_newest_first_and_pages(world):
+    consumer = await world.consumer()
+    sessions = []
+    for _ in range(5):
+        sessions.append(await world.request(consumer))
+        await trio.sleep(1)
+    page = await world.broker.list_sessions(consumer, SessionListing(view=None, limit=3))
+    assert [item["id"] for item in page.items] == sessions[:1:-1]
+    assert isinstance(page.next, SessionKey)
+    rest = await world.broker.list_sessions(consumer, SessionListing(view=None, limit=3, after=page.next))
+    assert ([item["id"] for item in rest.items], rest.next) == (sessions[1::-1], None)
+
+
+async def test_watchers_see_the_present_and_then_each_change(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    async with world.broker.watch_session(session, consumer) as changes:
+        assert [(await anext(changes))[0] for _ in range(2)] == ["session", "meter"]
+        await world.broker.dispatch(session, world.caller(consumer))
+        name, view = await anext(changes)
+        assert (name, view["state"]) == ("session", "ASSIGNED")
+    assert len(world.watchers) == 0
+    async with world.broker.watch_workspace(operator) as changes:
+        assert (await anext(changes))[0] == "workspace"
+        name, view = await anext(changes)
+        assert (name, view["id"]) == ("assignment", session)
+        await world.broker.start(session, world.caller(operator))
+        seen = [await anext(changes) for _ in range(2)]
+        assert ("assignment", "LIVE") in [(name, view.get("state")) for name, view in seen]

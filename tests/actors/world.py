@@ -1,0 +1,277 @@
+"""A whole server of actors on virtual time: real kernel and actors, a store in memory that outlives kills, and ports
+that refuse, lose answers or stop the process where a test says so."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import trio
+
+from sightline.actors.broker import Broker
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
+from sightline.actors.dispatcher import DispatcherActor
+from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.kernel import KernelOptions, Registry
+from sightline.actors.media import MediaPump
+from sightline.actors.recovery import recover
+from sightline.actors.session import SessionActor
+from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
+from sightline.actors.watch import Watchers
+from sightline.actors.workspace import WorkspaceActor
+from sightline.domain.errors import (
+    AuthzUnavailableError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnavailableError,
+    VideoUnavailableError,
+)
+from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.model import Availability, WorkspaceRole
+from sightline.domain.session.messages import Party
+from sightline.ports.store import IdempotencyKey
+from sightline.ports.video import MediaEvent, MediaKind, VideoInput
+from sightline.storage.identity_memory import MemoryRelations
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory import MemoryStore
+
+LAT, LNG = 48.137154, 11.576124
+BOTH_SIDES = frozenset(Party)
+WALLET = "0x" + "a" * 40
+
+
+class WallClock:
+    """Wall time that follows virtual time."""
+
+    def now_ms(self):
+        return 1_767_225_600_000 + round(trio.current_time() * 1000)
+
+
+class CountedIds:
+    """Ids in order, spread over the shards."""
+
+    def __init__(self):
+        self._count = 0
+
+    def uuid(self):
+        self._count += 1
+        return str(UUID(int=(self._count * 37 % 256) << 120 | self._count, version=4))
+
+    def token_bytes(self, count):
+        return bytes(count)
+
+
+@dataclass
+class Faults:
+    """What goes wrong at the ports: `at[name]` is a list of faults for the next calls of that name.
+
+    refused: nothing happens and the port says so; lost: nothing happens and nobody knows; applied: it happens and
+    nobody knows. `on_call` is called with the name of each call, before and after it.
+    """
+
+    at: dict[str, list[str]] = field(default_factory=dict)
+    on_call: Callable[[str], None] = lambda _name: None
+
+    def next(self, name):
+        waiting = self.at.get(name)
+        return waiting.pop(0) if waiting else None
+
+
+class Port:
+    """Any port, with faults."""
+
+    def __init__(self, inner, faults, refused):
+        self._inner = inner
+        self._faults = faults
+        self._refused = refused
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+        if name in {"events", "token_for", "describe_input"}:
+            return method
+
+        async def call(*args, **kwargs):
+            self._faults.on_call(f"before {name}")
+            await trio.lowlevel.checkpoint()
+            fault = self._faults.next(name)
+            if fault == "refused":
+                raise self._refused("refused by the test")
+            if fault == "hang":
+                await trio.sleep_forever()
+            result = None if fault == "lost" else await method(*args, **kwargs)
+            self._faults.on_call(f"after {name}")
+            await trio.lowlevel.checkpoint()
+            if fault in {"lost", "applied"}:
+                raise OutcomeUnknownError("the test lost the answer")
+            return result
+
+        return call
+
+
+class Video:
+    """Live inputs without video."""
+
+    def __init__(self):
+        self.inputs = set()
+        self.send, self._receive = trio.open_memory_channel(1_000)
+
+    async def create_input(self, session_id):
+        await trio.lowlevel.checkpoint()
+        self.inputs.add(f"ref-{session_id}")
+        return self.describe_input(session_id)
+
+    def describe_input(self, session_id):
+        ref = f"ref-{session_id}"
+        return VideoInput(ref=ref, whip_url=f"http://video/whip/{ref}", whep_url=f"http://video/whep/{ref}")
+
+    async def close_input(self, ref):
+        await trio.lowlevel.checkpoint()
+        self.inputs.discard(ref)
+
+    def events(self):
+        return self._receive
+
+
+class World:
+    """One disk, and one server process at a time."""
+
+    def __init__(self, limits=None, **kernel):
+        self.clock, self.ids, self.ledger = WallClock(), CountedIds(), MemoryLedger()
+        self.relations = MemoryRelations(token_key=b"t" * 32)
+        self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
+        self.faults = Faults()
+        self.limits = limits or Limits()
+        self.kernel = KernelOptions(detect_ask_cycles=True, **kernel)
+        self.settlements = 0
+        self._scope = None
+
+    async def run(self, *, task_status=trio.TASK_STATUS_IGNORED):
+        """Be a server until killed."""
+        with trio.CancelScope() as self._scope:
+            async with trio.open_nursery() as nursery:
+                self.video, self.watchers = Video(), Watchers()
+                store = Port(self.store, self.faults, StoreUnavailableError)
+                epochs = await self.store.acquire_shards("test", "1")
+                deps = Deps(
+                    store=store,
+                    video=Port(self.video, self.faults, VideoUnavailableError),
+                    relations=Port(self.relations, self.faults, AuthzUnavailableError),
+                    clock=self.clock,
+                    ids=self.ids,
+                    limits=self.limits,
+                    watchers=self.watchers,
+                    epochs=epochs,
+                    on_settlement=self._settled,
+                )
+                self.registry = registry = Registry(clock=self.clock, rng=random.Random(3), options=self.kernel)
+                self.writer = HeartbeatWriter(store, deps.lease)
+                registry.register(SESSION, lambda context: SessionActor(context, deps))
+                registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, self.writer))
+                registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps))
+                await nursery.start(registry.run)
+                nursery.start_soon(self.writer.run)
+                self.pump = MediaPump(self.video, registry, store)
+                nursery.start_soon(self.pump.run)
+                await recover(store, registry)
+                self.broker = Broker(registry, deps)
+                task_status.started()
+                await trio.sleep_forever()
+
+    def kill(self):
+        """Die here; nothing in memory survives."""
+        self._scope.cancel()
+
+    def _settled(self):
+        self.settlements += 1
+
+    # What a caller does.
+
+    def caller(self, workspace_id, key=None):
+        idempotency = None
+        if key is not None:
+            idempotency = IdempotencyKey(
+                workspace_id=workspace_id, method="POST", path=f"/{key}", key=key, body_hash="same"
+            )
+        return Caller(workspace_id=workspace_id, idempotency=idempotency)
+
+    async def workspace(self, *roles):
+        """A new workspace's id."""
+        number = self.ids._count
+        new = NewWorkspace(wallet_address=WALLET, slug=f"w-{number}", name="W", roles=tuple(roles))
+        return (await self.broker.create_workspace(new)).data["id"]
+
+    async def consumer(self):
+        return await self.workspace(WorkspaceRole.CONSUMER)
+
+    async def operator(self, availability=Availability.ONLINE):
+        workspace_id = await self.workspace(WorkspaceRole.SUPPLIER)
+        if availability is not Availability.OFFLINE:
+            patch = Patch(availability=availability)
+            await self.broker.patch_workspace(workspace_id, self.caller(workspace_id), patch)
+        return workspace_id
+
+    async def request(self, consumer, key=None, **terms):
+        """A new session's id."""
+        new = NewSession(
+            **{
+                "lat": LAT,
+                "lng": LNG,
+                "max_duration_s": 600,
+                "wait_timeout_s": 300,
+                "quote_id": None,
+                "radius_m": 500,
+                "instructions": None,
+                "metadata_json": None,
+                **terms,
+            }
+        )
+        return (await self.broker.create_session(self.caller(consumer, key), new)).data["id"]
+
+    async def live(self, consumer, operator, **terms):
+        """A session that has just been started."""
+        session = await self.request(consumer, **terms)
+        await self.broker.dispatch(session, self.caller(consumer))
+        await self.broker.start(session, self.caller(operator))
+        return session
+
+    async def heartbeat(self, operator, sequence, **report):
+        return await self.broker.heartbeat(
+            operator, HeartbeatReport(**{"lat": LAT, "lng": LNG, "accuracy_m": 5.0, "sequence": sequence, **report})
+        )
+
+    def frames(self, session, kind=MediaKind.FRAMES):
+        ref = f"ref-{session}"
+        self.video.send.send_nowait(MediaEvent(ref=ref, session_id=session, kind=kind, at_ms=self.clock.now_ms()))
+
+    async def film(self, session, operator, seconds, sequence=0):
+        """Heartbeats and frames every two seconds, the first now; returns the next sequence."""
+        for _ in range(0, seconds, 2):
+            await self.heartbeat(operator, sequence)
+            self.frames(session)
+            await trio.sleep(2)
+            sequence += 1
+        return sequence
+
+    async def view(self, session, workspace):
+        return (await self.broker.read_session(session, workspace)).data
+
+    async def availability(self, workspace):
+        return (await self.broker.read_workspace(workspace)).data["availabilityState"]
+
+    async def stored(self, session):
+        return (await self.store.load_session(session)).session
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], within_s=60.0):
+        """Wait, in virtual time, for something that becomes true by itself."""
+        with trio.fail_after(within_s):
+            while not await holds():  # noqa: ASYNC110  what is waited for is on the disk, which tells nobody
+                await trio.sleep(0.05)
+
+
+async def refusal_of(awaitable):
+    """The refusal of a call that must be refused."""
+    try:
+        answer = await awaitable
+    except RefusedError as error:
+        return error.refusal
+    raise AssertionError(f"not refused: {answer}")
