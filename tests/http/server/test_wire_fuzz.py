@@ -25,7 +25,7 @@ HANDSHAKE = (
 HTTP_SEEDS = [
     b"GET /a?b=c HTTP/1.1\r\nHost: t\r\n\r\n",
     b"POST /x HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\nContent-Type: application/json\r\n\r\n{\"a\": \"bcd\"}"[:-1],
-    b"POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\nGET /2",
     b"PUT http://t/abs HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",
     b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
     b"POST /u HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
