@@ -3,10 +3,10 @@
 A node's own port is never shown: its other methods move time, balances and blocks, or cost more than a caller pays.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any, Final, final
 
+import orjson
 import trio
 
 from sightline.chain.rpc import JsonRpc
@@ -48,8 +48,8 @@ class RpcProxy:
         if len(body) > BODY_BYTES_MAX:
             return _error(None, INVALID_REQUEST, "request too large")
         try:
-            request = json.loads(body)
-        except (ValueError, RecursionError):
+            request = orjson.loads(body)
+        except orjson.JSONDecodeError:
             return _error(None, PARSE_ERROR, "parse error")
         requests = request if isinstance(request, list) else [request]
         if not 0 < len(requests) <= BATCH_MAX:
@@ -61,7 +61,7 @@ class RpcProxy:
                 name = item["method"][:64]
                 return _error(item.get("id"), METHOD_NOT_FOUND, f"the method {name} is not available")
         # Encoded anew: what was checked is what is sent, whatever two readers make of a duplicate key.
-        return await self._forward(requests, json.dumps(request).encode())
+        return await self._forward(requests, orjson.dumps(request))
 
     async def _forward(self, requests: list[dict[str, Any]], body: bytes) -> bytes:
         try:
@@ -78,4 +78,4 @@ class RpcProxy:
 
 def _error(request_id: Any, code: int, message: str) -> bytes:
     shown = request_id if isinstance(request_id, str | int) else None
-    return json.dumps({"jsonrpc": "2.0", "id": shown, "error": {"code": code, "message": message}}).encode()
+    return orjson.dumps({"jsonrpc": "2.0", "id": shown, "error": {"code": code, "message": message}})

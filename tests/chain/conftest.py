@@ -1,5 +1,7 @@
 """What the chain's suites share: an EVM in this process, and whole chains behind an endpoint that can misbehave."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,8 +19,26 @@ def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
     evm.machine.store.close()
 
 
+@pytest.fixture(scope="session")
+def shared_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of an embedded chain that runs as long as the suite."""
+    directory = tmp_path_factory.mktemp("shared") / "chain"
+    args = [
+        sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(directory), "--chain-id", "84532001",
+        "--max-fee-bps", "3000", "--session-cap-micro", "1000000000000",
+    ]  # fmt: skip
+    child = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout.readline().startswith(b"ready ")
+    yield directory
+    child.stdin.close()
+    child.stdout.close()
+    child.wait(10)
+
+
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A fresh embedded chain in its process, an endpoint in front of it, a ledger in memory."""
-    async with open_world(tmp_path) as world:
+async def world(shared_chain: Path) -> AsyncIterator[World]:
+    """The shared chain, with an endpoint, wallets and a ledger of the test's own."""
+    async with open_world(shared_chain) as world:
         yield world

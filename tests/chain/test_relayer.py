@@ -18,7 +18,7 @@ async def test_an_ended_session_is_confirmed_and_told_and_the_books_balance(worl
         took_s = trio.current_time() - began
         record = await world.record(session_id)
         assert record.state is SettlementState.CONFIRMED
-        assert await world.settled_on_chain() == {record.session_id_hash: 61_000}
+        assert await world.settled_on_chain() == {session_id: 61_000}
         await world.assert_books_balance()
         view = await world.ledger.wallet(world.payer.workspace_id)
         assert view is not None

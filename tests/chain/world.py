@@ -11,7 +11,7 @@ import trio
 from eth_account import Account
 
 from sightline.chain.contracts_abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_data
-from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.node import EmbeddedFaucet
 from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.service import ChainOptions, ChainService, open_chain
 from sightline.domain.settlement import SettlementPayload, fee_of
@@ -21,6 +21,7 @@ from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementR
 from sightline.storage.ledger_memory import MemoryLedger
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.keccak import session_id_hash
 from tests.chain.endpoint import Endpoint, open_endpoint
 
 USDC = 1_000_000
@@ -54,18 +55,18 @@ class Wallet:
 class World:
     """Everything a test acts on. `rpc` and `faucet` speak to the node itself, past the endpoint's faults."""
 
-    node_url: str
+    chain_dir: Path
     rpc: JsonRpc
     ledger: Ledger
     token: str
     settlement: str
     relayer_key: bytes
     treasury_key: str
+    endpoint: Endpoint
     payer: Wallet = field(default_factory=Wallet)
     payee: Wallet = field(default_factory=Wallet)
-    endpoint: Endpoint | None = None
     updates: list[SettlementUpdate] = field(default_factory=list)
-    node: EmbeddedNode | None = None
+    sessions: list[str] = field(default_factory=list)
 
     async def send(self, wallet_key: str, to: str, data: bytes) -> str:
         """A transaction of a wallet, mined when this returns; answers its hash."""
@@ -110,6 +111,7 @@ class World:
     ) -> str:
         """A session ends: its hold becomes its charge and its settlement is composed; answers its id."""
         session_id, now_ms = ids.uuid(), clock.now_ms()
+        self.sessions.append(session_id)
         source = payer or self.payer
         total = rate * seconds
         fee = fee_of(MicroUsdc(total), fee_bps)
@@ -169,14 +171,16 @@ class World:
         return int(await self.rpc.call("eth_call", {"to": self.token, "data": "0x" + data.hex()}, "latest"), 16)
 
     async def settled_on_chain(self) -> dict[str, int]:
-        """Session hash to total, read from the chain alone."""
+        """Session id to total of this world's sessions, read from the chain alone."""
         logs = await self.rpc.call(
             "eth_getLogs",
             {"address": self.settlement, "topics": [SETTLED_TOPIC], "fromBlock": "0x0", "toBlock": "latest"},
         )
         hashes = [log["topics"][1] for log in logs]
         assert len(hashes) == len(set(hashes)), "a session settled twice on the chain"
-        return {log["topics"][1]: int(log["data"][2:66], 16) + int(log["data"][66:130], 16) for log in logs}
+        totals = {log["topics"][1]: int(log["data"][2:66], 16) + int(log["data"][66:130], 16) for log in logs}
+        mine = {session_id: session_id_hash(session_id) for session_id in self.sessions}
+        return {session_id: totals[hashed] for session_id, hashed in mine.items() if hashed in totals}
 
     async def transfers_on_chain(self, wallet: Wallet) -> int:
         """What the token's logs sum up to for a wallet."""
@@ -210,25 +214,26 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(directory: Path, *, ledger: Ledger | None = None) -> AsyncIterator[World]:
-    """A fresh embedded chain behind an endpoint, and an empty ledger."""
-    options = EmbeddedOptions(data_dir=directory / "chain", max_fee_bps=3_000)
-    async with (
-        open_embedded_node(options) as node,
-        open_endpoint(node.url) as endpoint,
-        open_rpc(node.url, RpcOptions(timeout_ms=30_000), ids) as rpc,
-    ):
-        keys = json.loads((options.data_dir / "keys.json").read_text())
+async def open_world(chain_dir: Path, *, ledger: Ledger | None = None) -> AsyncIterator[World]:
+    """A world over the embedded chain that runs in this directory."""
+    report = json.loads(await trio.Path(chain_dir / "endpoint.json").read_text())
+    keys = json.loads(await trio.Path(chain_dir / "keys.json").read_text())
+    url = f"http://127.0.0.1:{report['port']}"
+    async with open_endpoint(url) as endpoint, open_rpc(url, RpcOptions(timeout_ms=30_000), ids) as rpc:
         yield World(
-            node_url=node.url, rpc=rpc, ledger=ledger or MemoryLedger(), token=node.usdc_address,
-            settlement=node.settlement_address, relayer_key=node.relayer_key, treasury_key=keys["deployer"],
-            endpoint=endpoint, node=node,
-        )  # fmt: skip
+            chain_dir=chain_dir,
+            rpc=rpc,
+            ledger=ledger or MemoryLedger(),
+            token=report["usdcAddress"],
+            settlement=report["settlementAddress"],
+            relayer_key=bytes.fromhex(keys["relayer"][2:]),
+            treasury_key=keys["deployer"],
+            endpoint=endpoint,
+        )
 
 
 def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
     """The service's settings for a world: through its endpoint, quick, at depth 0."""
-    assert world.endpoint is not None
     settings: dict[str, Any] = {
         "data_dir": directory, "rpc_url": world.endpoint.url, "usdc_address": world.token,
         "settlement_address": world.settlement, "relayer_key": world.relayer_key, "depth": 0, "poll_ms": 30,
@@ -254,5 +259,5 @@ async def running(world: World, directory: Path, **changed: Any) -> AsyncIterato
         nursery.cancel_scope.cancel()
 
 
-def faucet_of(world: World, directory: Path) -> EmbeddedFaucet:
-    return EmbeddedFaucet(world.rpc, directory / "chain")
+def faucet_of(world: World) -> EmbeddedFaucet:
+    return EmbeddedFaucet(world.rpc, world.chain_dir)

@@ -1,0 +1,248 @@
+"""The embedded chain answers as a node does, and is whole after every kind of end."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from eth_account import Account
+
+from sightline.chain.contracts_abi import call_data, revert_reason
+from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node, open_running_faucet
+from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.domain.errors import ChainUnavailableError
+from sightline.system.children import ChildFailedError
+from tests.chain.world import USDC, Wallet, World, faucet_of, ids, until
+
+
+@asynccontextmanager
+async def open_node(directory: Path, **changed: Any) -> AsyncIterator[tuple[EmbeddedNode, JsonRpc]]:
+    async with (
+        open_embedded_node(EmbeddedOptions(data_dir=directory, **changed)) as node,
+        open_rpc(node.url, RpcOptions(), ids) as rpc,
+    ):
+        yield node, rpc
+
+
+async def header_chain(rpc: JsonRpc) -> list[str]:
+    head = int(await rpc.call("eth_blockNumber"), 16)
+    blocks = await rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in range(head + 1)])
+    for parent, child in itertools.pairwise(blocks):
+        assert child["parentHash"] == parent["hash"]
+    return [block["hash"] for block in blocks]
+
+
+async def token_balance(rpc: JsonRpc, node: EmbeddedNode, address: str) -> int:
+    data = call_data("balanceOf(address)", [address])
+    return int(await rpc.call("eth_call", {"to": node.usdc_address, "data": "0x" + data.hex()}, "latest"), 16)
+
+
+async def test_a_restart_finds_the_same_blocks_contracts_and_balances(tmp_path: Path) -> None:
+    wallet = Wallet()
+    async with open_node(tmp_path) as (node, rpc):
+        for _ in range(3):
+            await EmbeddedFaucet(rpc, tmp_path).fund(wallet.address, 5 * USDC)
+        before, contracts = await header_chain(rpc), (node.usdc_address, node.settlement_address)
+    async with open_node(tmp_path) as (node, rpc):
+        assert await header_chain(rpc) == before
+        assert (node.usdc_address, node.settlement_address) == contracts
+        assert await token_balance(rpc, node, wallet.address) == 15 * USDC
+        await EmbeddedFaucet(rpc, tmp_path).fund(wallet.address, 1)
+        assert (await header_chain(rpc))[: len(before)] == before
+
+
+async def test_what_was_answered_survives_kill_9_and_the_chain_comes_back_on_its_port(tmp_path: Path) -> None:
+    wallet = Wallet()
+    async with open_node(tmp_path) as (node, rpc):
+        faucet = EmbeddedFaucet(rpc, tmp_path)
+        await faucet.fund(wallet.address, USDC)
+        before = await header_chain(rpc)
+        os.kill(node.pid, signal.SIGKILL)
+
+        async def answers() -> bool:
+            try:
+                await rpc.call("eth_blockNumber")
+            except ChainUnavailableError:
+                return False
+            return True
+
+        await until("the chain is back", answers)
+        assert await header_chain(rpc) == before
+        await faucet.fund(wallet.address, USDC)
+        assert await token_balance(rpc, node, wallet.address) == 2 * USDC
+
+
+async def test_the_chain_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, trio; from pathlib import Path\n"
+        "from sightline.chain.node import *\n"
+        "async def main():\n"
+        f"    async with open_embedded_node(EmbeddedOptions(data_dir=Path({str(tmp_path)!r}))) as node:\n"
+        "        print(node.pid, flush=True)\n"
+        "        await trio.sleep_forever()\n"
+        "trio.run(main)\n"
+    )
+    parent = await trio.lowlevel.open_process(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.receive_some())
+    parent.kill()
+    await parent.wait()
+    await parent.stdout.aclose()
+
+    async def is_gone() -> bool:
+        try:
+            return (await trio.Path(f"/proc/{pid}/stat").read_text()).split()[2] == "Z"
+        except OSError:
+            return True
+
+    await until("the child is gone", is_gone)
+
+
+async def test_a_second_chain_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async with open_node(tmp_path):
+        with pytest.raises(ChildFailedError, match="another embedded chain"):
+            async with open_node(tmp_path):
+                raise AssertionError("it opened")
+
+
+async def test_another_chain_id_over_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async with open_node(tmp_path):
+        pass
+    with pytest.raises(ChildFailedError, match="holds chain 84532001"):
+        async with open_node(tmp_path, chain_id=5):
+            raise AssertionError("it opened")
+
+
+async def test_keys_and_the_faucets_secret_are_for_their_owner_alone(tmp_path: Path) -> None:
+    async with open_node(tmp_path):
+        for name in ("keys.json", "faucet.secret"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+async def test_two_chains_have_different_keys_and_contracts(tmp_path: Path) -> None:
+    async with open_node(tmp_path / "one") as (one, _), open_node(tmp_path / "two") as (two, _):
+        assert one.relayer_key != two.relayer_key
+        assert one.settlement_address != two.settlement_address
+
+
+async def test_the_faucet_asks_for_its_secret(world: World) -> None:
+    with pytest.raises(RpcResponseError, match="does not exist"):
+        await world.rpc.call("sightline_faucet", "guess", world.payer.address, "1")
+
+
+async def test_the_faucet_gives_coin_for_an_approval_and_works_from_another_process(
+    world: World, tmp_path: Path
+) -> None:
+    async with open_running_faucet(world.chain_dir, ids) as faucet:
+        payment = await faucet.fund(world.payer.address.lower(), 3 * USDC)
+    assert payment.address == world.payer.address
+    receipt = await world.rpc.call("eth_getTransactionReceipt", payment.tx_hash)
+    assert receipt["status"] == "0x1"
+    await world.approve(world.payer)
+    assert await world.balance(world.payer) == 3 * USDC
+
+
+async def test_there_is_no_faucet_where_no_chain_was_started(tmp_path: Path) -> None:
+    with pytest.raises(ChainUnavailableError, match="no embedded chain"):
+        async with open_running_faucet(tmp_path, ids):
+            raise AssertionError("it opened")
+
+
+async def test_calls_and_transactions_that_fail_say_why(world: World) -> None:
+    data = "0x" + call_data("transfer(address,uint256)", [world.payee.address, 5]).hex()
+    with pytest.raises(RpcResponseError) as caught:
+        await world.rpc.call("eth_call", {"from": world.payer.address, "to": world.token, "data": data}, "latest")
+    assert caught.value.code == 3
+    assert revert_reason(caught.value.data or b"") == "TestUSDC: amount exceeds balance"
+    with pytest.raises(RpcResponseError, match="execution reverted"):
+        await world.rpc.call("eth_estimateGas", {"from": world.payer.address, "to": world.token, "data": data})
+
+
+async def test_an_estimate_is_enough_gas(world: World) -> None:
+    await faucet_of(world).fund(world.payer.address, 10)
+    data = call_data("transfer(address,uint256)", [world.payee.address, 4])
+    call = {"from": world.payer.address, "to": world.token, "data": "0x" + data.hex()}
+    gas = int(await world.rpc.call("eth_estimateGas", call), 16)
+    fields = {
+        "type": 2, "chainId": 84_532_001, "nonce": 0, "to": world.token, "value": 0, "data": data, "gas": gas,
+        "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 1,
+    }  # fmt: skip
+    raw = "0x" + bytes(Account.sign_transaction(fields, world.payer.key).raw_transaction).hex()
+    receipt = await world.rpc.call("eth_getTransactionReceipt", await world.rpc.call("eth_sendRawTransaction", raw))
+    assert receipt["status"] == "0x1"
+    assert int(receipt["gasUsed"], 16) <= gas <= int(receipt["gasUsed"], 16) * 1.2
+
+
+async def test_endless_code_is_stopped_by_its_gas(world: World) -> None:
+    with trio.fail_after(10):
+        with pytest.raises(RpcResponseError, match="out of gas"):
+            await world.rpc.call("eth_call", {"data": "0x5b600056"}, "latest")
+
+
+async def test_creation_code_runs_as_a_call(world: World) -> None:
+    # PUSH1 1, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, RETURN: what a universal signature validator answers.
+    assert await world.rpc.call("eth_call", {"data": "0x600160005360016000f3"}, "latest") == "0x01"
+
+
+async def test_transactions_are_refused_in_the_words_of_other_nodes(world: World) -> None:
+    await faucet_of(world).fund(world.payer.address, 10)
+
+    def raw(nonce: int, **changed: Any) -> str:
+        fields: dict[str, Any] = {
+            "type": 2, "chainId": 84_532_001, "nonce": nonce, "to": world.payee.address, "value": 1, "data": b"",
+            "gas": 21_000, "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 1,
+        } | changed  # fmt: skip
+        return "0x" + bytes(Account.sign_transaction(fields, world.payer.key).raw_transaction).hex()
+
+    await world.rpc.call("eth_sendRawTransaction", raw(0))
+    for bad, words in (
+        (raw(0), "already known"),
+        (raw(0, value=2), "nonce too low"),
+        (raw(7), "nonce too high"),
+        (raw(1, value=10**30), "insufficient funds"),
+        (raw(1, chainId=1), "invalid chain id"),
+        (raw(1, maxFeePerGas=1, maxPriorityFeePerGas=1), "less than block base fee"),
+        (raw(1, gas=20_000), "intrinsic gas too low|invalid transaction|[Ii]nsufficient gas"),
+        ("0x1234", "invalid transaction"),
+        ("0x", "invalid transaction"),
+    ):
+        with pytest.raises(RpcResponseError, match=words):
+            await world.rpc.call("eth_sendRawTransaction", bad)
+
+
+async def test_logs_are_found_by_range_hash_address_and_topic(world: World) -> None:
+    payment = await faucet_of(world).fund(world.payer.address, 10)
+    receipt = await world.rpc.call("eth_getTransactionReceipt", payment.tx_hash)
+    (log,) = receipt["logs"]
+    by_range = {
+        "fromBlock": "0x0",
+        "toBlock": "latest",
+        "address": world.token,
+        "topics": [None, None, log["topics"][2]],
+    }
+    assert await world.rpc.call("eth_getLogs", by_range) == [log]
+    by_hash = {"blockHash": receipt["blockHash"], "topics": [[log["topics"][0], "0x" + "11" * 32]]}
+    assert await world.rpc.call("eth_getLogs", by_hash) == [log]
+    assert await world.rpc.call("eth_getLogs", by_range | {"address": world.settlement}) == []
+    with pytest.raises(RpcResponseError, match="unknown block"):
+        await world.rpc.call("eth_getLogs", {"blockHash": "0x" + "00" * 32})
+
+
+async def test_reads_can_be_pinned_to_an_old_block(world: World) -> None:
+    before = await world.rpc.call("eth_getBlockByNumber", "latest", False)
+    await faucet_of(world).fund(world.payer.address, 10)
+    data = "0x" + call_data("balanceOf(address)", [world.payer.address]).hex()
+    call = {"to": world.token, "data": data}
+    assert int(await world.rpc.call("eth_call", call, {"blockHash": before["hash"]}), 16) == 0
+    assert int(await world.rpc.call("eth_call", call, before["number"]), 16) == 0
+    assert int(await world.rpc.call("eth_call", call, "latest"), 16) == 10
+    assert await world.rpc.call("eth_getBalance", world.payer.address, before["number"]) == "0x0"

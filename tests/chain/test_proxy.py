@@ -1,0 +1,77 @@
+"""The public endpoint answers reads and eth_sendRawTransaction, and nothing else."""
+
+import json
+from typing import Any
+
+from sightline.chain.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, RpcProxy
+from sightline.chain.rpc import RpcOptions, open_rpc
+from tests.chain.world import World, ids
+
+
+async def ask(proxy: RpcProxy, body: Any) -> Any:
+    return json.loads(await proxy.handle(body if isinstance(body, bytes) else json.dumps(body).encode()))
+
+
+def a_request(method: str, *params: Any, request_id: Any = 1) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": list(params)}
+
+
+async def test_reads_pass_and_keep_their_ids(world: World) -> None:
+    proxy = RpcProxy(world.rpc)
+    assert (await ask(proxy, a_request("eth_chainId", request_id="a")))["result"] == hex(84_532_001)
+    answers = await ask(proxy, [a_request("eth_blockNumber", request_id=7), a_request("net_version", request_id=8)])
+    assert {answer["id"] for answer in answers} == {7, 8}
+
+
+FORBIDDEN = ["sightline_faucet", "evm_mine", "evm_revert", "anvil_setBalance", "hardhat_impersonateAccount",
+     "debug_traceCall", "eth_sendTransaction", "eth_sign", "personal_unlockAccount", "admin_peers", "eth_newFilter",
+     "txpool_content",
+     "ETH_CHAINID", "eth_chainId ", ""]  # fmt: skip
+
+
+async def test_other_methods_never_reach_the_node(world: World) -> None:
+    async with open_rpc(world.endpoint.url, RpcOptions(), ids) as rpc:
+        proxy = RpcProxy(rpc)
+        for method in FORBIDDEN:
+            for body in (a_request(method), [a_request("eth_chainId"), a_request(method)]):
+                assert (await ask(proxy, body))["error"]["code"] == -32601
+    assert world.endpoint.seen == []
+
+
+async def test_a_second_method_hidden_by_a_duplicate_key_is_not_sent(world: World) -> None:
+    async with open_rpc(world.endpoint.url, RpcOptions(), ids) as rpc:
+        hidden = b'{"jsonrpc":"2.0","id":1,"method":"evm_mine","params":[],"method":"eth_chainId"}'
+        assert (await ask(RpcProxy(rpc), hidden))["result"] == hex(84_532_001)
+    assert world.endpoint.seen == ["eth_chainId"]
+
+
+MALFORMED = [b"", b"{", b"[]", b"1", b"null", b'"eth_chainId"', b"[[]]", b'{"method": 5}', b"[" * 100_000, b"\xff\xfe",
+     b" " * (BODY_BYTES_MAX + 1), json.dumps([{"method": "eth_chainId"}] * (BATCH_MAX + 1)).encode()]  # fmt: skip
+
+
+async def test_malformed_and_oversized_bodies_get_an_error(world: World) -> None:
+    proxy = RpcProxy(world.rpc)
+    for body in MALFORMED:
+        assert (await ask(proxy, body))["error"]["code"] in (-32600, -32700), body[:20]
+
+
+async def test_a_dead_node_is_an_error_with_the_callers_id(world: World) -> None:
+    world.endpoint.is_down = True
+    async with open_rpc(world.endpoint.url, RpcOptions(timeout_ms=500), ids) as rpc:
+        answer = await ask(RpcProxy(rpc), a_request("eth_chainId", request_id=42))
+    assert (answer["id"], answer["error"]["code"]) == (42, -32000)
+
+
+async def test_a_sent_transaction_is_noticed(world: World) -> None:
+    noticed: list[bool] = []
+    proxy = RpcProxy(world.rpc, on_transaction=lambda: noticed.append(True))
+    await ask(proxy, a_request("eth_chainId"))
+    assert not noticed
+    await ask(proxy, a_request("eth_sendRawTransaction", "0x00"))
+    assert noticed
+
+
+def test_the_allow_list_is_what_is_documented() -> None:
+    assert {"eth_call", "eth_estimateGas", "eth_getLogs", "eth_sendRawTransaction"} == HEAVY_METHODS
+    assert len(LIGHT_METHODS) == 16
+    assert all(name.startswith(("eth_get", "eth_", "net_version", "web3_clientVersion")) for name in LIGHT_METHODS)

@@ -1,0 +1,295 @@
+"""SessionSettlement on the EVM: it conserves money, settles once, and takes nothing that was not agreed to."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sightline.chain.contracts_abi import SETTLED_TOPIC, Consent, SettleCall, call_data
+from sightline.system.ids import SystemIds
+from sightline.system.keccak import session_id_hash
+from tests.chain.evm import Evm, RevertedError, an_evm
+
+ids = SystemIds()
+few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+rates = st.integers(1, 10**6)
+durations = st.integers(0, 14_400)
+fee_rates = st.integers(0, 3_000)
+
+# A change of these is a change of what every settlement costs: it must be seen in review.
+SETTLE_GAS_PLAIN = 110_700
+SETTLE_GAS_CONSENTED = 118_950
+ZERO_BYTES_GAS = 250  # random hashes and signatures hold some zero bytes, which cost less
+
+
+@pytest.fixture(scope="module")
+def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
+    """One machine whose payer has money and approved all of it."""
+    evm = an_evm(tmp_path_factory.mktemp("evm"))
+    evm.treasury.fund(evm.address("payer"), 10**15)
+    evm.approve("payer", 2**256 - 1)
+    yield evm
+    evm.machine.store.close()
+
+
+def a_call(evm: Evm, *, rate: int = 1_000, seconds: int = 60, fee_bps: int = 1_500) -> SettleCall:
+    total = rate * seconds
+    fee = total * fee_bps // 10_000
+    return SettleCall(
+        session_id_hash=session_id_hash(ids.uuid()),
+        payer=evm.address("payer"),
+        payee=evm.address("payee"),
+        to_amount=total - fee,
+        fee_amount=fee,
+        rate=rate,
+        seconds=seconds,
+        platform_fee_bps=fee_bps,
+    )
+
+
+def holdings(evm: Evm) -> tuple[int, int, int, int]:
+    roles = ("payer", "payee", "feeReceiver")
+    payer, payee, fees = (evm.balance(evm.address(role)) for role in roles)
+    return payer, payee, fees, evm.balance(evm.settlement)
+
+
+@few
+@given(rates, durations, fee_rates)
+def test_a_settlement_moves_exactly_the_charge_and_keeps_nothing(
+    evm: Evm, rate: int, seconds: int, fee_bps: int
+) -> None:
+    call = a_call(evm, rate=rate, seconds=seconds, fee_bps=fee_bps)
+    before = holdings(evm)
+    receipt = evm.settle(call)
+    after = holdings(evm)
+    total = rate * seconds
+    assert after[0] == before[0] - total
+    assert after[1] == before[1] + call.to_amount
+    assert after[2] == before[2] + call.fee_amount
+    assert after[3] == 0
+    assert call.to_amount + call.fee_amount == total
+    settled = [log for log in receipt["logs"] if log["topics"][0] == SETTLED_TOPIC]
+    assert [log["topics"][1] for log in settled] == [call.session_id_hash]
+
+
+@few
+@given(
+    rates,
+    st.integers(1, 14_400),
+    fee_rates,
+    st.sampled_from(["to", "fee", "rate", "seconds", "bps"]),
+    st.integers(1, 50),
+)
+def test_no_number_can_be_changed_alone(evm: Evm, rate: int, seconds: int, fee_bps: int, which: str, by: int) -> None:
+    call = a_call(evm, rate=rate, seconds=seconds, fee_bps=fee_bps)
+    changed = {
+        "to": replace(call, to_amount=call.to_amount + by),
+        "fee": replace(
+            call,
+            to_amount=call.to_amount - min(by, call.to_amount),
+            fee_amount=call.fee_amount + min(by, call.to_amount),
+        ),
+        "rate": replace(call, rate=rate + by),
+        "seconds": replace(call, seconds=seconds + by),
+        "bps": replace(call, platform_fee_bps=3_000 + by),
+    }[which]
+    if changed == call:
+        return
+    before = holdings(evm)
+    with pytest.raises(RevertedError, match=r"total is not rate times seconds|fee is not floored|fee over the bound"):
+        evm.settle(changed)
+    assert holdings(evm) == before
+
+
+def test_a_session_settles_once(evm: Evm) -> None:
+    call = a_call(evm)
+    evm.settle(call)
+    before = holdings(evm)
+    with pytest.raises(RevertedError, match="already settled"):
+        evm.settle(call)
+    with pytest.raises(RevertedError, match="already settled"):
+        evm.settle(replace(a_call(evm), session_id_hash=call.session_id_hash))
+    assert holdings(evm) == before
+
+
+def test_only_a_relayer_settles(evm: Evm) -> None:
+    for role in ("stranger", "payee", "deployer"):
+        with pytest.raises(RevertedError, match="not a relayer"):
+            evm.settle(a_call(evm), role)
+
+
+def test_a_free_session_settles_without_moving_anything(evm: Evm) -> None:
+    call = a_call(evm, seconds=0)
+    before = holdings(evm)
+    receipt = evm.settle(call)
+    assert holdings(evm) == before
+    assert len(receipt["logs"]) == 1
+
+
+def test_one_person_may_pay_themselves(evm: Evm) -> None:
+    call = replace(a_call(evm), payee=evm.address("payer"))
+    before = holdings(evm)
+    evm.settle(call)
+    assert holdings(evm)[0] == before[0] - call.fee_amount
+
+
+def test_all_or_nothing_when_the_fee_leg_fails(evm: Evm) -> None:
+    fees = evm.address("feeReceiver")
+    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [fees, True]))
+    call = a_call(evm)
+    before = holdings(evm)
+    with pytest.raises(RevertedError, match="blacklisted"):
+        evm.settle(call)
+    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [fees, False]))
+    assert holdings(evm) == before
+    evm.settle(call)
+
+
+def test_a_charge_over_allowance_or_balance_is_refused_whole(evm: Evm) -> None:
+    evm.approve("payer", 59_999)
+    before = holdings(evm)
+    with pytest.raises(RevertedError, match="exceeds allowance"):
+        evm.settle(a_call(evm))
+    evm.approve("payer", 2**256 - 1)
+    assert holdings(evm) == before
+
+
+def test_the_session_cap_holds(tmp_path_factory: pytest.TempPathFactory) -> None:
+    evm = an_evm(tmp_path_factory.mktemp("capped"), session_cap_micro=60_000)
+    evm.treasury.fund(evm.address("payer"), 10**9)
+    evm.approve("payer", 10**9)
+    evm.settle(a_call(evm))
+    with pytest.raises(RevertedError, match="over the session cap"):
+        evm.settle(a_call(evm, seconds=61))
+    evm.machine.store.close()
+
+
+def test_a_payers_limits_hold_per_session_and_per_day(evm: Evm) -> None:
+    day = evm.ask(
+        evm.settlement,
+        "spentOnDay(address,uint256)",
+        evm.address("payer"),
+        int(evm.machine.head["timestamp"], 16) // 86_400,
+    )
+    evm.send("payer", evm.settlement, call_data("setLimits(uint256,uint256)", [60_000, day + 100_000]))
+    with pytest.raises(RevertedError, match="session limit"):
+        evm.settle(a_call(evm, seconds=61))
+    evm.settle(a_call(evm))
+    with pytest.raises(RevertedError, match="day limit"):
+        evm.settle(a_call(evm))
+    evm.send("payer", evm.settlement, call_data("clearLimits()"))
+    evm.settle(a_call(evm))
+
+
+def test_pause_stops_settling_and_only_the_owner_pauses(evm: Evm) -> None:
+    with pytest.raises(RevertedError, match="not the owner"):
+        evm.send("stranger", evm.settlement, call_data("setPaused(bool)", [True]))
+    evm.send("deployer", evm.settlement, call_data("setPaused(bool)", [True]))
+    with pytest.raises(RevertedError, match="paused"):
+        evm.settle(a_call(evm))
+    evm.send("deployer", evm.settlement, call_data("setPaused(bool)", [False]))
+    evm.settle(a_call(evm))
+
+
+def test_ownership_moves_in_two_steps(tmp_path_factory: pytest.TempPathFactory) -> None:
+    evm = an_evm(tmp_path_factory.mktemp("owned"))
+    stranger = evm.address("stranger")
+    evm.send("deployer", evm.settlement, call_data("transferOwnership(address)", [stranger]))
+    with pytest.raises(RevertedError, match="not the pending owner"):
+        evm.send("payee", evm.settlement, call_data("acceptOwnership()"))
+    evm.send("stranger", evm.settlement, call_data("acceptOwnership()"))
+    with pytest.raises(RevertedError, match="not the owner"):
+        evm.send("deployer", evm.settlement, call_data("setRelayer(address,bool)", [stranger, True]))
+    evm.send("stranger", evm.settlement, call_data("setRelayer(address,bool)", [evm.address("relayer"), False]))
+    with pytest.raises(RevertedError, match="not a relayer"):
+        evm.settle(a_call(evm))
+    evm.machine.store.close()
+
+
+# Consent.
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
+    """A deployment that settles nothing without the payer's signature."""
+    evm = an_evm(tmp_path_factory.mktemp("strict"), consent_required=True)
+    evm.treasury.fund(evm.address("payer"), 10**12)
+    evm.approve("payer", 2**256 - 1)
+    yield evm
+    evm.machine.store.close()
+
+
+def test_without_consent_nothing_is_taken_where_it_is_required(strict: Evm) -> None:
+    with pytest.raises(RevertedError, match="consent required"):
+        strict.settle(a_call(strict))
+
+
+def test_consent_of_the_payer_settles(strict: Evm) -> None:
+    call = a_call(strict)
+    before = holdings(strict)
+    strict.settle(replace(call, consent=strict.consent(call)))
+    assert holdings(strict)[0] == before[0] - 60_000
+
+
+def test_nobody_else_can_consent(strict: Evm) -> None:
+    call = a_call(strict)
+    for role in ("stranger", "payee", "relayer"):
+        with pytest.raises(RevertedError, match="consent of somebody else"):
+            strict.settle(replace(call, consent=strict.consent(call, role=role)))
+
+
+@pytest.mark.parametrize("field", ["session_id_hash", "payee", "rate", "max_total", "max_fee_bps", "deadline_s"])
+def test_consent_to_one_thing_is_none_to_another(strict: Evm, field: str) -> None:
+    call = a_call(strict)
+    consent = strict.consent(call)
+    other = a_call(strict, rate=500, seconds=120) if field == "rate" else call
+    changed = {
+        "session_id_hash": replace(call, session_id_hash=session_id_hash(ids.uuid()), consent=consent),
+        "payee": replace(call, payee=strict.address("stranger"), consent=consent),
+        "rate": replace(other, session_id_hash=call.session_id_hash, consent=consent),
+        "max_total": replace(call, consent=replace(consent, max_total=consent.max_total + 1)),
+        "max_fee_bps": replace(call, consent=replace(consent, max_fee_bps=consent.max_fee_bps + 1)),
+        "deadline_s": replace(call, consent=replace(consent, deadline_s=consent.deadline_s + 1)),
+    }[field]
+    with pytest.raises(RevertedError, match="consent of somebody else"):
+        strict.settle(changed)
+
+
+def test_consent_bounds_total_fee_and_time(strict: Evm) -> None:
+    call = a_call(strict)
+    for consent, reason in (
+        (strict.consent(call, max_total=59_999), "over the consented total"),
+        (strict.consent(call, max_fee_bps=1_499), "over the consented bound"),
+        (strict.consent(call, deadline_s=1), "consent expired"),
+    ):
+        with pytest.raises(RevertedError, match=reason):
+            strict.settle(replace(call, consent=consent))
+
+
+def test_a_mirrored_signature_is_refused(strict: Evm) -> None:
+    call = a_call(strict)
+    consent = strict.consent(call)
+    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+    mirrored = order - int.from_bytes(consent.signature[32:64], "big")
+    signature = consent.signature[:32] + mirrored.to_bytes(32, "big") + bytes([55 - consent.signature[64]])
+    with pytest.raises(RevertedError, match="not canonical"):
+        strict.settle(replace(call, consent=replace(consent, signature=signature)))
+
+
+def test_garbage_is_no_consent(strict: Evm) -> None:
+    call = a_call(strict)
+    for signature in (b"\x01", b"\x00" * 65, b"\xff" * 4096):
+        consent = Consent(max_total=60_000, max_fee_bps=1_500, deadline_s=2**40, signature=signature)
+        with pytest.raises(RevertedError):
+            strict.settle(replace(call, consent=consent))
+
+
+def test_the_gas_of_a_settlement_is_known(evm: Evm, strict: Evm) -> None:
+    evm.settle(a_call(evm))
+    plain = int(evm.settle(a_call(evm))["gasUsed"], 16)
+    strict.settle(replace(call := a_call(strict), consent=strict.consent(call)))
+    consented = int(strict.settle(replace(call := a_call(strict), consent=strict.consent(call)))["gasUsed"], 16)
+    assert abs(plain - SETTLE_GAS_PLAIN) <= ZERO_BYTES_GAS
+    assert abs(consented - SETTLE_GAS_CONSENTED) <= ZERO_BYTES_GAS
