@@ -3,6 +3,7 @@
 What a phone or a drone would do, as a program: `sightline device`. One process, one API key.
 """
 
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +116,13 @@ def _last_sequence(error: ApiError) -> int:
 
 
 async def run_device(options: DeviceOptions) -> None:
-    """Run a device until cancelled."""
+    """Run a device until SIGTERM or SIGINT; what it publishes stops with it."""
     async with Api(options.api_url, key=options.api_key) as api:
         me = await api.get("/me")
         device = Device(options, api, me["workspaceId"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(device.send_heartbeats)
             nursery.start_soon(device.serve_assignments)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                await anext(signals)
+            nursery.cancel_scope.cancel()

@@ -115,7 +115,8 @@ class CookieCodec:
 
     def set_cookie(self, value: str, *, signed_in_at_ms: int, now_ms: int) -> str:
         """The Set-Cookie header that stores a value for what is left of its lifetime."""
-        left_s = max(0, (signed_in_at_ms + LIFETIME_MS - now_ms) // 1_000)
+        # Rounded up: the browser may hold it a moment too long, the server judges by the signed instant anyway.
+        left_s = max(0, -((now_ms - signed_in_at_ms - LIFETIME_MS) // 1_000))
         return self._header(COOKIE_NAME, value, left_s)
 
     def clear_cookies(self) -> tuple[str, ...]:

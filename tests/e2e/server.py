@@ -1,0 +1,141 @@
+"""A real server in processes of its own, driven over its public interface only."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from sightline.client import Api, Wallet
+
+PLACE = (52.520008, 13.404954)
+PATIENCE_S = 30.0
+
+
+@dataclass
+class Server:
+    """`sightline serve` on one data directory, which outlives it."""
+
+    directory: Path
+    port: int = 0
+    env: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    url: str = ""
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "server.log"
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    async def start(self) -> None:
+        command = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(self.port), "--internal-port", "0"]
+        env = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1", "SIGHTLINE_RATE_LIMITS": "false"} | self.env
+        with self.log_path.open("ab") as log_file:
+            self.process = subprocess.Popen(  # noqa: ASYNC220  a fork takes no time
+                [*command, "--data-dir", str(self.directory / "data")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=env,
+            )
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE_S * 2):
+            line = await trio.to_thread.run_sync(self.process.stdout.readline, abandon_on_cancel=True)
+        word, _, self.url = line.decode().strip().partition(" ")
+        assert word == "ready", self.log()[-3000:]
+        self.port = int(self.url.rpartition(":")[2])
+
+    async def kill(self) -> None:
+        """kill -9: nothing of it gets to say goodbye."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        await self._reap()
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return await self._reap()
+
+    async def _reap(self) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE_S):
+            code = await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def end(self) -> None:
+        """Whatever state it is in, leave nothing behind."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+
+@dataclass
+class Tenant:
+    """A workspace with a key of its own."""
+
+    wallet: Wallet
+    workspace_id: str
+    key: str
+
+
+async def a_tenant(url: str, role: str, slug: str) -> Tenant:
+    """Sign up as a user would; no funds: the funds policy is advisory."""
+    wallet = Wallet()
+    scopes = ["sessions:read", "sessions:create", "sessions:operate", "pricing:read", "wallet:read"]
+    async with Api(url) as api:
+        workspace = await wallet.create_workspace(api, slug=slug, name=slug, roles=[role])
+        await wallet.sign_in(api)
+        await api.post("/auth/workspace/select", workspaceId=workspace["id"])
+        minted = await api.post(
+            f"/workspaces/{workspace['id']}/api-keys", label="e2e", environment="TEST", scopes=scopes
+        )
+    return Tenant(wallet, workspace["id"], minted["plaintext"])
+
+
+async def go_online(url: str, operator: Tenant) -> None:
+    async with Api(url, key=operator.key) as api:
+        body = {
+            "availabilityState": "ONLINE",
+            "coverageLat": PLACE[0],
+            "coverageLng": PLACE[1],
+            "coverageRadiusMeters": 1000,
+        }
+        await api.call("PATCH", f"/workspaces/{operator.workspace_id}", body)
+
+
+async def until(read: Any, holds: Any, what: str) -> Any:
+    """Wait for a thing."""
+    seen = None
+    with trio.move_on_after(PATIENCE_S):
+        while True:
+            seen = await read()
+            if holds(seen):
+                return seen
+            await trio.sleep(0.05)
+    raise AssertionError(f"{what}: last seen {seen}")
+
+
+def processes_under(directory: Path) -> list[str]:
+    """Command lines of the processes that name the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(directory) in command:
+                found.append(command)
+    return found

@@ -1,0 +1,77 @@
+"""The server as a process: start, stop, restart, and what it refuses."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import trio
+
+from sightline.client import Api
+from tests.e2e.server import Server, a_tenant, processes_under, until
+
+
+async def test_sigterm_stops_everything_it_started_and_a_restart_has_all_data(server: Server) -> None:
+    await server.start()
+    tenant = await a_tenant(server.url, "CONSUMER", "keeps-its-data")
+    async with Api(server.url, key=tenant.key) as api:
+        created = await api.post("/sessions", lat=1.5, lng=2.5, waitTimeoutSeconds=3600)
+        config = await api.get("/config")
+    assert processes_under(server.directory)
+    assert await server.stop() == 0
+    assert processes_under(server.directory) == []
+
+    await server.start()
+    async with Api(server.url, key=tenant.key) as api:
+        assert await api.get(f"/sessions/{created['id']}") == created
+        assert await api.get("/config") == config
+
+
+async def test_a_second_server_on_the_same_directory_is_refused_with_the_reason(server: Server) -> None:
+    await server.start()
+    assert server.process is not None
+    command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
+    second = await trio.run_process(
+        [*command, "--data-dir", str(server.directory / "data")], capture_stderr=True, capture_stdout=True, check=False
+    )
+    assert second.returncode == 1
+    assert str(server.process.pid) in second.stderr.decode()
+    async with httpx.AsyncClient() as http:
+        assert (await http.get(f"{server.url}/api/v1/health")).json()["data"]["ok"] is True
+
+
+async def test_a_taken_port_is_refused_with_the_reason(server: Server, data_directory: Path) -> None:
+    await server.start()
+    command = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(server.port), "--internal-port", "0"]
+    second = await trio.run_process(
+        [*command, "--data-dir", str(data_directory / "other")], capture_stderr=True, capture_stdout=True, check=False
+    )
+    assert second.returncode == 1
+    assert f"cannot serve on 127.0.0.1:{server.port}" in second.stderr.decode()
+
+
+async def test_children_do_not_outlive_a_killed_server(server: Server) -> None:
+    await server.start()
+    await server.kill()
+
+    async def left() -> list[str]:
+        return processes_under(server.directory)
+
+    await until(left, lambda found: found == [], "children of a killed server")
+
+
+def test_config_prints_every_setting_and_no_secret() -> None:
+    env = os.environ | {"SIGHTLINE_DATABASE_URL": "postgresql://me:hunter2@db/x", "SIGHTLINE_PORT": "9999"}
+    command = [sys.executable, "-m", "sightline.cli", "config"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    assert "SIGHTLINE_PORT" in done.stdout
+    assert "9999" in done.stdout
+    assert "hunter2" not in done.stdout
+
+
+def test_the_server_does_not_run_without_its_assertions(data_directory: Path) -> None:
+    command = [sys.executable, "-O", "-m", "sightline.cli", "serve", "--data-dir", str(data_directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "python -O" in done.stderr
