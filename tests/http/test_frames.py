@@ -1,0 +1,165 @@
+"""The frame endpoint as a vision agent uses it."""
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from sightline.ports.video import MediaKind
+from tests.http.fakes import JPEG
+from tests.http.world import BERLIN, Party, World, data_of, error_of
+
+
+@pytest.fixture
+async def live(world: World) -> tuple[Party, Party, str]:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    return consumer, operator, session["id"]
+
+
+async def test_a_frame_comes_with_all_that_is_known_of_it(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, operator, session_id = live
+    data_of(await operator.beat(sequence=7, sessionId=session_id))
+    world.video.show(session_id, 41)
+    answer = await consumer.key.get(f"/api/v1/sessions/{session_id}/frame?width=320&quality=50&maxAgeMs=5000")
+    assert (answer.status_code, answer.content) == (200, JPEG)
+    headers = answer.headers
+    assert headers["content-type"] == "image/jpeg"
+    assert headers["cache-control"] == "no-store"
+    assert headers["etag"] == '"41"'
+    assert headers["last-modified"].endswith("GMT")
+    assert headers["x-svc-frame-sequence"] == "41"
+    assert headers["x-svc-frame-captured-at"].endswith("Z")
+    assert 0 <= int(headers["x-svc-frame-age-ms"]) < 5_000
+    assert (headers["x-svc-frame-width"], headers["x-svc-frame-height"]) == ("320", "180")
+    assert headers["x-svc-meter-state"] == "RUNNING"
+    assert headers["x-svc-in-geofence"] == "true"
+    place = f"{BERLIN['lat']:.6f},{BERLIN['lng']:.6f};accuracy=5;at="
+    assert headers["x-svc-location"].startswith(place)
+    head = await consumer.key.call("HEAD", f"/api/v1/sessions/{session_id}/frame")
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", '"41"')
+
+
+async def test_place_and_fence_are_unknown_before_the_first_heartbeat(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    world.video.show(session_id, 1)
+    headers = (await consumer.key.get(f"/api/v1/sessions/{session_id}/frame")).headers
+    assert (headers["x-svc-in-geofence"], headers["x-svc-location"]) == ("unknown", "unknown")
+
+
+async def test_no_frame_yet_and_a_stale_one_are_told_apart(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame"
+    answer = await consumer.key.get(path)
+    assert error_of(answer) == (404, "FRAME_NOT_AVAILABLE", "frame:notDecoded")
+    assert answer.headers["retry-after"] == "1"
+    world.video.show(session_id, 1)
+    world.clock.advance(2)
+    assert (await consumer.key.get(path)).status_code == 200
+    answer = await consumer.key.get(f"{path}?maxAgeMs=1000")
+    assert error_of(answer) == (404, "FRAME_NOT_AVAILABLE", "frame:stale")
+    assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_known_frame_is_304(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame"
+    world.video.show(session_id, 5)
+    for tag in ('"5"', 'W/"5"', '"4", "5"', "*"):
+        answer = await consumer.key.having(if_none_match=tag).get(path)
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", '"5"')
+        assert answer.headers["x-svc-meter-state"] == "RUNNING"
+    assert (await consumer.key.having(if_none_match='"4"').get(path)).status_code == 200
+    answer = await consumer.key.get(f"{path}?after=5")
+    assert (answer.status_code, answer.headers["etag"]) == (304, '"5"')
+
+
+async def test_waiting_gives_the_next_frame_as_soon_as_it_is_there(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame"
+    world.video.show(session_id, 5)
+    answers: list[httpx.Response] = []
+
+    async def wait() -> None:
+        answers.append(await consumer.key.get(f"{path}?after=5&waitMs=10000"))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            world.video.show(session_id, 6)
+    assert answers[0].headers["x-svc-frame-sequence"] == "6"
+    assert (await consumer.key.get(f"{path}?after=6&waitMs=20")).status_code == 304
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "width=15",
+        "width=1921",
+        "quality=0",
+        "quality=96",
+        "maxAgeMs=249",
+        "maxAgeMs=10001",
+        "waitMs=10001",
+        "waitMs=-1",
+        "after=x",
+    ],
+)
+async def test_a_parameter_out_of_range_is_named(world: World, live: tuple[Party, Party, str], query: str) -> None:
+    consumer, _, session_id = live
+    answer = await consumer.key.get(f"/api/v1/sessions/{session_id}/frame?{query}")
+    assert error_of(answer) == (400, "INVALID_INPUT", f"frame:{query.partition('=')[0]}")
+
+
+async def test_frames_are_for_the_parties_of_a_live_session(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, operator, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame"
+    world.video.show(session_id, 1)
+    stranger = await world.party("CONSUMER", "SUPPLIER")
+    refused = await stranger.key.get(path)
+    assert error_of(refused) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    assert (await operator.key.get(path)).status_code == 200
+    world.video.is_down = True
+    assert error_of(await consumer.key.get(path))[:2] == (503, "VIDEO_ERROR")
+    data_of(await consumer.key.post(f"/api/v1/sessions/{session_id}/end"))
+    assert error_of(await consumer.key.get(path))[:2] == (409, "INVALID_STATE")
+
+
+async def test_the_stream_sends_each_frame_once_until_the_session_ends(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frames?fps=30"
+    world.video.show(session_id, 1)
+    received = b""
+    with trio.fail_after(10):
+        async with world.http.stream("GET", path, headers=consumer.key.headers) as answer:
+            assert answer.headers["content-type"] == "multipart/x-mixed-replace; boundary=sightline-frame"
+            async for chunk in answer.aiter_raw():
+                received += chunk
+                if received.count(b"\r\n\r\n") == 1 and b"x-svc-frame-sequence: 1\r\n" in received:
+                    world.video.show(session_id, 2)
+                if b"x-svc-frame-sequence: 2\r\n" in received and b"--sightline-frame--" not in received:
+                    await consumer.key.post(f"/api/v1/sessions/{session_id}/end")
+    assert received.count(b"--sightline-frame\r\n") == 2
+    assert received.count(JPEG) == 2
+    assert received.endswith(b"--sightline-frame--\r\n")
+
+
+async def test_a_paused_meter_shows_on_the_frame(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, operator, session_id = live
+    world.video.tell(session_id, MediaKind.CONNECTED)
+    world.clock.advance(11)
+    data_of(await operator.beat())
+    world.video.show(session_id, 1)
+    path = f"/api/v1/sessions/{session_id}"
+    answer = await consumer.key.get(f"{path}/frame")
+    meter = data_of(await consumer.key.get(f"{path}/meter"))
+    assert answer.headers["x-svc-meter-state"] == meter["meterState"]
+    assert meter["windows"]
+    assert {"from", "to", "reason"} == set(meter["windows"][0])
