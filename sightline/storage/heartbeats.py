@@ -33,13 +33,9 @@ _TYPES: Final = {
 _NAMES: Final = ", ".join(_TYPES)
 _COLUMNS: Final = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 3))
 
-# A batch that is sent again because its outcome was not known changes nothing. The shards are locked in order of id,
-# as they are when somebody takes them, so that whoever takes one waits for the batch or is seen by it.
+# A batch that is sent again because its outcome was not known changes nothing.
 _APPEND = f"""
-WITH held AS MATERIALIZED (
-  SELECT shard.id FROM shard JOIN unnest($1::int[], $2::bigint[]) AS lease(id, epoch) USING (id, epoch)
-  ORDER BY shard.id FOR SHARE OF shard
-), verdict AS MATERIALIZED (SELECT count(*) = cardinality($1::int[]) AS is_held FROM held),
+WITH verdict AS MATERIALIZED (SELECT hold_shards($1::integer[], $2::bigint[]) AS is_held),
 written AS (
   INSERT INTO heartbeat ({_NAMES})
   SELECT beat.* FROM verdict, unnest({_COLUMNS}) AS beat WHERE verdict.is_held

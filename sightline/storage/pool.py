@@ -52,7 +52,8 @@ async def connect(options: PoolOptions) -> Connection:
             # Planning with JIT costs more than any of our statements.
             "jit": "off",
             "statement_timeout": str(options.statement_timeout_ms),
-            "idle_in_transaction_session_timeout": str(options.statement_timeout_ms),
+            # A server that stands still in the middle of a transaction must not hold up who takes its shards over.
+            "idle_in_transaction_session_timeout": "10000",
             # A statement that waits for a lock notices that its client is gone.
             "client_connection_check_interval": "2000",
         },

@@ -187,7 +187,7 @@ async def test_a_takeover_waits_for_a_write_under_way_and_fences_the_next(databa
     session, order = a_session(), []
 
     async def slow_write(connection: Any) -> None:
-        await connection.execute("SELECT FROM shard WHERE id = 3 AND epoch = $1 FOR SHARE", epoch)
+        assert await connection.fetchval("SELECT hold_shards(ARRAY[3], ARRAY[$1::bigint])", epoch)
         order.append("holding")
         await connection.execute("SELECT pg_sleep(0.3)")
         order.append("written")
@@ -278,3 +278,38 @@ async def test_steps_go_on_over_a_restart_of_postgres(data_directory: Path) -> N
             assert found is not None
             assert found.session.version == 60
         nursery.cancel_scope.cancel()
+
+
+async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: Database) -> None:
+    store = PostgresStore(database)
+    epoch = (await store.acquire_shards("old", "one"))[3]
+    await store.append_heartbeats([a_heartbeat(an_id(), 1)])
+    taken = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    async def slow_take_over(connection: Any) -> None:
+        await connection.execute("SELECT FROM take_shards('new', 'two')")
+        token.run_sync_soon(taken.set)
+        await connection.execute("SELECT pg_sleep(0.4)")
+
+    results: list[Committed | Rejected] = []
+    refused: list[StoreUnavailableError] = []
+
+    async def late_step() -> None:
+        write = SessionWrite(lease=ShardLease(3, epoch), session=a_session(), at_ms=T0, due_at_ms=None)
+        results.append(await store.write_session(write))
+
+    async def late_heartbeats() -> None:
+        try:
+            await store.append_heartbeats([a_heartbeat(an_id(), 1)], [ShardLease(3, epoch)])
+        except StoreUnavailableError as error:
+            refused.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(database.transact, slow_take_over)
+        await taken.wait()
+        nursery.start_soon(late_step)
+        nursery.start_soon(late_heartbeats)
+    assert results == [Rejected(RejectedWhy.FENCED)]
+    assert len(refused) == 1
+    assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM heartbeat")) == 1

@@ -1,5 +1,4 @@
--- Ownership of shards. Every write of an actor's state holds its shard's row FOR SHARE and compares the epoch; taking
--- a shard over raises the epoch, and so waits for writes under way and refuses those that come later.
+-- Ownership of shards. Every write of an actor's state compares the epoch of its shard; taking a shard over raises it.
 CREATE TABLE shard (
   id smallint PRIMARY KEY CHECK (id BETWEEN 0 AND 255),
   owner text,
@@ -7,6 +6,26 @@ CREATE TABLE shard (
   epoch bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 INSERT INTO shard (id) SELECT generate_series(0, 255);
+
+-- Hold shards at these epochs until the transaction ends; false if one of them is not at its epoch. Holders share; whoever takes a
+-- shard waits for them, and is seen by all who come later: the look at the epoch is a statement of its own, after the lock, so that
+-- it sees what was committed while waiting. Advisory locks, because FOR SHARE writes to the row and makes a multixact for every
+-- pair of holders. `ids` must ascend.
+CREATE FUNCTION hold_shards(ids integer[], epochs bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(5300043, id) FROM unnest(ids) AS id;
+  RETURN cardinality(ids) = (
+    SELECT count(*) FROM shard JOIN unnest(ids, epochs) AS lease(id, epoch) USING (id, epoch));
+END $$;
+
+-- Take every shard: writes under way at the old epochs finish first, later ones are refused.
+CREATE FUNCTION take_shards(p_owner text, p_incarnation text) RETURNS TABLE (id smallint, epoch bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(5300043, n) FROM generate_series(0, 255) AS n;
+  RETURN QUERY UPDATE shard SET owner = p_owner, incarnation = p_incarnation, epoch = shard.epoch + 1
+    RETURNING shard.id, shard.epoch;
+END $$;
 
 -- Great-circle distance in metres, as the domain computes it.
 CREATE FUNCTION distance_m(lat_a float8, lng_a float8, lat_b float8, lng_b float8) RETURNS float8
@@ -164,8 +183,7 @@ CREATE FUNCTION admit_write(
   p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_at_ms bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM shard WHERE id = p_shard AND epoch = p_epoch FOR SHARE;
-  IF NOT FOUND THEN
+  IF NOT hold_shards(ARRAY[p_shard::integer], ARRAY[p_epoch]) THEN
     RETURN 'FENCED';
   END IF;
   IF p_key IS NOT NULL THEN
