@@ -38,6 +38,18 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(None, description="Postgres to use in place of the embedded one")
     database_pool: int = Field(12, ge=2, le=200, description="Connections to the database")
 
+    # Identity.
+    cookie_keys: SecretStr | None = Field(
+        None,
+        description="kid:base64,...; the first signs, all verify. Default: one key kept in the data directory",
+    )
+    spicedb_endpoint: str | None = Field(
+        None, description="HOST:PORT of a SpiceDB in place of the embedded relations graph (extra: spicedb)"
+    )
+    spicedb_key: SecretStr | None = Field(None, description="Its preshared key")
+    spicedb_tls: bool = Field(True, description="Whether it is spoken to by TLS")
+    spicedb_ca: Path | None = Field(None, description="Its certificate authority (PEM), if not a public one")
+
     # Chain.
     chain_rpc_url: SecretStr | None = Field(None, description="JSON-RPC endpoint in place of the embedded chain")
     chain_id: int | None = Field(None, description="Its chain id; required with chain_rpc_url")

@@ -119,6 +119,25 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def _open_relations(settings: Settings, secrets: Secrets, database: Database) -> AsyncIterator[Relations]:
+    """The relations graph: embedded in the database, or a SpiceDB."""
+    if settings.spicedb_endpoint is None:
+        yield await PostgresRelations.open(database, token_key=secrets.token_key)
+        return
+    # Needs an extra that the embedded graph does without.
+    from sightline.identity.spicedb import SpiceDbOptions, open_spicedb
+
+    options = SpiceDbOptions(
+        endpoint=settings.spicedb_endpoint,
+        preshared_key=settings.spicedb_key.get_secret_value() if settings.spicedb_key is not None else "",
+        is_tls=settings.spicedb_tls,
+        ca_certificates=settings.spicedb_ca.read_bytes() if settings.spicedb_ca is not None else None,
+    )
+    async with open_spicedb(options, token_key=secrets.token_key) as relations:
+        yield relations
+
+
 def _video_options(settings: Settings, secrets: Secrets, public_url: str) -> VideoOptions:
     net = NetOptions(
         bind_addresses=settings.video_bind_addresses,
@@ -153,8 +172,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
     clock, ids = SystemClock(), SystemIds()
     async with _open_database(settings) as database:
         store, ledger = PostgresStore(database), PostgresLedger(database)
-        relations = await PostgresRelations.open(database, token_key=secrets.token_key)
         async with (
+            _open_relations(settings, secrets, database) as relations,
             open_chain(chain_options(settings, public_url), ledger=ledger, clock=clock, ids=ids) as chain,
             open_embedded(_video_options(settings, secrets, public_url), clock=clock) as video,
         ):

@@ -20,7 +20,7 @@ from sightline.http.resources import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
-from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
@@ -50,8 +50,14 @@ def make_identity(core: Core, public_url: str) -> Identity:
     settings, secrets = core.settings, core.secrets
     store = PostgresIdentityStore(core.database)
     hasher = KeyHasher(secrets.key_pepper)
+    configured = settings.cookie_keys
+    cookie_keys = (
+        parse_cookie_keys(configured.get_secret_value())
+        if configured is not None
+        else [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)]
+    )
     cookies = CookieCodec(
-        [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)],
+        cookie_keys,
         audience=settings.public_url or LOCAL_AUDIENCE,
         is_https=public_url.startswith("https:"),
     )
