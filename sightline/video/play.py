@@ -27,6 +27,7 @@ class PlayReport:
     width: int = 0
     height: int = 0
     connected_ms: int | None = None
+    """From the POST of the offer to media that can flow."""
     first_frame_ms: int | None = None
 
 
@@ -56,9 +57,9 @@ async def _connect(url: str, began: float, report: PlayReport) -> tuple[OfferCli
         client, peer = OfferClient(url), RTCPeerConnection(RTCConfiguration(iceServers=[]))
         receiver = peer.addTransceiver("video", direction="recvonly").receiver
 
-        def on_change(peer: RTCPeerConnection = peer) -> None:
-            if peer.connectionState == "connected":
-                report.connected_ms = round((loop.time() - began) * 1000)
+        def on_change(peer: RTCPeerConnection = peer, client: OfferClient = client) -> None:
+            if peer.connectionState == "connected" and client.posted_at_s is not None:
+                report.connected_ms = round((loop.time() - client.posted_at_s) * 1000)
 
         peer.on("connectionstatechange", on_change)
         try:

@@ -1,5 +1,6 @@
 """The client's side of WHIP and WHEP over HTTP: POST an offer, take the answer, DELETE at the end."""
 
+import asyncio
 from typing import Final, final
 from urllib.parse import urljoin
 
@@ -26,6 +27,8 @@ class OfferClient:
         self._url = url
         self._http = httpx.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True)
         self._resource: str | None = None
+        self.posted_at_s: float | None = None
+        """When the offer went out, on the loop's clock."""
 
     async def connect(self, peer: RTCPeerConnection) -> None:
         """Offer what the peer has and apply the answer.
@@ -34,6 +37,7 @@ class OfferClient:
             OfferRefusedError: No connection, or not 201.
         """
         await peer.setLocalDescription(await peer.createOffer())
+        self.posted_at_s = asyncio.get_running_loop().time()
         try:
             reply = await self._http.post(
                 self._url, content=peer.localDescription.sdp, headers={"Content-Type": "application/sdp"}

@@ -9,6 +9,8 @@ import aioice.stun
 import pylibsrtp
 import pytest
 from aiortc import RTCCertificate, RTCDtlsTransport, RTCIceGatherer, RTCIceTransport
+from aiortc.rtcdtlstransport import SRTP_PROFILES
+from OpenSSL import SSL
 
 from sightline.video.options import NetOptions
 from sightline.video.rtc import patches
@@ -65,6 +67,15 @@ def test_transports_have_the_private_handles():
             assert hasattr(connection, name), name
 
     on_asyncio(work)
+
+
+def test_certificates_make_the_tls_context_where_we_add_ciphers():
+    certificate = patches.Certificate.generateCertificate()
+    assert isinstance(certificate, patches.Certificate)
+    assert list(inspect.signature(RTCCertificate._create_ssl_context).parameters) == ["self", "srtp_profiles"]
+    context = certificate._create_ssl_context(srtp_profiles=SRTP_PROFILES)
+    names = SSL.Connection(context).get_cipher_list()
+    assert {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"} <= set(names)
 
 
 def test_srtp_sessions_take_and_give_bytes():

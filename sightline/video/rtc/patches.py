@@ -46,6 +46,24 @@ def tune_stock_peers() -> None:
     aioice.ice.get_host_addresses = with_loopback
 
 
+CIPHERS: Final = b":".join(
+    f"ECDHE-{kind}-{cipher}".encode()
+    for cipher in ("AES128-GCM-SHA256", "CHACHA20-POLY1305", "AES128-SHA", "AES256-SHA")
+    for kind in ("ECDSA", "RSA")
+)
+"""aiortc offers the ECDSA half only, and GStreamer's certificates are RSA: no shared cipher when we are client."""
+
+
+@final
+class Certificate(RTCCertificate):
+    """aiortc's certificate that also talks to peers with RSA ones."""
+
+    def _create_ssl_context(self, srtp_profiles: list[Any]) -> Any:
+        context = super()._create_ssl_context(srtp_profiles=srtp_profiles)
+        context.set_cipher_list(CIPHERS)
+        return context
+
+
 @final
 class IceConnection(aioice.ice.Connection):
     """aioice's agent with our sockets, our consent timers, a bounded queue and a synchronous media path."""

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
 import structlog
-from aiortc import RTCCertificate
 from aiortc.rtcicetransport import RTCIceCandidate
 from aiortc.sdp import candidate_from_sdp
 
@@ -30,12 +29,12 @@ class Certificates:
     """The DTLS certificate of this process, renewed in time. Making one costs a millisecond per peer otherwise."""
 
     def __init__(self) -> None:
-        self._current = RTCCertificate.generateCertificate()
+        self._current = patches.Certificate.generateCertificate()
 
-    def current(self) -> RTCCertificate:
+    def current(self) -> patches.Certificate:
         """A certificate that is good for at least ten days."""
         if self._current.expires - datetime.now(tz=UTC) < CERTIFICATE_RENEW:
-            self._current = RTCCertificate.generateCertificate()
+            self._current = patches.Certificate.generateCertificate()
         return self._current
 
 
