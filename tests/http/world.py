@@ -204,6 +204,7 @@ class World:
         self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
         self.identity = MemoryIdentityStore()
         self.video = ShownVideo(self.clock)
+        self.watchers = Watchers()
         self.ready = {"database": True, "video": True}
         self.metrics = Metrics(lambda: {"actors": {"session": 1.0}})
         self._numbers = itertools.count(1)
@@ -244,7 +245,7 @@ class World:
             clock=self.clock,
             ids=self.ids,
             limits=self.options.limits,
-            watchers=Watchers(),
+            watchers=self.watchers,
             epochs=epochs,
             on_settlement=lambda: None,
         )

@@ -1,0 +1,131 @@
+"""Live updates as server-sent events."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+
+from sightline.http.deps import ResourceOptions
+from tests.http.stream_client import StreamedAnswer, open_stream
+from tests.http.world import Client, World, WorldOptions, data_of, error_of, open_world
+
+
+class Events:
+    """What comes down one stream."""
+
+    def __init__(self, answer: StreamedAnswer) -> None:
+        self.answer = answer
+        self._text = ""
+
+    async def next_block(self) -> str:
+        """Lines up to the next empty one; empty at the end of the stream."""
+        with trio.fail_after(10):
+            while "\n\n" not in self._text:
+                piece = await self.answer.piece()
+                if piece is None:
+                    return ""
+                self._text += piece.decode()
+        block, _, self._text = self._text.partition("\n\n")
+        return block
+
+    async def next(self) -> tuple[int, str, Any]:
+        """Number, name and data of the next event."""
+        lines = dict(line.split(": ", 1) for line in (await self.next_block()).splitlines())
+        return int(lines["id"]), lines["event"], json.loads(lines["data"])
+
+    async def until(self, name: str, **fields: Any) -> Any:
+        """The first event of this name with these values."""
+        while True:
+            _, event, data = await self.next()
+            if event == name and all(data[key] == value for key, value in fields.items()):
+                return data
+
+
+@asynccontextmanager
+async def watching(client: Client, path: str, **headers: str) -> AsyncIterator[Events]:
+    async with open_stream(client.world.base_url, path, client.having(**headers).headers) as answer:
+        yield Events(answer)
+
+
+async def test_a_session_is_followed_from_its_present_state_to_its_end(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}"
+    async with watching(consumer.key, f"{path}/events") as events:
+        assert events.answer.headers["content-type"].startswith("text/event-stream")
+        assert await events.next() == (1, "session", session)
+        number, name, meter = await events.next()
+        assert (number, name, meter["meterState"]) == (2, "meter", None)
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+        await events.until("session", state="ASSIGNED")
+        data_of(await operator.key.post(f"{path}/start"))
+        live = await events.until("session", state="LIVE")
+        assert (live["whipUrl"], live["whepUrl"] is None) == (None, False)
+        data_of(await operator.key.post(f"{path}/end"))
+        await events.until("session", state="ENDED")
+        await events.until("meter", meterState="STOPPED")
+
+
+async def test_numbers_go_on_after_the_last_one_seen(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}/events"
+    async with watching(consumer.key, path, last_event_id="41") as events:
+        assert (await events.next())[0] == 42
+    async with watching(consumer.key, path, last_event_id="nonsense") as events:
+        assert (await events.next())[0] == 1
+
+
+async def test_an_operator_hears_of_its_assignment(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        assert (await events.next())[:2] == (1, "workspace")
+        await operator.go_online()
+        await events.until("workspace", availabilityState="ONLINE")
+        session = await world.request(consumer)
+        data_of(await consumer.key.post(f"/api/v1/sessions/{session['id']}/dispatch"))
+        assigned = await events.until("assignment", id=session["id"])
+        assert assigned["state"] == "ASSIGNED"
+        assert assigned["metadata"] is None
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        await events.until("workspace", availabilityState="BUSY")
+        await events.until("assignment", id=session["id"])
+
+
+async def test_streams_are_refused_in_the_envelope(world: World) -> None:
+    consumer, other = await world.party("CONSUMER"), await world.party("CONSUMER")
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}/events"
+    assert error_of(await other.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    assert error_of(await other.key.get(f"{consumer.path}/events")) == (403, "NOT_AUTHORIZED", "workspace:mismatch")
+    pricing = await consumer.mint("pricing:read")
+    assert error_of(await pricing.get(path))[:2] == (403, "NOT_AUTHORIZED")
+
+
+async def test_a_silent_stream_is_kept_open_by_comments_and_ends_at_its_lifetime() -> None:
+    resources = ResourceOptions(keepalive_ms=50, stream_lifetime_ms=400)
+    async with open_world(WorldOptions(resources=resources)) as world:
+        consumer = await world.party("CONSUMER")
+        session = await world.request(consumer)
+        async with watching(consumer.key, f"/api/v1/sessions/{session['id']}/events") as events:
+            await events.next()
+            await events.next()
+            assert await events.next_block() == ":"
+            blocks = [":"]
+            while blocks[-1]:
+                blocks.append(await events.next_block())
+            assert set(blocks) == {":", ""}
+
+
+async def test_watchers_are_gone_with_their_clients(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer)
+    async with watching(consumer.key, f"/api/v1/sessions/{session['id']}/events") as events:
+        await events.next()
+        assert len(world.watchers) == 1
+    with trio.fail_after(5):
+        while len(world.watchers):
+            await trio.testing.wait_all_tasks_blocked(0.01)

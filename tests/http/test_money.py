@@ -1,0 +1,181 @@
+"""Settlements and wallets over HTTP."""
+
+import pytest
+
+from sightline.domain.settlement import fee_of
+from sightline.domain.units import MicroUsdc
+from sightline.ports.ledger import (
+    BlockApplication,
+    BlockRef,
+    ChainEvent,
+    EventKind,
+    Inclusion,
+    WalletReading,
+)
+from sightline.ports.video import MediaKind
+from sightline.system.keccak import session_id_hash
+from tests.http.fakes import CHAIN
+from tests.http.world import Party, World, data_of, error_of
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+TX = "0x" + "ab" * 32
+
+
+async def see_block(world: World, number: int, *, events: tuple[ChainEvent, ...] = (), readings: object = ()) -> None:
+    head = BlockRef(number=number, block_hash=f"0x{number:064x}", parent_hash=f"0x{number - 1:064x}")
+    application = BlockApplication(
+        headers=(head,), events=events, readings=readings, settled=(), head=head, confirmed_block=number
+    )
+    await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
+
+
+def deposit(party: Party, number: int, *, kind: EventKind = EventKind.DEPOSIT) -> ChainEvent:
+    return ChainEvent(
+        address=party.account.address.lower(),
+        kind=kind,
+        tx_hash=f"0x{number:064x}",
+        log_index=0,
+        block_number=number,
+        block_hash=f"0x{number:064x}",
+        from_address=CHAIN.usdc_address.lower(),
+        to_address=party.account.address.lower(),
+        amount_micro=number * 1_000,
+        session_id_hash=None,
+    )
+
+
+async def ended(world: World) -> tuple[Party, Party, dict[str, object]]:
+    """A session that ran for a while and is over."""
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    for _ in range(4):
+        world.clock.advance(5)
+        data_of(await operator.beat())
+        world.video.tell(session["id"], MediaKind.FRAMES)
+    return consumer, operator, data_of(await consumer.key.post(f"/api/v1/sessions/{session['id']}/end"))
+
+
+async def test_a_settlement_goes_from_not_ready_to_confirmed(world: World) -> None:
+    consumer, operator, session = await ended(world)
+    path = f"/api/v1/settlements/{session['id']}"
+    charged = MicroUsdc(int(str(session["chargedMicroUsdc"])))
+    assert charged > 0
+    fee = fee_of(charged, 1_500)
+    pending = data_of(await operator.key.get(path))
+    assert pending == {
+        "sessionId": session["id"],
+        "state": "PENDING",
+        "payload": {
+            "sessionIdHash": session_id_hash(str(session["id"])),
+            "from": consumer.account.address,
+            "to": operator.account.address,
+            "toAmount": str(charged - fee),
+            "feeAmount": str(fee),
+            "ratePerSecond": session["ratePerSecondMicroUsdc"],
+            "chargeableSeconds": session["cleanSeconds"],
+            "consumerWorkspaceId": consumer.id,
+            "operatorWorkspaceId": operator.id,
+            "platformFeeBps": 1_500,
+        },
+        "txHash": None,
+        "confirmedAt": None,
+    }
+    inclusion = Inclusion(tx_hash=TX, block_number=9, block_hash="0x" + "cd" * 32)
+    now_ms = world.clock.now_ms()
+    await world.ledger.mark_mined(str(session["id"]), inclusion, now_ms=now_ms)
+    await world.ledger.mark_confirmed(str(session["id"]), inclusion, now_ms=now_ms)
+    confirmed = data_of(await consumer.key.get(path))
+    assert (confirmed["state"], confirmed["txHash"]) == ("CONFIRMED", TX)
+    assert confirmed["confirmedAt"].endswith("Z")
+    assert confirmed["payload"] == pending["payload"]
+
+
+async def test_a_settlement_is_for_the_parties(world: World) -> None:
+    consumer, stranger = await world.party("CONSUMER"), await world.party("CONSUMER", "SUPPLIER")
+    session = await world.request(consumer)
+    path = f"/api/v1/settlements/{session['id']}"
+    not_ready = {"state": "NOT_READY", "payload": None, "txHash": None, "confirmedAt": None}
+    assert data_of(await consumer.key.get(path)) == {"sessionId": session["id"]} | not_ready
+    assert error_of(await stranger.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    unknown = await consumer.key.get(f"/api/v1/settlements/{UNKNOWN}")
+    assert error_of(unknown)[:2] == (404, "SESSION_NOT_FOUND")
+    data_of(await consumer.key.delete(f"/api/v1/sessions/{session['id']}"))
+    assert data_of(await consumer.key.get(path))["state"] == "NOT_READY"
+
+
+async def test_a_wallet_shows_balance_allowance_and_what_is_held(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    fresh = data_of(await consumer.key.get("/api/v1/wallet"))
+    assert (fresh["trackedBalance"], fresh["lastSyncBlock"], fresh["heldMicroUsdc"]) == ("0", "0", "0")
+    reading = WalletReading(
+        address=consumer.account.address.lower(), balance_micro=5_000_000, allowance_micro=3_000_000, block_number=4
+    )
+    await see_block(world, 4, readings=(reading,))
+    session = await world.request(consumer)
+    wallet = data_of(await consumer.wallet.get("/api/v1/wallet"))
+    hold = int(session["holdMicroUsdc"])
+    assert wallet == {
+        "workspaceId": consumer.id,
+        "walletAddress": consumer.account.address,
+        "trackedBalance": "5000000",
+        "trackedAllowance": "3000000",
+        "heldMicroUsdc": str(hold),
+        "availableMicroUsdc": str(3_000_000 - hold),
+        "lastSyncBlock": "4",
+        "updatedAt": wallet["updatedAt"],
+    }
+    data_of(await consumer.key.delete(f"/api/v1/sessions/{session['id']}"))
+    assert data_of(await consumer.key.get("/api/v1/wallet"))["heldMicroUsdc"] == "0"
+
+
+async def test_the_ledger_is_paged_and_filtered(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    for number in range(1, 6):
+        kind = EventKind.APPROVAL if number == 3 else EventKind.DEPOSIT
+        await see_block(world, number, events=(deposit(consumer, number, kind=kind),))
+    first = data_of(await consumer.key.get("/api/v1/wallet/events?limit=2"))
+    second = data_of(await consumer.key.get(f"/api/v1/wallet/events?limit=3&cursor={first['nextCursor']}"))
+    blocks = [each["blockNumber"] for each in first["items"] + second["items"]]
+    assert blocks == ["5", "4", "3", "2", "1"]
+    assert second["nextCursor"] is None
+    row = first["items"][0]
+    assert row == {
+        "id": row["id"],
+        "workspaceId": consumer.id,
+        "kind": "DEPOSIT",
+        "txHash": f"0x{5:064x}",
+        "logIndex": 0,
+        "blockNumber": "5",
+        "blockHash": f"0x{5:064x}",
+        "fromAddress": CHAIN.usdc_address,
+        "toAddress": consumer.account.address,
+        "amountMicroUsdc": "5000",
+        "sessionId": None,
+        "confirmations": row["confirmations"],
+        "confirmedAt": row["confirmedAt"],
+        "removed": False,
+        "createdAt": row["createdAt"],
+    }
+
+    async def found(query: str) -> list[str]:
+        page = data_of(await consumer.key.get(f"/api/v1/wallet/events?{query}"))
+        return [each["blockNumber"] for each in page["items"]]
+
+    assert await found("kind=APPROVAL") == ["3"]
+    assert await found("kind=APPROVAL&kind=DEPOSIT&fromBlock=2&toBlock=3") == ["3", "2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=0", "pagination:limit"),
+        ("limit=1000", "pagination:limit"),
+        ("cursor=WyJzMSIsNSwieCJd", "pagination:cursor"),
+        ("kind=GIFT", "wallet:kind"),
+        ("fromBlock=-1", "wallet:fromBlock"),
+        ("toBlock=latest", "wallet:toBlock"),
+    ],
+)
+async def test_a_wrong_ledger_parameter_is_named(world: World, query: str, detail: str) -> None:
+    consumer = await world.party("CONSUMER")
+    assert error_of(await consumer.key.get(f"/api/v1/wallet/events?{query}")) == (400, "INVALID_INPUT", detail)
