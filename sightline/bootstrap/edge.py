@@ -15,6 +15,7 @@ from sightline.http.deps import Deps, InternalDeps, ResourceOptions
 from sightline.http.errors import render_fault
 from sightline.http.headers import Headers
 from sightline.http.metrics import Gauges, Metrics
+from sightline.http.operations import OperationResources
 from sightline.http.rate_limit import RateLimits
 from sightline.http.resources import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
@@ -127,7 +128,8 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     edge = Edge(
         authenticate=identity.authenticator.authenticate, check_origin=_check_origin, clock=core.clock, ids=core.ids
     )
-    return build_app(internal_routes(deps), edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
+    routes = (*internal_routes(deps), *OperationResources(core.registry, core.ledger).routes())
+    return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
 
 
 async def _readiness(core: Core) -> dict[str, bool]:

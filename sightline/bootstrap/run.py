@@ -32,6 +32,7 @@ from sightline.system.ids import SystemIds
 from sightline.system.lock import DataDirectoryInUseError, lock_directory
 from sightline.system.logs import configure_logs
 from sightline.system.secrets import load_secrets
+from sightline.system.whereabouts import write_whereabouts
 
 OPEN_FILES: Final = 65_536
 GC_THRESHOLDS: Final = (50_000, 50, 50)
@@ -87,6 +88,7 @@ async def _serve_http(core: Core, listener: ListenerOptions, public_url: str, st
             (internal,) = await listeners.start(_listen, core, internal_app, internal_listener, stop)
             await listeners.start(_listen, core, public_app, listener, stop)
             settle_memory()
+            write_whereabouts(settings.data_dir, url=public_url, internal_url=internal.url)
             log.info("ready", url=public_url, internal_url=internal.url, data_dir=str(settings.data_dir))
             sys.stdout.write(f"ready {public_url}\n")
             sys.stdout.flush()

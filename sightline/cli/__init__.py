@@ -16,6 +16,12 @@ def _overrides(**given: object) -> dict[str, object]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _data_dir(given: Path | None) -> Path:
+    from sightline.config import Settings
+
+    return Settings(**_overrides(data_dir=given)).data_dir  # type: ignore[arg-type]
+
+
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
@@ -95,6 +101,26 @@ def device(
     configure_logs()
     film = clip if clip is not None else clip_path()
     trio.run(run_device, DeviceOptions(api_url=api, api_key=key, lat=lat, lng=lng, clip=film))
+
+
+@app.command()
+def settlements(data_dir: DataDir = None) -> None:
+    """List the settlements of a running server that are not confirmed, and why."""
+    from sightline.cli.operations import print_settlements
+
+    raise typer.Exit(print_settlements(_data_dir(data_dir)))
+
+
+@app.command()
+def actors(
+    data_dir: DataDir = None,
+    revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to give another chance")] = None,
+) -> None:
+    """Show what the actors of a running server are doing and which are parked; revive one."""
+    from sightline.cli.operations import print_actors, revive_actor
+
+    place = _data_dir(data_dir)
+    raise typer.Exit(print_actors(place) if revive is None else revive_actor(place, revive))
 
 
 @app.command()

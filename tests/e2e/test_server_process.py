@@ -75,3 +75,19 @@ def test_the_server_does_not_run_without_its_assertions(data_directory: Path) ->
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "python -O" in done.stderr
+
+
+async def test_operators_of_the_server_see_its_actors_and_what_is_not_settled(server: Server) -> None:
+    await server.start()
+    for command, shown in (("actors", "dispatcher"), ("settlements", "every settlement is confirmed")):
+        line = [sys.executable, "-m", "sightline.cli", command, "--data-dir", str(server.directory / "data")]
+        done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert shown in done.stdout.decode()
+
+
+async def test_commands_for_a_running_server_say_when_there_is_none(data_directory: Path) -> None:
+    line = [sys.executable, "-m", "sightline.cli", "actors", "--data-dir", str(data_directory)]
+    done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
+    assert done.returncode == 1
+    assert "no server has run" in done.stderr.decode()

@@ -1,0 +1,99 @@
+"""Commands for those who run a server: they ask its internal listener."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from sightline.system.whereabouts import read_whereabouts
+
+TIMEOUT_S = 15.0
+PLAIN_WIDTH = 200
+"""Columns where the output is not a terminal."""
+
+
+class NotRunningError(Exception):
+    """There is no server to ask."""
+
+
+def _ask(data_dir: Path, method: str, path: str) -> dict[str, Any]:
+    where = read_whereabouts(data_dir)
+    if where is None:
+        raise NotRunningError(f"no server has run on {data_dir}")
+    try:
+        answer = httpx.request(method, where.internal_url + path, timeout=TIMEOUT_S)
+    except httpx.TransportError as error:
+        raise NotRunningError(f"the server of {data_dir} does not answer at {where.internal_url}") from error
+    body: dict[str, Any] = answer.json()
+    if answer.status_code != httpx.codes.OK:
+        raise NotRunningError(f"{body['code']}: {body['message']}")
+    data: dict[str, Any] = body["data"]
+    return data
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def _fail(error: NotRunningError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return 1
+
+
+def print_settlements(data_dir: Path) -> int:
+    """What is not confirmed, and why; returns the exit code."""
+    try:
+        found = _ask(data_dir, "GET", "/internal/settlements")["items"]
+    except NotRunningError as error:
+        return _fail(error)
+    table = Table("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
+    for item in found:
+        table.add_row(
+            item["sessionId"],
+            item["state"],
+            item["amountMicroUsdc"],
+            str(item["tries"]),
+            item["retryAt"] or "",
+            item["txHash"] or "",
+            item["reason"] or "",
+        )
+    console = _console()
+    if found:
+        console.print(table)
+    else:
+        console.print("every settlement is confirmed")
+    return 0
+
+
+def print_actors(data_dir: Path) -> int:
+    """Counts per kind, and what is parked; returns the exit code."""
+    try:
+        kinds = _ask(data_dir, "GET", "/internal/actors")["kinds"]
+    except NotRunningError as error:
+        return _fail(error)
+    table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
+    for kind, counts in kinds.items():
+        parked = "; ".join(f"{actor_id}: {reason}" for actor_id, reason in counts["parked"].items())
+        table.add_row(
+            kind,
+            str(counts["active"]),
+            str(counts["depth"]),
+            f"{counts['wait_p99_s']:.4f}",
+            f"{counts['handle_p99_s']:.4f}",
+            parked,
+        )
+    _console().print(table)
+    return 0
+
+
+def revive_actor(data_dir: Path, name: str) -> int:
+    """Give a parked actor, KIND/ID, another chance; returns the exit code."""
+    try:
+        _ask(data_dir, "POST", f"/internal/actors/{name}/revive")
+    except NotRunningError as error:
+        return _fail(error)
+    sys.stdout.write(f"revived {name}\n")
+    return 0
