@@ -68,11 +68,12 @@ class Kind:
 
     def post(self, actor_id: str, envelope: Envelope, lane: Lane, *, always: bool = False) -> Sent:
         """Put a message into the actor's mailbox, bringing the actor into memory if needed."""
+        if not self.registry.accepts_work:
+            if not envelope.is_ask:
+                self.dead_letter(actor_id, envelope, "stopped")
+            return Sent.STOPPED
         cell = self.cells.get(actor_id)
         if cell is None:
-            if not self.registry.accepts_work:
-                self.dead_letter(actor_id, envelope, "stopped")
-                return Sent.STOPPED
             cell = self.cells[actor_id] = Cell(self, Ref(self, actor_id))
         return cell.admit(envelope, lane, always=always)
 

@@ -195,6 +195,7 @@ class Registry:
                 nursery.start_soon(self.deadlines.run)
                 nursery.start_soon(self._run_timers)
                 nursery.start_soon(self._sweep)
+                nursery.start_soon(self._refuse_when_cancelled)
                 self._stage = Stage.RUNNING
                 task_status.started()
         finally:
@@ -245,6 +246,13 @@ class Registry:
         finally:
             self._helpers -= 1
             self.note_quiet()
+
+    async def _refuse_when_cancelled(self) -> None:
+        """Refuse new messages before the nursery of the workers closes, if somebody above cancels it."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stage = Stage.STOPPED
 
     async def _run_timers(self) -> None:
         with self._timer_scope:
