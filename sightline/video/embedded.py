@@ -142,6 +142,15 @@ class EmbeddedBackend:
                 rows.append({"worker": slot.index, "pid": slot.link.pid, **reply["stats"]})
         return rows
 
+    async def self_test(self) -> list[dict[str, Any]]:
+        """Whether the media addresses can be reached, one row each: bind, advertised, ok, problem."""
+        reply, _ = await self._ask(self._slots[0], {"op": "self_test"})
+        checks: list[dict[str, Any]] = reply["checks"]
+        for check in checks:
+            if not check["ok"]:
+                log.warning("media_address_unreachable", **check)
+        return checks
+
     # -- workers
 
     def _slot(self, session_id: str) -> _Slot:
@@ -178,6 +187,14 @@ class EmbeddedBackend:
                 for slot in self._slots:
                     starting.start_soon(nursery.start, self._keep_worker, slot)
             task_status.started()
+            nursery.start_soon(self._self_test_at_start)
+
+    async def _self_test_at_start(self) -> None:
+        """Log what is wrong with the addresses; never a reason not to run."""
+        try:
+            await self.self_test()
+        except VideoUnavailableError as error:
+            log.warning("media_self_test_failed", error=str(error))
 
     async def _keep_worker(self, slot: _Slot, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         failures = 0

@@ -23,7 +23,7 @@ from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
 from sightline.video.negotiate import agree_play, agree_publish, answer_setup
-from sightline.video.options import Options
+from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, Peer, transport_section
 from sightline.video.rtc.sdp import Description, SdpError, build, parse
 
@@ -56,6 +56,11 @@ class Studio:
         self._offered_ufrag: dict[str, str] = {}
         self._closing: set[Peer] = set()
         self._gap_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def net(self) -> NetOptions:
+        """Where media sockets are bound."""
+        return self._options.net
 
     def _mono_ms(self) -> float:
         return asyncio.get_running_loop().time() * 1000

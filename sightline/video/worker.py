@@ -12,6 +12,7 @@ import logging
 import signal
 import socket
 import sys
+from dataclasses import asdict
 from typing import Any, Final, final
 
 import structlog
@@ -22,6 +23,7 @@ from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.video import wire
 from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
+from sightline.video.rtc.selftest import check_addresses
 from sightline.video.studio import Studio
 
 READ_BYTES: Final = 256 * 1024
@@ -93,6 +95,9 @@ class Worker:
                 studio.open(session_id)
         elif op == "close":
             studio.close(header["session"])
+        elif op == "self_test":
+            checks = await check_addresses(studio.net)
+            return {"checks": [asdict(check) for check in checks]}, b""
         elif op == "stats":
             return {"stats": studio.stats()}, b""
         else:

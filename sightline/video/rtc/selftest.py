@@ -1,0 +1,76 @@
+"""A look at our own media addresses at start: a wrong setting otherwise fails silently after a good 201."""
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.video.options import NetOptions
+from sightline.video.rtc.peer import choose_addresses
+
+PROBE: Final = b"sightline self-test"
+PROBE_S: Final = 0.6
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressCheck:
+    """What was found out about one address."""
+
+    bind: str
+    advertised: str
+    ok: bool
+    problem: str | None = None
+
+
+@final
+class _Echo(asyncio.DatagramProtocol):
+    def __init__(self) -> None:
+        self.heard = asyncio.Event()
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        del addr
+        if data == PROBE:
+            self.heard.set()
+
+
+async def _check(bind: str, advertised: str, ports: range) -> AddressCheck:
+    loop = asyncio.get_running_loop()
+    problem = "the port range is empty"
+    for port in ports:
+        try:
+            transport, echo = await loop.create_datagram_endpoint(_Echo, local_addr=(bind, port))
+            break
+        except OSError as error:
+            problem = f"cannot bind: {error.strerror or error}"
+    else:
+        return AddressCheck(bind=bind, advertised=advertised, ok=False, problem=problem)
+    try:
+        to = transport.get_extra_info("sockname")[1]
+        sender, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=(advertised, to))
+        sender.sendto(PROBE)
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await echo.heard.wait()
+        except TimeoutError:
+            why = "sent to itself by its advertised address, nothing came back"
+            hint = "normal behind NAT without hairpinning; else open the UDP port range"
+            return AddressCheck(bind=bind, advertised=advertised, ok=False, problem=f"{why} ({hint})")
+        finally:
+            sender.close()
+    except OSError as error:
+        return AddressCheck(bind=bind, advertised=advertised, ok=False, problem=f"no route: {error}")
+    finally:
+        transport.close()
+    return AddressCheck(bind=bind, advertised=advertised, ok=True)
+
+
+async def check_addresses(net: NetOptions) -> list[AddressCheck]:
+    """Send a datagram to each address that would be advertised, and say what does not arrive."""
+    ports = range(net.udp_port_min, net.udp_port_max + 1) if net.udp_port_min else range(1)
+    pairs = choose_addresses(net, "")
+    checks = list(await asyncio.gather(*(_check(bind, advertised, ports) for bind, advertised in pairs)))
+    if all(ipaddress.ip_address(advertised).is_loopback for _, advertised in pairs):
+        problem = "only loopback works: browsers and other machines cannot connect"
+        checks.append(AddressCheck(bind="*", advertised="*", ok=False, problem=problem))
+    return checks
