@@ -130,6 +130,16 @@ class Evidence:
     fence_windows: tuple[Interval, ...] = ()
     first_outside_ms: int | None = None
 
+    def with_media(self, media: Signal) -> "Evidence":
+        """The same with other evidence of media."""
+        return Evidence(
+            started_at_ms=self.started_at_ms,
+            presence=self.presence,
+            media=media,
+            fence_windows=self.fence_windows,
+            first_outside_ms=self.first_outside_ms,
+        )
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ message; a new message breaks the build at each phase until someone decides.
 """
 
 from dataclasses import replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from sightline.domain.geofence import Fence, Ring
 from sightline.domain.metering import (
     OPEN,
     Evidence,
+    Interval,
     PauseReason,
     Window,
     charge,
@@ -217,7 +218,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
         case FixReported():
             return _announce_pause(session, _with_fix(phase, message, limits), now_ms, limits)
         case MediaProved() | MediaBroke():
-            live = replace(phase, evidence=_with_media(phase.evidence, message, limits))
+            live = phase.with_proofs(_with_media(phase.evidence, message, limits), phase.whereabouts)
             return _announce_pause(session, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
@@ -365,9 +366,10 @@ def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged:
 def _with_media(evidence: Evidence, message: MediaProved | MediaBroke, limits: SessionLimits) -> Evidence:
     if message.at_ms < evidence.started_at_ms:
         return evidence
+    media = evidence.media
     if isinstance(message, MediaProved):
-        return replace(evidence, media=evidence.media.prove(message.at_ms, limits.meter))
-    return replace(evidence, media=evidence.media.lose(message.at_ms))
+        return evidence.with_media(media.prove(message.at_ms, limits.meter))
+    return evidence.with_media(media.lose(message.at_ms))
 
 
 def _with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
@@ -375,47 +377,71 @@ def _with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
     fix, where, evidence = message.fix, phase.whereabouts, phase.evidence
     if fix.at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
         return phase
-    where = replace(where, last_sequence=message.sequence)
     if not message.is_fresh:
-        return replace(phase, whereabouts=replace(where, last_fix=fix))
+        return phase.with_proofs(evidence, replace(where, last_sequence=message.sequence, last_fix=fix))
     if not fix.is_proof or fix.accuracy_m > limits.fence.accuracy_max_m:
-        coarse = where.coarse_in_row + 1
-        if coarse >= limits.fence.coarse_fixes:
-            evidence = replace(evidence, presence=evidence.presence.lose(fix.at_ms))
-            coarse = 0
-        return replace(phase, evidence=evidence, whereabouts=replace(where, coarse_in_row=coarse, last_fix=fix))
-    evidence = replace(evidence, presence=evidence.presence.prove(fix.at_ms, limits.meter, is_prompt=True))
+        return _with_coarse_fix(phase, message, limits)
     speed_mps = limits.fence.speed_limit_mps(where.device_kind)
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
-    where = replace(where, track=track, coarse_in_row=0, last_fix=fix)
-    if track.adopted is not fix:
-        return replace(phase, evidence=evidence, whereabouts=where)
-    return _with_ring(phase, evidence, where, where.fence.ring(fix, limits.fence), fix.at_ms, limits)
+    place = _Place(evidence.fence_windows, evidence.first_outside_ms, where.outside_in_row, where.is_inside)
+    if track.adopted is fix:
+        place = _follow_ring(place, where.fence.ring(fix, limits.fence), fix.at_ms, limits)
+    # Made anew field by field, as is all that every heartbeat makes: `replace` takes several times as long.
+    return phase.with_proofs(
+        Evidence(
+            started_at_ms=evidence.started_at_ms,
+            presence=evidence.presence.prove(fix.at_ms, limits.meter, is_prompt=True),
+            media=evidence.media,
+            fence_windows=place.fence_windows,
+            first_outside_ms=place.first_outside_ms,
+        ),
+        Whereabouts(
+            fence=where.fence,
+            device_kind=where.device_kind,
+            track=track,
+            is_inside=place.is_inside,
+            outside_in_row=place.outside_in_row,
+            coarse_in_row=0,
+            last_fix=fix,
+            last_sequence=message.sequence,
+        ),
+    )
 
 
-def _with_ring(
-    phase: Live, evidence: Evidence, where: Whereabouts, ring: Ring, at_ms: int, limits: SessionLimits
-) -> Live:
-    is_open = bool(evidence.fence_windows) and evidence.fence_windows[-1][1] == OPEN
+def _with_coarse_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
+    """A fix that proves nothing; enough of them in a row are as good as silence."""
+    evidence, coarse = phase.evidence, phase.whereabouts.coarse_in_row + 1
+    if coarse >= limits.fence.coarse_fixes:
+        evidence, coarse = replace(evidence, presence=evidence.presence.lose(message.fix.at_ms)), 0
+    where = replace(phase.whereabouts, coarse_in_row=coarse, last_fix=message.fix, last_sequence=message.sequence)
+    return phase.with_proofs(evidence, where)
+
+
+class _Place(NamedTuple):
+    """What the fence knows of a device."""
+
+    fence_windows: tuple[Interval, ...]
+    first_outside_ms: int | None
+    outside_in_row: int
+    is_inside: bool | None
+
+
+def _follow_ring(place: _Place, ring: Ring, at_ms: int, limits: SessionLimits) -> _Place:
+    windows = place.fence_windows
+    is_open = bool(windows) and windows[-1][1] == OPEN
     if ring is Ring.OUTSIDE:
-        outside = where.outside_in_row + 1
-        first = at_ms if evidence.first_outside_ms is None else evidence.first_outside_ms
         if is_open:
-            return replace(phase, evidence=evidence, whereabouts=where)
+            return place
+        outside = place.outside_in_row + 1
+        first = at_ms if place.first_outside_ms is None else place.first_outside_ms
         if outside < limits.fence.outside_fixes:
-            evidence = replace(evidence, first_outside_ms=first)
-            return replace(phase, evidence=evidence, whereabouts=replace(where, outside_in_row=outside))
-        windows = (*evidence.fence_windows, (first, OPEN))
-        evidence = replace(evidence, fence_windows=windows, first_outside_ms=None)
-        return replace(phase, evidence=evidence, whereabouts=replace(where, outside_in_row=0, is_inside=False))
-    evidence = replace(evidence, first_outside_ms=None)
-    where = replace(where, outside_in_row=0)
-    if ring is Ring.INSIDE:
-        if is_open:
-            start = evidence.fence_windows[-1][0]
-            evidence = replace(evidence, fence_windows=(*evidence.fence_windows[:-1], (start, at_ms)))
-        where = replace(where, is_inside=True)
-    return replace(phase, evidence=evidence, whereabouts=where)
+            return _Place(windows, first, outside, place.is_inside)
+        return _Place((*windows, (first, OPEN)), None, 0, is_inside=False)
+    if ring is not Ring.INSIDE:
+        return _Place(windows, None, 0, place.is_inside)
+    if is_open:
+        windows = (*windows[:-1], (windows[-1][0], at_ms))
+    return _Place(windows, None, 0, is_inside=True)
 
 
 def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLimits) -> Step:
@@ -423,7 +449,7 @@ def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLi
     pause = open_pause(live.evidence, now_ms, limits.meter)
     reason = pause.reason if pause is not None else None
     if reason is live.pause_reason:
-        return Step(session=replace(session, phase=live))
+        return Step(session=session.in_phase(live))
     live = replace(live, pause_reason=reason)
     return Step(session=replace(session, phase=live), events=(_pause_event(pause, now_ms),))
 

@@ -151,6 +151,19 @@ class Live:
     pause_reason: PauseReason | None = None
     """The pause that callers were last told of; None while RUNNING."""
 
+    def with_proofs(self, evidence: Evidence, whereabouts: Whereabouts) -> "Live":
+        """The same with newer evidence."""
+        return Live(
+            operator=self.operator,
+            assigned_at_ms=self.assigned_at_ms,
+            started_at_ms=self.started_at_ms,
+            ends_at_ms=self.ends_at_ms,
+            video=self.video,
+            evidence=evidence,
+            whereabouts=whereabouts,
+            pause_reason=self.pause_reason,
+        )
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +209,12 @@ class Session:
     """Hash of the newest of the session's recorded events; each event's hash covers the one before."""
     events: int = 0
     """How many events are recorded."""
+
+    def in_phase(self, phase: Phase) -> "Session":
+        """The same session in another phase, or with more known in the same one."""
+        return Session(
+            terms=self.terms, phase=phase, version=self.version, head_hash=self.head_hash, events=self.events
+        )
 
     @property
     def id(self) -> str:
