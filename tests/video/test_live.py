@@ -80,7 +80,7 @@ async def test_a_new_publisher_takes_over_without_a_false_end():
             watched: dict[str, object] = {}
 
             async def watch() -> None:
-                watched.update(await play_json(made.whep_url, 6.0))
+                watched.update(await play_json(made.whep_url, 4.0))
 
             async with publishing(made.whip_url, extra=["--seconds", "30"]), trio.open_nursery() as nursery:
                 nursery.start_soon(watch)
@@ -91,7 +91,7 @@ async def test_a_new_publisher_takes_over_without_a_false_end():
                 after = await a_frame(rig.backend, made.ref, FrameQuery(after=before.sequence, wait_ms=2000))
                 assert after.sequence > before.sequence
                 await rig.heard(MediaKind.FRAMES, after=mark)
-            assert int(str(watched["frames"])) > 100, "the viewer watched through the takeover"
+            assert int(str(watched["frames"])) > 70, "the viewer watched through the takeover"
         assert not [event for event in rig.events if event.kind is MediaKind.DISCONNECTED]
 
 
