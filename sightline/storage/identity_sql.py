@@ -6,22 +6,10 @@ Runs on the asyncio side, inside whatever transaction its caller has open.
 from collections.abc import Sequence
 
 from sightline.ports.relations import ObjectRef, RelationTuple, TupleUpdate
+from sightline.storage.commits import edge_columns
 from sightline.storage.pool import Connection
 
-_WRITE = """
-WITH gone AS (
-  DELETE FROM relation_tuple t
-  USING unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
-    AS d(resource_type, resource_id, relation, subject_type, subject_id)
-  WHERE t.resource_type = d.resource_type AND t.resource_id = d.resource_id AND t.relation = d.relation
-    AND t.subject_type = d.subject_type AND t.subject_id = d.subject_id
-), put AS (
-  INSERT INTO relation_tuple (resource_type, resource_id, relation, subject_type, subject_id)
-  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
-  ON CONFLICT DO NOTHING
-)
-SELECT nextval('relation_revision')
-"""
+_WRITE = "SELECT write_edges($1, $2)"
 
 _READ = """
 SELECT resource_type, resource_id, relation, subject_type, subject_id FROM relation_tuple
@@ -49,10 +37,7 @@ async def write_tuples(connection: Connection, updates: Sequence[TupleUpdate]) -
     Args:
         updates: No edge twice. Sorted here, so that concurrent writers lock rows in one order.
     """
-    assert len({update.edge for update in updates}) == len(updates)
-    put = sorted(update.edge for update in updates if update.present)
-    gone = sorted(update.edge for update in updates if not update.present)
-    revision: int = await connection.fetchval(_WRITE, *_columns(put), *_columns(gone))
+    revision: int = await connection.fetchval(_WRITE, *edge_columns(updates))
     return revision
 
 
@@ -97,8 +82,3 @@ async def store_id(connection: Connection) -> str:
 
 def _row(edge: RelationTuple) -> tuple[str, str, str, str, str]:
     return edge.resource.type, edge.resource.id, edge.relation, edge.subject.type, edge.subject.id
-
-
-def _columns(edges: Sequence[RelationTuple]) -> list[list[str]]:
-    rows = [_row(edge) for edge in edges]
-    return [[row[column] for row in rows] for column in range(5)]

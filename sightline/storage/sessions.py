@@ -1,4 +1,7 @@
-"""Sessions in Postgres: one SQL function per step, so that a plain step is one round trip and one transaction."""
+"""Sessions in Postgres: one SQL function per step, so that a step is one round trip and one transaction.
+
+Only a step that closes a session's money takes more: what it writes belongs to the ledger.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +9,6 @@ from typing import Any
 from sightline.domain.session.codec import from_doc, to_doc
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Live, Session, SessionState
-from sightline.ports.ledger import FundsPolicy
 from sightline.ports.store import (
     Committed,
     HoldRequest,
@@ -19,16 +21,12 @@ from sightline.ports.store import (
 )
 from sightline.storage import heartbeats, ledger_sql
 from sightline.storage.bridge import Database
-from sightline.storage.identity_sql import write_tuples
+from sightline.storage.commits import RejectedError, commit, edge_columns, idempotency_columns
 from sightline.storage.json import dump, load
 from sightline.storage.pool import Connection
-from sightline.storage.rejection import RejectedError, commit, idempotency_columns
+from sightline.system.keccak import session_id_hash
 
-_WRITE = f"SELECT write_session({', '.join(f'${number}' for number in range(1, 29))})"
-
-_SET_REVISION = """
-UPDATE idempotency SET revision = $5 WHERE scope = $1 AND key = $2 AND method = $3 AND path = $4
-"""
+_WRITE = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
 
 _LOAD = """
 SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
@@ -59,19 +57,14 @@ async def write_session(database: Database, write: SessionWrite) -> Committed | 
     columns = _columns(write)
 
     async def unit(connection: Connection) -> Committed:
-        why = await connection.fetchval(_WRITE, *columns)
-        if why is not None:
-            raise RejectedError(RejectedWhy(why))
-        await _write_money(connection, write)
-        return Committed(write.session.version + 1, await _write_tuples(connection, write))
+        row = await connection.fetchrow(_WRITE, *columns)
+        if row["why"] is not None:
+            raise RejectedError(RejectedWhy(row["why"]))
+        await _close_money(connection, write)
+        return Committed(write.session.version + 1, row["revision"])
 
-    return await commit(database, unit, is_one_statement=not (_moves_money(write) or write.tuples))
-
-
-def _moves_money(write: SessionWrite) -> bool:
-    return (
-        write.take_hold is not None or write.charge_hold is not None or write.release_hold or write.settle is not None
-    )
+    closes_money = write.charge_hold is not None or write.release_hold or write.settle is not None
+    return await commit(database, unit, is_one_statement=not closes_money)
 
 
 def _columns(write: SessionWrite) -> tuple[object, ...]:
@@ -100,39 +93,25 @@ def _columns(write: SessionWrite) -> tuple[object, ...]:
         [recorded.event.at_ms for recorded in write.events],
         [dump(recorded.event.facts) for recorded in write.events],
         [recorded.hash for recorded in write.events],
+        *_hold_columns(write.session.id, write.take_hold),
+        *edge_columns(write.tuples),
     )
 
 
-async def _write_money(connection: Connection, write: SessionWrite) -> None:
-    if write.take_hold is not None and not await _take_hold(connection, write, write.take_hold):
-        raise RejectedError(RejectedWhy.FUNDS)
+def _hold_columns(session_id: str, hold: HoldRequest | None) -> tuple[object, ...]:
+    if hold is None:
+        return (None, None, None, None, None)
+    payer = hold.payer_address.lower()
+    return (session_id_hash(session_id), payer, hold.amount, hold.is_enforced, ledger_sql.STALE_MS_MAX)
+
+
+async def _close_money(connection: Connection, write: SessionWrite) -> None:
     if write.charge_hold is not None:
         await ledger_sql.charge_hold(connection, write.session.id, write.charge_hold)
     if write.release_hold:
         await ledger_sql.release_hold(connection, write.session.id)
     if write.settle is not None:
         await ledger_sql.compose_settlement(connection, write.settle, now_ms=write.at_ms)
-
-
-async def _take_hold(connection: Connection, write: SessionWrite, hold: HoldRequest) -> bool:
-    return await ledger_sql.take_hold(
-        connection,
-        session_id=write.session.id,
-        payer=hold.payer_address,
-        amount=hold.amount,
-        policy=FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY,
-        now_ms=write.at_ms,
-    )
-
-
-async def _write_tuples(connection: Connection, write: SessionWrite) -> int | None:
-    if not write.tuples:
-        return None
-    revision = await write_tuples(connection, write.tuples)
-    if write.idempotency is not None:
-        key = write.idempotency.key
-        await connection.execute(_SET_REVISION, key.workspace_id, key.key, key.method, key.path, revision)
-    return revision
 
 
 async def load_session(database: Database, session_id: str) -> StoredSession | None:

@@ -9,16 +9,11 @@ from sightline.domain.operator.model import Availability, Workspace
 from sightline.ports.store import Committed, Rejected, RejectedWhy, WorkspaceWrite
 from sightline.storage import ledger_sql
 from sightline.storage.bridge import Database
-from sightline.storage.identity_sql import write_tuples
+from sightline.storage.commits import RejectedError, commit, edge_columns, idempotency_columns
 from sightline.storage.json import dump, load
 from sightline.storage.pool import Connection
-from sightline.storage.rejection import RejectedError, commit, idempotency_columns
 
-_WRITE = f"SELECT write_workspace({', '.join(f'${number}' for number in range(1, 16))})"
-
-_SET_REVISION = """
-UPDATE idempotency SET revision = $5 WHERE scope = $1 AND key = $2 AND method = $3 AND path = $4
-"""
+_WRITE = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 
 # The newest heartbeat is read with each: the row itself is not written for every heartbeat.
 _SELECT = """
@@ -43,26 +38,18 @@ async def write_workspace(database: Database, write: WorkspaceWrite) -> Committe
         is_dispatchable(workspace),
         dump(to_doc(workspace)),
         write.at_ms,
+        *edge_columns(write.tuples),
     )
 
     async def unit(connection: Connection) -> Committed:
-        why = await connection.fetchval(_WRITE, *columns)
-        if why is not None:
-            raise RejectedError(RejectedWhy(why))
+        row = await connection.fetchrow(_WRITE, *columns)
+        if row["why"] is not None:
+            raise RejectedError(RejectedWhy(row["why"]))
         if is_new:
             await ledger_sql.track_wallet(connection, workspace.id, workspace.wallet_address, now_ms=write.at_ms)
-        revision = await _write_tuples(connection, write) if write.tuples else None
-        return Committed(workspace.version + 1, revision)
+        return Committed(workspace.version + 1, row["revision"])
 
-    return await commit(database, unit, is_one_statement=not (is_new or write.tuples))
-
-
-async def _write_tuples(connection: Connection, write: WorkspaceWrite) -> int:
-    revision = await write_tuples(connection, write.tuples)
-    if write.idempotency is not None:
-        key = write.idempotency.key
-        await connection.execute(_SET_REVISION, key.workspace_id, key.key, key.method, key.path, revision)
-    return revision
+    return await commit(database, unit, is_one_statement=not is_new)
 
 
 def is_dispatchable(workspace: Workspace) -> bool:

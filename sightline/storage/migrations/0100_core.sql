@@ -176,6 +176,25 @@ BEGIN
   RAISE EXCEPTION USING ERRCODE = 'SL001', MESSAGE = why;
 END $$;
 
+-- Write edges of the authorization graph and return its revision. Each edge is five texts in a row: type and id of the resource,
+-- relation, type and id of the subject. Sorted by the caller, so that concurrent writers lock rows in one order.
+CREATE FUNCTION write_edges(p_put text[], p_gone text[]) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  IF cardinality(p_gone) > 0 THEN
+    DELETE FROM relation_tuple t
+    USING (SELECT p_gone[n] AS a, p_gone[n + 1] AS b, p_gone[n + 2] AS c, p_gone[n + 3] AS d, p_gone[n + 4] AS e
+           FROM generate_series(1, cardinality(p_gone), 5) AS n) AS g
+    WHERE t.resource_type = g.a AND t.resource_id = g.b AND t.relation = g.c AND t.subject_type = g.d AND t.subject_id = g.e;
+  END IF;
+  IF cardinality(p_put) > 0 THEN
+    INSERT INTO relation_tuple (resource_type, resource_id, relation, subject_type, subject_id)
+    SELECT p_put[n], p_put[n + 1], p_put[n + 2], p_put[n + 3], p_put[n + 4]
+    FROM generate_series(1, cardinality(p_put), 5) AS n
+    ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN nextval('relation_revision');
+END $$;
+
 -- The checks that every write starts with: the shard is held at this epoch, and the call was not answered before.
 -- Returns NULL, or why the write is refused; then nothing is written.
 CREATE FUNCTION admit_write(
@@ -197,21 +216,39 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- One step of a session. Returns NULL, or why it is refused; then nothing is written.
+-- The end of a write that changes relations: they are written, and the revision goes into the answer as well.
+CREATE FUNCTION conclude_write(p_scope text, p_method text, p_path text, p_key text, p_put text[], p_gone text[])
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  new_revision bigint;
+BEGIN
+  IF cardinality(p_put) + cardinality(p_gone) = 0 THEN
+    RETURN NULL;
+  END IF;
+  new_revision := write_edges(p_put, p_gone);
+  IF p_key IS NOT NULL THEN
+    UPDATE idempotency SET revision = new_revision
+    WHERE scope = p_scope AND key = p_key AND method = p_method AND path = p_path;
+  END IF;
+  RETURN new_revision;
+END $$;
+
+-- One step of a session. `why` is NULL, or why it is refused; then nothing is written.
 CREATE FUNCTION write_session(
   p_shard smallint, p_epoch bigint,
   p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_answered_at_ms bigint,
   p_id uuid, p_version bigint, p_state text, p_consumer uuid, p_operator uuid, p_lat float8, p_lng float8,
   p_created_at_ms bigint, p_wait_deadline_ms bigint, p_due_at_ms bigint, p_video_ref text, p_doc json, p_at_ms bigint,
   p_quote uuid,
-  p_sequences integer[], p_kinds text[], p_event_at_ms bigint[], p_facts json[], p_hashes text[]
-) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  why text;
+  p_sequences integer[], p_kinds text[], p_event_at_ms bigint[], p_facts json[], p_hashes text[],
+  p_hold_hash text, p_hold_payer text, p_hold_amount numeric, p_hold_enforced boolean, p_hold_stale_ms bigint,
+  p_put text[], p_gone text[],
+  OUT why text, OUT revision bigint
+) LANGUAGE plpgsql AS $$
 BEGIN
   why := admit_write(p_shard, p_epoch, p_scope, p_method, p_path, p_key, p_body_hash, p_result, p_answered_at_ms);
   IF why IS NOT NULL THEN
-    RETURN why;
+    RETURN;
   END IF;
   IF p_version = 0 THEN
     INSERT INTO session (id, shard, version, state, consumer_workspace_id, operator_workspace_id, lat, lng,
@@ -225,10 +262,11 @@ BEGIN
     WHERE id = p_id AND version = p_version;
   END IF;
   IF NOT FOUND THEN
-    IF p_key IS NULL THEN
-      RETURN 'VERSION';
+    IF p_key IS NOT NULL THEN
+      PERFORM reject('VERSION');
     END IF;
-    PERFORM reject('VERSION');
+    why := 'VERSION';
+    RETURN;
   END IF;
   IF p_quote IS NOT NULL THEN
     UPDATE quote SET consumed_by = p_id WHERE id = p_quote AND consumed_by IS NULL;
@@ -236,25 +274,30 @@ BEGIN
       PERFORM reject('QUOTE_CONSUMED');
     END IF;
   END IF;
+  IF p_hold_amount IS NOT NULL AND NOT ledger_take_hold(
+    p_id, p_hold_hash, p_hold_payer, p_hold_amount, p_hold_enforced, p_hold_stale_ms, p_at_ms
+  ) THEN
+    PERFORM reject('FUNDS');
+  END IF;
   IF cardinality(p_sequences) > 0 THEN
     INSERT INTO session_event (session_id, sequence, kind, at_ms, facts, hash)
     SELECT p_id, * FROM unnest(p_sequences, p_kinds, p_event_at_ms, p_facts, p_hashes);
   END IF;
-  RETURN NULL;
+  revision := conclude_write(p_scope, p_method, p_path, p_key, p_put, p_gone);
 END $$;
 
--- One step of a workspace. Returns NULL, or why it is refused; then nothing is written.
+-- One step of a workspace. `why` is NULL, or why it is refused; then nothing is written.
 CREATE FUNCTION write_workspace(
   p_shard smallint, p_epoch bigint,
   p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_answered_at_ms bigint,
-  p_id uuid, p_version bigint, p_slug text, p_is_dispatchable boolean, p_doc json, p_at_ms bigint
-) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  why text;
+  p_id uuid, p_version bigint, p_slug text, p_is_dispatchable boolean, p_doc json, p_at_ms bigint,
+  p_put text[], p_gone text[],
+  OUT why text, OUT revision bigint
+) LANGUAGE plpgsql AS $$
 BEGIN
   why := admit_write(p_shard, p_epoch, p_scope, p_method, p_path, p_key, p_body_hash, p_result, p_answered_at_ms);
   IF why IS NOT NULL THEN
-    RETURN why;
+    RETURN;
   END IF;
   IF p_version = 0 THEN
     INSERT INTO workspace (id, shard, version, slug, is_dispatchable, doc, updated_at_ms)
@@ -264,14 +307,18 @@ BEGIN
       why := CASE WHEN EXISTS (SELECT FROM workspace WHERE id = p_id) THEN 'VERSION' ELSE 'SLUG_TAKEN' END;
     END IF;
   ELSE
-    UPDATE workspace SET version = version + 1, is_dispatchable = p_is_dispatchable, doc = p_doc, updated_at_ms = p_at_ms
+    UPDATE workspace SET version = version + 1, is_dispatchable = p_is_dispatchable, doc = p_doc,
+      updated_at_ms = p_at_ms
     WHERE id = p_id AND version = p_version;
     IF NOT FOUND THEN
       why := 'VERSION';
     END IF;
   END IF;
-  IF why IS NOT NULL AND p_key IS NOT NULL THEN
-    PERFORM reject(why);
+  IF why IS NOT NULL THEN
+    IF p_key IS NOT NULL THEN
+      PERFORM reject(why);
+    END IF;
+    RETURN;
   END IF;
-  RETURN why;
+  revision := conclude_write(p_scope, p_method, p_path, p_key, p_put, p_gone);
 END $$;

@@ -1,9 +1,10 @@
-"""How a refusal of the store leaves a transaction: as an exception inside, as a value outside."""
+"""What the writes of sessions and workspaces share: their common arguments, and how a refusal leaves a transaction."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 
+from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import Committed, IdempotencyRecord, Rejected, RejectedWhy
 from sightline.storage.bridge import Database
 from sightline.storage.json import dump
@@ -43,3 +44,24 @@ def idempotency_columns(record: IdempotencyRecord | None) -> IdempotencyColumns:
         return (None, None, None, None, None, None, None)
     key = record.key
     return (key.workspace_id, key.method, key.path, key.key, key.body_hash, dump(record.result), record.at_ms)
+
+
+def edge_columns(updates: Sequence[TupleUpdate]) -> tuple[list[str], list[str]]:
+    """The arguments that `write_edges` wants: edges put and edges gone, sorted, flat.
+
+    Args:
+        updates: No edge twice.
+    """
+    assert len({update.edge for update in updates}) == len(updates)
+    return (
+        _flat(sorted(update.edge for update in updates if update.present)),
+        _flat(sorted(update.edge for update in updates if not update.present)),
+    )
+
+
+def _flat(edges: Sequence[RelationTuple]) -> list[str]:
+    return [
+        text
+        for edge in edges
+        for text in (edge.resource.type, edge.resource.id, edge.relation, edge.subject.type, edge.subject.id)
+    ]
