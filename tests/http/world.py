@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -221,7 +222,7 @@ class World:
             inside = await self._serve(nursery, internal, stop)
             limits = httpx.Limits(max_connections=400, max_keepalive_connections=400)
             async with (
-                httpx.AsyncClient(base_url=self.base_url, timeout=30, limits=limits) as self.http,
+                httpx.AsyncClient(base_url=self.base_url, timeout=30, limits=limits, cookies=no_cookies()) as self.http,
                 httpx.AsyncClient(base_url=inside, timeout=30) as self.internal,
             ):
                 yield self
@@ -376,6 +377,11 @@ class World:
         data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
         started: dict[str, Any] = data_of(await operator.key.post(f"{path}/start"))["session"]
         return started
+
+
+def no_cookies() -> CookieJar:
+    """A jar that keeps nothing: every credential is sent on purpose."""
+    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
 def sign(account: LocalAccount, message: str) -> str:

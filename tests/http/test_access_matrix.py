@@ -1,0 +1,443 @@
+"""Who may call what: every call x every kind of credential, scope, role and party gives the promised status and code.
+
+The table below is written from the promises alone; it does not look at the rules of the code.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pytest
+
+from tests.http.world import BERLIN, EVERY_SCOPE, Client, Party, World, data_of, error_of
+
+Outcome: TypeAlias = int | tuple[int, str]
+
+READ, CREATE, OPERATE = "sessions:read", "sessions:create", "sessions:operate"
+PRICING, WALLET = "pricing:read", "wallet:read"
+STAFF, ANYBODY, OWNER = ("OWNER", "ADMIN"), ("OWNER", "ADMIN", "VIEWER"), ("OWNER",)
+FORBIDDEN: Outcome = (403, "NOT_AUTHORIZED")
+NOT_OPERATOR: Outcome = (403, "NOT_OPERATOR")
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+SESSIONS = "/api/v1/sessions"
+
+
+@dataclass
+class Cast:
+    """A consumer, an operator, and a stranger who could be either; each with its members and keys."""
+
+    world: World
+    parties: dict[str, Party]
+    wallets: dict[tuple[str, str], Client] = field(default_factory=dict)
+    keys: dict[tuple[str, str], Client] = field(default_factory=dict)
+    unselected: dict[str, Client] = field(default_factory=dict)
+    session_id: str = ""
+    key_id: str = ""
+
+    async def requested(self) -> str:
+        self.session_id = (await self.world.request(self.parties["consumer"]))["id"]
+        return f"{SESSIONS}/{self.session_id}"
+
+    async def assigned(self) -> str:
+        path, operator = await self.requested(), self.parties["operator"]
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+        return path
+
+    async def live(self) -> str:
+        path = await self.assigned()
+        data_of(await self.parties["operator"].key.post(f"{path}/start"))
+        self.world.video.show(self.session_id, 1)
+        return path
+
+    async def tidy(self) -> None:
+        """Leave nobody busy."""
+        if self.session_id:
+            await self.parties["operator"].key.post(f"{SESSIONS}/{self.session_id}/end")
+        for name in ("operator", "stranger"):
+            data_of(await self.parties[name].key.post(f"{SESSIONS}/cancel-all-assignments"))
+        self.session_id = ""
+
+
+Prepared: TypeAlias = tuple[str, object]
+Prepare: TypeAlias = Callable[[Cast, Party], Awaitable[Prepared]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What is promised of one call. `parties` says what each gets who may make the call at all."""
+
+    name: str
+    method: str
+    prepare: Prepare
+    scopes: tuple[str, ...] | None
+    roles: tuple[str, ...]
+    parties: dict[str, Outcome]
+    keys_get: Outcome = FORBIDDEN
+    """What keys get where `scopes` is None: no key may."""
+    scope_of_party: dict[str, str] = field(default_factory=dict)
+    """Where the scope must be that of the side."""
+    needs_selection: bool = True
+
+
+async def sessions_root(cast: Cast, me: Party) -> Prepared:
+    return SESSIONS, dict(BERLIN)
+
+
+def fixed(path: str, body: object = None) -> Prepare:
+    async def prepare(cast: Cast, me: Party) -> Prepared:
+        return path, body
+
+    return prepare
+
+
+def on_operators_workspace(tail: str = "", body: object = None) -> Prepare:
+    async def prepare(cast: Cast, me: Party) -> Prepared:
+        return cast.parties["operator"].path + tail, body
+
+    return prepare
+
+
+def in_state(state: str, tail: str, *, with_own_id: bool = False) -> Prepare:
+    async def prepare(cast: Cast, me: Party) -> Prepared:
+        if tail == "/dispatch":
+            await cast.parties["operator"].go_online()
+        path = await {"requested": cast.requested, "assigned": cast.assigned, "live": cast.live}[state]()
+        return path + tail, {"operatorWorkspaceId": me.id} if with_own_id else None
+
+    return prepare
+
+
+async def settlement(cast: Cast, me: Party) -> Prepared:
+    await cast.live()
+    return f"/api/v1/settlements/{cast.session_id}", None
+
+
+async def heartbeat(cast: Cast, me: Party) -> Prepared:
+    operator = cast.parties["operator"]
+    return f"{operator.path}/location", BERLIN | {"sequence": next(operator.sequence)}
+
+
+async def heartbeats(cast: Cast, me: Party) -> Prepared:
+    operator = cast.parties["operator"]
+    return f"{operator.path}/locations", {"items": [BERLIN | {"sequence": next(operator.sequence)}]}
+
+
+async def new_member(cast: Cast, me: Party) -> Prepared:
+    body = {"walletAddress": cast.world.account().address, "role": "VIEWER"}
+    return f"{cast.parties['operator'].path}/members", body
+
+
+async def old_member(cast: Cast, me: Party) -> Prepared:
+    path, body = await new_member(cast, me)
+    assert isinstance(body, dict)
+    data_of(await cast.parties["operator"].wallet.post(path, body))
+    return f"{path}/{body['walletAddress']}", None
+
+
+async def old_key(cast: Cast, me: Party) -> Prepared:
+    operator = cast.parties["operator"]
+    if not cast.key_id:
+        cast.key_id = data_of(await operator.wallet.post(f"{operator.path}/api-keys", MINT))["keyId"]
+    return f"{operator.path}/api-keys/{cast.key_id}/revoke", None
+
+
+async def own_workspace(cast: Cast, me: Party) -> Prepared:
+    return "/api/v1/auth/workspace/select", {"workspaceId": me.id}
+
+
+MINT = {"label": "k", "environment": "TEST", "scopes": [READ]}
+EACH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": 200}
+BOTH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": FORBIDDEN}
+CONSUMER: dict[str, Outcome] = {"consumer": 200, "operator": FORBIDDEN, "stranger": FORBIDDEN}
+OPERATOR: dict[str, Outcome] = {"consumer": FORBIDDEN, "operator": 200, "stranger": FORBIDDEN}
+UNAUTHENTICATED: Outcome = (401, "NOT_AUTHENTICATED")
+
+RULES = [
+    Rule(
+        name="me",
+        method="GET",
+        prepare=fixed("/api/v1/me"),
+        scopes=(),
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
+        name="logout",
+        method="POST",
+        prepare=fixed("/api/v1/auth/logout"),
+        scopes=(),
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
+        name="select",
+        method="POST",
+        prepare=own_workspace,
+        scopes=None,
+        keys_get=UNAUTHENTICATED,
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
+        name="list workspaces",
+        method="GET",
+        prepare=fixed("/api/v1/workspaces"),
+        scopes=None,
+        keys_get=UNAUTHENTICATED,
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
+        name="get workspace",
+        method="GET",
+        prepare=on_operators_workspace(),
+        scopes=(READ,),
+        roles=ANYBODY,
+        parties=OPERATOR,
+    ),
+    Rule(
+        name="rename",
+        method="PATCH",
+        prepare=on_operators_workspace(body={"name": "N"}),
+        scopes=(),
+        roles=ANYBODY,
+        parties=OPERATOR,
+    ),
+    Rule(
+        name="patch the rest",
+        method="PATCH",
+        prepare=on_operators_workspace(body={"name": "N", "deviceKind": "PHONE"}),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties=OPERATOR,
+    ),
+    Rule(name="location", method="POST", prepare=heartbeat, scopes=(OPERATE,), roles=STAFF, parties=OPERATOR),
+    Rule(name="locations", method="POST", prepare=heartbeats, scopes=(OPERATE,), roles=STAFF, parties=OPERATOR),
+    Rule(
+        name="mint",
+        method="POST",
+        prepare=on_operators_workspace("/api-keys", MINT),
+        scopes=None,
+        roles=STAFF,
+        parties=OPERATOR,
+    ),
+    Rule(name="revoke", method="POST", prepare=old_key, scopes=None, roles=STAFF, parties=OPERATOR),
+    Rule(
+        name="list keys",
+        method="GET",
+        prepare=on_operators_workspace("/api-keys"),
+        scopes=None,
+        roles=ANYBODY,
+        parties=OPERATOR,
+    ),
+    Rule(
+        name="list members",
+        method="GET",
+        prepare=on_operators_workspace("/members"),
+        scopes=None,
+        roles=OWNER,
+        parties=OPERATOR,
+    ),
+    Rule(name="add member", method="POST", prepare=new_member, scopes=None, roles=OWNER, parties=OPERATOR),
+    Rule(name="remove member", method="DELETE", prepare=old_member, scopes=None, roles=OWNER, parties=OPERATOR),
+    Rule(
+        name="quote",
+        method="GET",
+        prepare=fixed("/api/v1/pricing/quote?lat=1&lng=2&durationSeconds=3"),
+        scopes=(PRICING,),
+        roles=ANYBODY,
+        parties=EACH,
+    ),
+    Rule(
+        name="create",
+        method="POST",
+        prepare=sessions_root,
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties={"consumer": 200, "operator": FORBIDDEN, "stranger": 200},
+    ),
+    Rule(
+        name="dispatch",
+        method="POST",
+        prepare=in_state("requested", "/dispatch"),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=CONSUMER,
+    ),
+    Rule(
+        name="cancel",
+        method="DELETE",
+        prepare=in_state("requested", ""),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=CONSUMER,
+    ),
+    Rule(
+        name="accept",
+        method="POST",
+        prepare=in_state("requested", "/accept", with_own_id=True),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": 200},
+    ),
+    Rule(
+        name="start",
+        method="POST",
+        prepare=in_state("assigned", "/start"),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": FORBIDDEN},
+    ),
+    Rule(
+        name="end",
+        method="POST",
+        prepare=in_state("live", "/end"),
+        scopes=(OPERATE, CREATE),
+        roles=STAFF,
+        parties=BOTH,
+        scope_of_party={"consumer": CREATE, "operator": OPERATE},
+    ),
+    Rule(
+        name="cancel all",
+        method="POST",
+        prepare=fixed(f"{SESSIONS}/cancel-all-assignments"),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": 200},
+    ),
+    Rule(name="list", method="GET", prepare=fixed(SESSIONS), scopes=(READ,), roles=ANYBODY, parties=EACH),
+    *(
+        Rule(
+            name=f"read{tail or ' session'}",
+            method="GET",
+            prepare=in_state("live", tail),
+            scopes=(READ,),
+            roles=ANYBODY,
+            parties=BOTH,
+        )
+        for tail in ("", "/meter", "/viewer-token", "/frame")
+    ),
+    Rule(name="settlement", method="GET", prepare=settlement, scopes=(READ,), roles=ANYBODY, parties=BOTH),
+    Rule(
+        name="wallet",
+        method="GET",
+        prepare=fixed("/api/v1/wallet"),
+        scopes=(WALLET,),
+        roles=ANYBODY,
+        parties=EACH,
+    ),
+    Rule(
+        name="wallet events",
+        method="GET",
+        prepare=fixed("/api/v1/wallet/events"),
+        scopes=(WALLET,),
+        roles=ANYBODY,
+        parties=EACH,
+    ),
+]
+
+
+@pytest.fixture
+async def cast(world: World) -> Cast:
+    cast = Cast(
+        world,
+        {
+            "consumer": await world.party("CONSUMER"),
+            "operator": await world.party("SUPPLIER"),
+            "stranger": await world.party("CONSUMER", "SUPPLIER"),
+        },
+    )
+    for name, party in cast.parties.items():
+        cast.wallets[name, "OWNER"] = party.wallet
+        cast.unselected[name] = Client(world, {"cookie": await world.login(party.account)})
+        for role in ("ADMIN", "VIEWER"):
+            member = world.account()
+            data_of(await party.wallet.post(f"{party.path}/members", {"walletAddress": member.address, "role": role}))
+            cast.wallets[name, role] = Client(world, {"cookie": await world.login(member, party.id)})
+        for scope in EVERY_SCOPE:
+            cast.keys[name, scope] = await party.mint(scope)
+    return cast
+
+
+def for_key(rule: Rule, name: str, scope: str) -> Outcome:
+    """What a key of this one scope is promised."""
+    if rule.scopes is None:
+        return rule.keys_get
+    if rule.scopes and scope not in rule.scopes:
+        return FORBIDDEN
+    outcome = rule.parties[name]
+    if outcome == 200 and rule.scope_of_party and scope != rule.scope_of_party[name]:
+        return FORBIDDEN
+    return outcome
+
+
+def for_wallet(rule: Rule, name: str, role: str) -> Outcome:
+    """What a member of this role is promised."""
+    return rule.parties[name] if role in rule.roles else FORBIDDEN
+
+
+async def outcome_of(client: Client, rule: Rule, cast: Cast, me: Party) -> Outcome:
+    path, body = await rule.prepare(cast, me)
+    answer = await client.call(rule.method, path, body)
+    if cast.session_id or answer.status_code == 200:
+        await cast.tidy()
+    return 200 if answer.status_code == 200 else error_of(answer)[:2]
+
+
+GROUP = 8
+GROUPS = [RULES[start : start + GROUP] for start in range(0, len(RULES), GROUP)]
+
+
+@pytest.mark.parametrize("rules", GROUPS, ids=[f"{group[0].name} to {group[-1].name}" for group in GROUPS])
+async def test_every_credential_gets_what_is_promised(cast: Cast, rules: list[Rule]) -> None:
+    promised: dict[str, Outcome] = {}
+    given: dict[str, Outcome] = {}
+
+    async def check(rule: Rule, label: str, client: Client, outcome: Outcome, me: Party) -> None:
+        promised[f"{rule.name}: {label}"] = outcome
+        given[f"{rule.name}: {label}"] = await outcome_of(client, rule, cast, me)
+
+    anybody = cast.parties["operator"]
+    nonsense = Client(cast.world, {"authorization": "Bearer svc_test_abcdef_" + "0" * 43})
+    forged = Client(cast.world, {"cookie": "svc_session=v1.k1.e30.AAAA"})
+    for rule in rules:
+        for label, client in (("nobody", cast.world.anyone), ("unknown key", nonsense), ("forged cookie", forged)):
+            await check(rule, label, client, UNAUTHENTICATED, anybody)
+        for (name, scope), client in cast.keys.items():
+            await check(rule, f"{name}'s key with {scope}", client, for_key(rule, name, scope), cast.parties[name])
+        for (name, role), client in cast.wallets.items():
+            await check(rule, f"{name}'s {role}", client, for_wallet(rule, name, role), cast.parties[name])
+        for name, client in cast.unselected.items():
+            outcome: Outcome = (400, "INVALID_INPUT") if rule.needs_selection else 200
+            await check(rule, f"{name} before selection", client, outcome, cast.parties[name])
+    assert given == promised
+
+
+async def test_the_authorization_header_wins_over_the_cookie(cast: Cast) -> None:
+    party = cast.parties["consumer"]
+    both = Client(cast.world, party.wallet.headers | party.key.headers)
+    assert data_of(await both.get("/api/v1/me"))["kind"] == "api_key"
+    wrong = Client(cast.world, party.wallet.headers | {"authorization": "Bearer nonsense"})
+    assert error_of(await wrong.get("/api/v1/me"))[:2] == UNAUTHENTICATED
+
+
+async def test_checks_come_in_their_order(cast: Cast) -> None:
+    """401, then selection, then scope or role, then input, then existence, then party, then state."""
+    consumer, operator = cast.parties["consumer"], cast.parties["operator"]
+    bad_id, unknown = f"{SESSIONS}/nonsense/accept", f"{SESSIONS}/{UNKNOWN}/accept"
+    assert error_of(await cast.world.anyone.post(bad_id, {}))[:2] == UNAUTHENTICATED
+    unselected = await cast.unselected["operator"].post(bad_id, {})
+    assert error_of(unselected) == (400, "INVALID_INPUT", "workspaceNotSelected")
+    assert error_of(await cast.keys["operator", READ].post(bad_id, {}))[:2] == FORBIDDEN
+    assert error_of(await consumer.key.post(bad_id, {}))[:2] == (400, "INVALID_INPUT")
+    assert error_of(await consumer.key.post(unknown, {}))[:2] == (400, "INVALID_INPUT")
+    body = {"operatorWorkspaceId": consumer.id}
+    assert error_of(await consumer.key.post(unknown, body))[:2] == (404, "SESSION_NOT_FOUND")
+    live = await cast.live()
+    assert error_of(await consumer.key.post(f"{live}/accept", body))[:2] == NOT_OPERATOR
+    own = {"operatorWorkspaceId": operator.id}
+    assert error_of(await operator.key.post(f"{live}/accept", own))[:2] == (409, "INVALID_STATE")
