@@ -98,6 +98,10 @@ class _Schemas:
                     wanted[model, "validation" if mode == "validation" else "serialization"] = None
         self._refs, definitions = models_json_schema(list(wanted), ref_template=_REF + "{model}")
         self.components: dict[str, Document] = definitions.get("$defs", {})
+        for route in routes:
+            if route.body is not None and getattr(route.body, "REFUSES_NULL", False):
+                properties = self.components[self._name(route.body, "validation")]["properties"]
+                properties.update({name: _not_null(schema) for name, schema in properties.items()})
         self._queries: dict[type, Document] = {}
         for route in routes:
             if route.query is not None and route.query not in self._queries:
@@ -165,7 +169,7 @@ def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
                 {"name": name, "in": "query", "required": name in required, "schema": _not_null(described)}
             )
     if route.is_unsafe and route.operation is not None:
-        key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]{1,255}$"}
+        key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"}
         parameters.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": key})
     return parameters
 
@@ -216,9 +220,7 @@ def codes_of(route: Route) -> list[Code]:
 def _success(route: Route, schemas: _Schemas) -> Document:
     response: Document = {"description": "Request successful", "headers": _REQUEST_ID_HEADER}
     if route.media_type != "application/json":
-        text = route.media_type.startswith("text/") or route.media_type.endswith(("json", "sdp"))
-        schema: Document = {"type": "string"} if text else {"type": "string", "format": "binary"}
-        response["content"] = {route.media_type: {"schema": schema}}
+        response["content"] = {route.media_type: {"schema": _schema_of_media(route.media_type)}}
     else:
         data: Document = {"type": "object"} if route.output is None else schemas.ref(route.output, "serialization")
         envelope = {
@@ -238,6 +240,16 @@ def _success(route: Route, schemas: _Schemas) -> Document:
             for link in route.links
         }
     return response
+
+
+def _schema_of_media(media_type: str) -> Document:
+    if media_type == "text/event-stream":
+        # One event; OpenAPI 3.1 has no word for a sequence of them.
+        fields = {name: {"type": "string"} for name in ("id", "event", "data")}
+        return {"type": "object", "properties": fields}
+    if media_type == "application/json":
+        return {}
+    return {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
 
 
 def _failure(status: int | None, codes: list[Code]) -> Document:

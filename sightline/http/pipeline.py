@@ -29,7 +29,7 @@ from sightline.http.server import Scope
 
 log = structlog.get_logger()
 
-_IDEMPOTENCY_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]([ -~]{0,253}[!-~])?\Z")
 _JSON: Final = b"application/json"
 _QUERY_FIELDS_MAX: Final = 200
 _UNKNOWN_ROUTE: Final = "unknown"

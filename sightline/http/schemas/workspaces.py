@@ -70,7 +70,12 @@ class PatchWorkspaceBody(Input):
 
     AREA = "workspace"
     REFUSES_NULL = True
-    model_config: ClassVar = {"json_schema_extra": {"minProperties": 1}}
+    model_config: ClassVar = {
+        "json_schema_extra": {
+            "minProperties": 1,
+            "dependentRequired": {"coverageLat": ["coverageLng"], "coverageLng": ["coverageLat"]},
+        }
+    }
 
     name: Name | None = None
     availability_state: Literal["ONLINE", "OFFLINE"] | None = None
