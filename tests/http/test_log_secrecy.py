@@ -1,0 +1,78 @@
+"""What a whole run writes to the log: a line per call, and not one secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from sightline.system.logs import configure_logs
+from tests.http.world import World, data_of
+
+
+@pytest.fixture
+def quiet_logs() -> Iterator[io.StringIO]:
+    """The log, as the server writes it, kept for reading."""
+    stream = io.StringIO()
+    handlers, level = logging.root.handlers[:], logging.root.level
+    configure_logs("debug", stream)
+    structlog.configure(cache_logger_on_first_use=False)  # or the next test would read this one's stream
+    yield stream
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    structlog.reset_defaults()
+
+
+async def test_a_full_run_leaves_no_secret_in_the_log(quiet_logs: io.StringIO, world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    proof = await world.signed(world.account(), "/api/v1/auth/wallet/challenge")
+    await world.anyone.post("/api/v1/auth/wallet/login", proof | {"signature": "0x" + "ab" * 65})
+    await operator.go_online()
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}"
+    data_of(await consumer.key.post(f"{path}/dispatch"))
+    started = data_of(await operator.key.post(f"{path}/start"))
+    data_of(await operator.beat())
+    world.video.show(session["id"], 1)
+    await consumer.key.get(f"{path}/frame")
+    await world.http.post(started["whipUrl"].removeprefix("http://video.test"), content=b"v=0")
+    await consumer.key.get("/api/v1/me?key=" + consumer.plaintext)
+    await consumer.key.get("/api/v1/" + consumer.plaintext)
+    world.video.is_down = True
+    await consumer.key.get(f"{path}/frame")
+    data_of(await consumer.wallet.post(f"{path}/end"))
+
+    text = quiet_logs.getvalue()
+    publish_token = started["whipUrl"].rpartition("/")[2]
+    secrets = {
+        "consumer's key": consumer.plaintext,
+        "operator's key": operator.plaintext,
+        "consumer's cookie": consumer.cookie.partition("=")[2],
+        "operator's cookie": operator.cookie.partition("=")[2],
+        "signature": proof["signature"],
+        "wrong signature": "ab" * 65,
+        "nonce": proof["nonce"],
+        "publish token": publish_token,
+        "wallet's key": consumer.account.key.hex(),
+    }
+    assert text.count("http_call") > 20
+    assert [name for name, secret in secrets.items() if secret in text] == []
+
+
+async def test_each_call_is_one_json_line_with_its_principal(quiet_logs: io.StringIO, world: World) -> None:
+    party = await world.party("CONSUMER")
+    await party.key.having(x_request_id="by-key").get(party.path)
+    await party.wallet.having(x_request_id="by-wallet").get(party.path)
+    await world.anyone.having(x_request_id="by-nobody").get(party.path)
+    lines = [json.loads(line) for line in quiet_logs.getvalue().splitlines()]
+    calls = {line["request_id"]: line for line in lines if line["event"] == "http_call"}
+    key_id = data_of(await party.key.get("/api/v1/me"))["keyId"]
+    by_key, by_wallet, by_nobody = calls["by-key"], calls["by-wallet"], calls["by-nobody"]
+    assert (by_key["key_id"], by_key["workspace_id"]) == (key_id, party.id)
+    assert (by_wallet["wallet_address"], by_wallet["workspace_id"]) == (party.account.address, party.id)
+    assert (by_nobody["status"], by_nobody["code"]) == (401, "NOT_AUTHENTICATED")
+    for call in (by_key, by_wallet, by_nobody):
+        assert (call["route"], call["method"]) == ("/api/v1/workspaces/{id}", "GET")
+        assert call["duration_ms"] >= 0
