@@ -39,6 +39,7 @@ class Habits:
         jumps: Reports one fix far away; `wanders`: walks out of the fence for a while.
         mumbles: Reports a fix too coarse to prove anything.
         ignores: Lets an assignment run out; `drops`: cancels it; `hangs_up`: ends a session by itself.
+        grabs: Takes an open request by itself, even while it has one.
         stutters: Stops publishing for up to `flap_s`.
         duplicates: Sends a heartbeat twice.
     """
@@ -53,6 +54,7 @@ class Habits:
     ignores: float = 0.0
     drops: float = 0.0
     hangs_up: float = 0.0
+    grabs: float = 0.0
     stutters: float = 0.0
     duplicates: float = 0.0
 
@@ -73,6 +75,7 @@ class Device:
         self.live_session: str | None = None
         self._sequence = 0
         self._away_until = 0.0
+        self._ignored: dict[str, bool] = {}
 
     async def run(self) -> None:
         """Sign up, go ONLINE and work until the world ends."""
@@ -164,6 +167,8 @@ class Device:
             await trio.sleep(1 + self.rng.random())
             for session in await self._mine():
                 await self._attend(session)
+            if self.rng.random() < self.habits.grabs:
+                await self._grab()
 
     async def _mine(self) -> list[dict[str, Any]]:
         states = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
@@ -183,10 +188,23 @@ class Device:
                 await self.client.end(session_id)
         elif self.rng.random() < habits.drops:
             await self.client.cancel_all()
-        elif self.rng.random() >= habits.ignores:
+        elif not self._ignores(session_id):
             reply = await self.client.start(session_id)
             if reply.outcome == "ok":
                 self.live_session = session_id
+
+    def _ignores(self, session_id: str) -> bool:
+        """Decide once per assignment."""
+        if session_id not in self._ignored:
+            self._ignored[session_id] = self.rng.random() < self.habits.ignores
+        return self._ignored[session_id]
+
+    async def _grab(self) -> None:
+        listing = SessionListing(view=SessionView.OPEN, limit=5)
+        workspace_id = self.client.workspace_id
+        page = await self.client.read(lambda broker: broker.list_sessions(workspace_id, listing))
+        if page is not None and page.items:
+            await self.client.accept(self.rng.choice(page.items)["id"])
 
     async def _publish(self) -> None:
         while True:

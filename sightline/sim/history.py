@@ -90,6 +90,8 @@ class Truth:
     """Per workspace, when its device last sent a fix that was not plainly inside, or stopped publishing."""
     media_ms: dict[str, list[int]] = field(default_factory=dict)
     """Per session, when its publisher showed frames to a server that was up."""
+    stopped_ms: int = -1
+    """When a server was last killed or paused."""
     disturbed_ms: int = -1
     """When a server was last killed or paused, or a call of its store failed."""
 
@@ -187,7 +189,7 @@ class History:
         for checker in self._checkers:
             checker.on_workspace(step)
 
-    def heartbeats_written(self, batch: Sequence[Heartbeat]) -> None:
+    def heartbeats_written(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         """Heartbeats became durable."""
         now_ms = self.clock.now_ms()
         self.note("beats", *(f"{beat.workspace_id[:8]}:{beat.sequence}" for beat in batch))
@@ -196,7 +198,7 @@ class History:
             if now_ms - beat.fix.at_ms > 1_000:
                 self.truth.slow_beats_ms[beat.workspace_id] = beat.fix.at_ms
         for checker in self._checkers:
-            checker.on_heartbeats(batch)
+            checker.on_heartbeats(owner, batch)
 
     def replied(self, reply: Reply) -> None:
         """A caller knows what became of its command."""

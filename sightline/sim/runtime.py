@@ -23,29 +23,48 @@ from trio._core import _run as scheduler
 
 T = TypeVar("T")
 
+STALL_LIMIT: Final = 300_000
+"""Far above what the largest burst of a world does at one instant."""
+
 EPOCH_MS: Final = 1_767_225_600_000
 """Where the wall clock of every world starts: 2026-01-01T00:00:00Z."""
 
 
 @final
 class VirtualClock(trio.abc.Clock):
-    """Time that stands still while a task can run and jumps to the next deadline when none can."""
+    """Time that stands still while a task can run and jumps to the next deadline when none can.
+
+    Tasks that keep each other busy for ever would stop time for good. After `STALL_LIMIT` looks at the clock without a
+    jump it is set going by itself, so that whoever waits gets to see `has_stalled`.
+    """
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._looks = 0
 
     def start_clock(self) -> None:
         """Nothing to start."""
 
     def current_time(self) -> float:
         """Seconds since the world began."""
+        self._looks += 1
+        if self._looks > STALL_LIMIT:
+            self._now += 0.001
         return self._now
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether tasks run and run and time does not pass."""
+        return self._looks > STALL_LIMIT
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Jump. The run loop asks only when no task is ready."""
         if deadline == inf:
             return 999_999.0
-        self._now = max(self._now, deadline)
+        if deadline > self._now:
+            self._now = deadline
+            if not self.has_stalled:
+                self._looks = 0
         return 0.0
 
 

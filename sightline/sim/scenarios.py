@@ -40,6 +40,7 @@ async def city(world: World) -> None:
             ignores=rng.choice((0.0, 0.3)),
             drops=rng.choice((0.0, 0.1)),
             hangs_up=rng.choice((0.0, 0.05)),
+            grabs=rng.choice((0.0, 0.3)),
             stutters=rng.choice((0.0, 0.05)),
             duplicates=rng.choice((0.0, 0.1)),
         )
@@ -67,7 +68,7 @@ async def steady(world: World) -> None:
 async def mass_dispatch(world: World) -> None:
     """Many consumers want the few operators at the same instant, again and again."""
     wishes = Wishes(duration_s=(5, 15), wait_s=(10, 30), pause_s=0.5, quotes=0.0, withdraws=0.0, poll_s=1.0)
-    populate(world, operators=4, consumers=10, habits=Habits(), wishes=wishes)
+    populate(world, operators=4, consumers=10, habits=Habits(grabs=0.1), wishes=wishes)
 
 
 async def revoked_allowance(world: World) -> None:

@@ -106,14 +106,16 @@ def play(seed: int, scenario: Scenario, *, name: str, rates: FaultRates | None =
     )
 
 
-def simulate(seed: int, *, scenario: str | None = None, active_s: float | None = None) -> Report:
-    """Play the world of a seed, in the scenario that the seed picks unless one is named."""
+def simulate(
+    seed: int, *, scenario: str | None = None, active_s: float | None = None, rates: FaultRates | None = None
+) -> Report:
+    """Play the world of a seed, in the scenario and with the faults that the seed picks unless they are given."""
     name = scenario or scenario_of(seed)
     chosen = SCENARIOS[name]
     if active_s is not None:
         options = replace(chosen.options, active_s=active_s)
         chosen = Scenario(chosen.play, options=options, adjust=chosen.adjust)
-    return play(seed, chosen, name=name)
+    return play(seed, chosen, name=name, rates=rates)
 
 
 def simulate_many(

@@ -135,7 +135,8 @@ class FaultyStore:
     async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
         """Record heartbeats."""
         await self._write(
-            lambda: self._inner.append_heartbeats(batch, leases), lambda _: self._history.heartbeats_written(batch)
+            lambda: self._inner.append_heartbeats(batch, leases),
+            lambda _: self._history.heartbeats_written(self._owner, batch),
         )
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:

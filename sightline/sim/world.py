@@ -26,7 +26,7 @@ from sightline.sim.checkers import all_checkers
 from sightline.sim.faults import FaultRates, Faults
 from sightline.sim.history import History
 from sightline.sim.node import Node
-from sightline.sim.runtime import SeededIds, SimWallClock
+from sightline.sim.runtime import SeededIds, SimWallClock, VirtualClock
 from sightline.storage.identity_memory import MemoryRelations
 from sightline.storage.ledger_memory import MemoryLedger
 from sightline.storage.memory import MemoryStore
@@ -208,7 +208,8 @@ class World:
 
     def disturbed(self) -> None:
         """Remember that a server did not run as it should just now."""
-        self.history.truth.disturbed_ms = self.clock.now_ms()
+        truth = self.history.truth
+        truth.stopped_ms = truth.disturbed_ms = self.clock.now_ms()
 
     def crashed(self, what: str, error: BaseException | None) -> None:
         """An actor or a part of the world raised what nobody expects."""
@@ -270,6 +271,9 @@ class World:
         while True:
             await trio.sleep(1)
             self.history.passed(1)
+            clock = trio.lowlevel.current_clock()
+            if isinstance(clock, VirtualClock) and clock.has_stalled:
+                self.history.violate("progress", "the server is busy for ever without time passing")
 
     async def _mine(self) -> None:
         """Confirm settlements, telling some sessions twice; what a server forgets is told again."""

@@ -97,7 +97,10 @@ class OneEffect(Checker):
 
 @final
 class Sequences(Checker):
-    """A workspace's heartbeats are accepted in strictly rising order, each number once."""
+    """A workspace's heartbeats are acknowledged in strictly rising order, and a number stands for one report.
+
+    A report may be recorded twice, when its device repeated it while an actor that forgot it was still writing.
+    """
 
     name: ClassVar[str] = "sequences"
 
@@ -105,15 +108,19 @@ class Sequences(Checker):
         self._seen: dict[tuple[str, int], Heartbeat] = {}
         self._acknowledged: dict[str, int] = {}
 
-    def on_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+    def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         for beat in batch:
             first = self._seen.setdefault((beat.workspace_id, beat.sequence), beat)
-            self.require(first == beat, f"heartbeat {beat.sequence} of {beat.workspace_id} was accepted twice")
+            self.require(_report(first) == _report(beat), f"heartbeat {beat.sequence} of {beat.workspace_id} is two")
 
     def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
         last = self._acknowledged.get(workspace_id, -1)
         self.require(sequence > last, f"heartbeat {sequence} of {workspace_id} was acknowledged after {last}")
         self._acknowledged[workspace_id] = sequence
+
+
+def _report(beat: Heartbeat) -> tuple[float, float, float, str | None]:
+    return (beat.fix.lat, beat.fix.lng, beat.fix.accuracy_m, beat.session_id)
 
 
 @final

@@ -34,7 +34,7 @@ class Checker:
     def on_workspace(self, step: WorkspaceStep) -> None:
         """A workspace's step was committed."""
 
-    def on_heartbeats(self, batch: Sequence[Heartbeat]) -> None:
+    def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         """Heartbeats became durable."""
 
     def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:

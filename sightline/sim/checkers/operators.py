@@ -11,7 +11,7 @@ from sightline.sim.checkers.base import Checker
 from sightline.sim.history import Reply, SessionStep, WorkspaceStep
 
 REPAIR_MS: Final = 120_000
-"""How long the two halves of a claim may disagree before it counts as lost: two doubts and a slow store."""
+"""How long the two halves of a claim may disagree while a server is up: several doubts, and a slow store."""
 OPEN: Final = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
 
 
@@ -102,7 +102,7 @@ class Busy(Checker):
 
     def on_time(self, now_ms: int) -> None:
         for workspace_id, since_ms in self._disagreed_since.items():
-            if now_ms - since_ms > REPAIR_MS:
+            if now_ms - max(since_ms, self.history.truth.stopped_ms) > REPAIR_MS:
                 self._complain(workspace_id, "for too long")
 
     def on_end(self) -> None:

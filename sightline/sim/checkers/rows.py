@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 
 from sightline.actors.deps import shard_of
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.session.record import event_hash
-from sightline.ports.store import ShardLease
+from sightline.ports.store import Heartbeat, ShardLease
 from sightline.sim.checkers.base import Checker
 from sightline.sim.history import SessionStep, WorkspaceStep
 
@@ -44,6 +44,11 @@ class Epochs(Checker):
 
     def on_workspace(self, step: WorkspaceStep) -> None:
         self._check(step.owner, step.write.lease, step.after.id)
+
+    def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
+        for beat in batch:
+            holder = self.history.epochs[shard_of(beat.workspace_id)]
+            self.require(holder[0] == owner, f"{owner} took heartbeats of {beat.workspace_id} while {holder} holds it")
 
     def _check(self, owner: str, lease: ShardLease, row: str) -> None:
         holder = self.history.epochs[shard_of(row)]

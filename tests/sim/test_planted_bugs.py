@@ -1,0 +1,340 @@
+"""Each checker is proven by breaking the code on purpose: a table of bugs, and who must catch each."""
+
+from dataclasses import replace
+
+import pytest
+
+from sightline.actors import session as session_actor
+from sightline.actors import workspace as workspace_actor
+from sightline.actors.idempotency import Replays
+from sightline.actors.kernel.envelope import Envelope
+from sightline.actors.kernel.timers import Timers
+from sightline.domain import metering
+from sightline.domain.metering import Signal
+from sightline.domain.operator import machine as operator_machine
+from sightline.domain.operator.model import Availability, Claim
+from sightline.domain.session import machine
+from sightline.domain.session.messages import ChargeHold, End, EventKind, ReleaseHold, Settle, Step
+from sightline.domain.session.model import Assigned, EndReason, Requested, SessionState
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+from sightline.ports.relations import Staged
+from sightline.ports.store import RejectedWhy
+from sightline.sim.relations import FaultyRelations
+from sightline.sim.simulate import simulate
+from sightline.sim.store import FaultyStore, Line
+from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory import MemoryStore
+
+SEEDS = range(42)
+"""Enough worlds, of every scenario, for each bug to show."""
+
+
+def lost_release(patch):
+    """A released operator keeps its claim."""
+    patch.setattr(operator_machine, "_release", lambda workspace, message, now_ms: workspace)
+
+
+def claim_ignores_availability(patch):
+    """A dispatch takes an operator that is BUSY already."""
+
+    def claim(workspace, session_id, now_ms):
+        busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)
+        return operator_machine._with_claim(busy, Claim(session_id=session_id, at_ms=now_ms))
+
+    patch.setattr(operator_machine, "_claim_by_dispatch", claim)
+
+
+def two_sessions_live(patch):
+    """An operator that is live is occupied for a second session."""
+    occupy = operator_machine._occupy
+
+    def careless(workspace, session_id):
+        claims = {key: replace(claim, is_live=False) for key, claim in workspace.claims.items()}
+        return occupy(replace(workspace, claims=claims), session_id)
+
+    patch.setattr(operator_machine, "_occupy", careless)
+
+
+def live_without_occupying(patch):
+    """A start does not tie the operator up."""
+    patch.setattr(operator_machine, "_occupy", lambda workspace, session_id: workspace)
+
+
+def heartbeat_acknowledged_before_commit(patch):
+    """A heartbeat is answered when it is handed to the writer."""
+
+    def heartbeats(self, envelope, reports):
+        self._answer(envelope, (None,) * len(reports))
+        if not envelope.is_ask:
+            return
+        envelope_of_nobody = Envelope(envelope.message, envelope.enqueued_at)
+        original(self, envelope_of_nobody, reports)
+
+    original = workspace_actor.WorkspaceActor._heartbeats
+    patch.setattr(workspace_actor.WorkspaceActor, "_heartbeats", heartbeats)
+
+
+def command_acknowledged_before_commit(patch):
+    """The store says committed and writes later, if ever."""
+    from sightline.ports.store import Committed
+
+    async def write_session(self, write):
+        return Committed(write.session.version + 1, 1)
+
+    patch.setattr(FaultyStore, "write_session", write_session)
+
+
+def window_never_closes(patch):
+    """Proof of media that comes after a silence is not taken in."""
+    prove = Signal.prove
+
+    def forgetful(self, at_ms, *limits, **more):
+        return self if self.runs and at_ms - self.runs[0][0] > 15_000 else prove(self, at_ms, *limits, **more)
+
+    patch.setattr(Signal, "prove", forgetful)
+
+
+def silence_is_free(patch):
+    """A silence opens no window."""
+    patch.setattr(metering, "_gap_window", lambda *evidence: None)
+
+
+def charge_is_off_by_one(patch):
+    """One second too many."""
+    patch.setattr(machine, "charge", lambda seconds, rate, hold: MicroUsdc(min((seconds + 1) * rate, hold)))
+
+
+def hold_is_not_released(patch):
+    """A session that was never live keeps its hold."""
+    patch.setattr(MemoryLedger, "release_hold_now", lambda self, session_id: None)
+
+
+def hold_is_not_lowered(patch):
+    """A session that ended keeps the whole hold."""
+    without_effect(patch, ChargeHold)
+
+
+def settlement_is_lost(patch):
+    """A session ends without a settlement."""
+    without_effect(patch, Settle)
+
+
+def hold_release_is_forgotten_by_the_step(patch):
+    """The step of an expiry does not ask for the release."""
+    without_effect(patch, ReleaseHold)
+
+
+def without_effect(patch, kind):
+    step_init = Step.__init__
+
+    def init(self, *, session, events=(), effects=()):
+        step_init(self, session=session, events=events, effects=tuple(e for e in effects if not isinstance(e, kind)))
+
+    patch.setattr(Step, "__init__", init)
+
+
+def fee_is_rounded_up(patch):
+    """The platform's fee is a micro-USDC too high."""
+    init = SettlementPayload.__init__
+
+    def greedy(self, **fields):
+        init(self, **{**fields, "fee_amount": MicroUsdc(fields["fee_amount"] + 1)})
+
+    patch.setattr(SettlementPayload, "__init__", greedy)
+
+
+def no_fence(patch):
+    """The store does not look at the epoch."""
+
+    def admit(self, lease, record):
+        known = (
+            record is not None
+            and (key := record.key)
+            and (key.workspace_id, key.method, key.path, key.key) in self._answers
+        )
+        return RejectedWhy.IDEMPOTENT if known else None
+
+    patch.setattr(MemoryStore, "_admit", admit)
+
+
+def commits_are_applied_twice(patch):
+    """An adapter repeats a write that was applied, and the store does not look at the version."""
+    write = FaultyStore._write
+
+    async def twice(self, act, note):
+        await write(self, act, note)
+        return await write(self, act, note)
+
+    patch.setattr(FaultyStore, "_write", twice)
+    patch.setattr(MemoryStore, "_refuse_session", _hold)
+    patch.setattr(MemoryStore, "_refuse_workspace", lambda self, workspace: None)
+
+
+def _hold(store, write):
+    hold = write.take_hold
+    if hold is not None:
+        from sightline.ports.ledger import FundsPolicy
+
+        store._ledger.take_hold_now(
+            write.session.id, hold.payer_address, hold.amount, FundsPolicy.ADVISORY, now_ms=write.at_ms
+        )
+
+
+def requests_never_expire(patch):
+    """The deadline of a request is not looked at."""
+    settle = machine.settle_deadline
+
+    def patient(session, now_ms, limits):
+        return None if isinstance(session.phase, Requested) else settle(session, now_ms, limits)
+
+    patch.setattr(machine, "settle_deadline", patient)
+
+
+def starts_never_expire(patch):
+    """The deadline of a start is not looked at."""
+    settle = machine.settle_deadline
+
+    def patient(session, now_ms, limits):
+        return None if isinstance(session.phase, Assigned) else settle(session, now_ms, limits)
+
+    patch.setattr(machine, "settle_deadline", patient)
+
+
+def timers_are_lost(patch):
+    """A timer that is set is not armed."""
+    patch.setattr(Timers, "set", lambda self, *args, **named: None)
+
+
+def reply_is_dropped(patch):
+    """Some asks are never answered, nor do they time out."""
+    reply = Envelope.reply
+
+    def lossy(self, value):
+        if type(self.message).__name__ == "PickOperator":
+            if self._bucket is not None:
+                del self._bucket[self]
+                self._bucket = None
+            return
+        reply(self, value)
+
+    patch.setattr(Envelope, "reply", lossy)
+
+
+def sequence_may_repeat(patch):
+    """A heartbeat with the last number is taken again."""
+    judge = workspace_actor.WorkspaceActor._judge
+
+    def lenient(self, workspace, report, now_ms):
+        if report.sequence == self._accepted:
+            return None
+        return judge(self, workspace, report, now_ms)
+
+    patch.setattr(workspace_actor.WorkspaceActor, "_judge", lenient)
+
+
+def chain_forgets_its_head(patch):
+    """Every event is hashed as if it were the first."""
+    chain = session_actor.chain
+
+    def forgetful(session, events):
+        return chain(replace(session, head_hash=""), events)
+
+    patch.setattr(session_actor, "chain", forgetful)
+
+
+def hang_up_becomes_cancellation(patch):
+    """Ending a LIVE session closes it as if it had never been live."""
+    in_live = machine._in_live
+
+    def regress(session, phase, message, now_ms, limits):
+        if isinstance(message, End):
+            cancelled, reason = SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED
+            return machine._close(session, cancelled, reason, now_ms, EventKind.CANCELLED)
+        return in_live(session, phase, message, now_ms, limits)
+
+    patch.setattr(machine, "_in_live", regress)
+
+
+def answers_are_not_recorded(patch):
+    """A repeat of a command is handled as a new command."""
+
+    async def once(self, key, act):
+        return await act()
+
+    patch.setattr(Replays, "once", once)
+    conclude = MemoryStore._conclude
+    patch.setattr(MemoryStore, "_conclude", lambda self, tuples, record: conclude(self, tuples, None))
+
+
+def relation_is_not_written(patch):
+    """An assignment is committed without its edge."""
+
+    async def stage(self, updates):
+        return Staged()
+
+    patch.setattr(FaultyRelations, "stage", stage)
+
+
+def heartbeats_are_not_fenced(patch):
+    """A server that lost its shards goes on taking heartbeats."""
+    append = MemoryStore.append_heartbeats
+    patch.setattr(MemoryStore, "append_heartbeats", lambda self, batch, leases=(): append(self, batch))
+
+
+def meter_runs_back(patch):
+    """A look at a LIVE session counts what is not proved, and takes it back later."""
+    patch.setattr(metering, "horizon_ms", lambda evidence, now_ms, limits: now_ms + 5_000 * (now_ms // 1000 % 2))
+
+
+def dead_servers_write(patch):
+    """A killed server's write still arrives. (The store fences it once another server has taken over.)"""
+
+    async def pass_through(self):
+        return None
+
+    patch.setattr(Line, "pass_through", pass_through)
+
+
+BUGS = [
+    (lost_release, "busy"),
+    (claim_ignores_availability, "dispatch pairs"),
+    (two_sessions_live, "one live"),
+    (live_without_occupying, "one live"),
+    (heartbeat_acknowledged_before_commit, "acknowledged"),
+    (command_acknowledged_before_commit, "acknowledged"),
+    (window_never_closes, "meter"),
+    (silence_is_free, "meter"),
+    (charge_is_off_by_one, "charges"),
+    (hold_is_not_released, "holds"),
+    (hold_is_not_lowered, "holds"),
+    (hold_release_is_forgotten_by_the_step, "holds"),
+    (settlement_is_lost, "settlements"),
+    (fee_is_rounded_up, "settlements"),
+    (no_fence, "epochs"),
+    (commits_are_applied_twice, "versions"),
+    (requests_never_expire, "progress"),
+    (starts_never_expire, "transitions"),
+    (timers_are_lost, "transitions"),
+    (reply_is_dropped, "answered"),
+    (sequence_may_repeat, "sequences"),
+    (heartbeats_are_not_fenced, "epochs"),
+    (chain_forgets_its_head, "chain"),
+    (hang_up_becomes_cancellation, "transitions"),
+    (answers_are_not_recorded, "one effect"),
+    (relation_is_not_written, "relations"),
+    (meter_runs_back, "readings"),
+]
+
+
+@pytest.mark.parametrize(("bug", "checker"), BUGS, ids=[bug.__name__ for bug, _ in BUGS])
+def test_a_planted_bug_is_caught(bug, checker, monkeypatch):
+    bug(monkeypatch)
+    caught = {}
+    for seed in SEEDS:
+        report = simulate(seed, active_s=60)
+        if report.violation is not None:
+            caught.setdefault(report.violation.checker, report)
+            if checker in caught:
+                break
+    assert checker in caught, f"caught by {sorted(caught)}: {[str(r.violation) for r in caught.values()]}"
