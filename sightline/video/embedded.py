@@ -1,16 +1,13 @@
 """The embedded video backend: WHIP, WHEP and frames from worker processes of our own, supervised.
 
-Sessions are spread over the workers by a hash of their id. A worker that dies is started again with its inputs;
-its publishers and viewers come back with new offers to the same URLs. Nothing is stored.
+A worker that dies is started again with its inputs; its publishers and viewers come back with new offers to the
+same URLs. Nothing is stored: the secrets in the URLs derive from one secret and the session's id.
 """
 
-import hashlib
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, final
+from typing import Any, final
 
-import structlog
 import trio
 
 from sightline.domain.errors import VideoUnavailableError
@@ -21,38 +18,15 @@ from sightline.ports.video import (
     FrameQuery,
     FrameReply,
     MediaEvent,
-    MediaKind,
     SignalReply,
     SignalRequest,
     VideoInput,
 )
 from sightline.video import signalling, wire
-from sightline.video.facts import FactQueue
 from sightline.video.ipc import Header
-from sightline.video.link import WorkerLink, start_worker
 from sightline.video.options import Options
+from sightline.video.pool import WorkerPool
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
-
-START_S: Final = 20.0
-"""A worker imports codecs and numpy: a second on a fast machine, more on a loaded one."""
-RESTART_WAIT_S: Final = 4.0
-"""How long a request waits for a worker that is being restarted."""
-BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
-STEADY_S: Final = 30.0
-"""A worker that ran so long starts again without back-off."""
-log = structlog.get_logger()
-
-
-@final
-class _Slot:
-    """One place for a worker, with the inputs that belong to it."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.link: WorkerLink | None = None
-        self.up = trio.Event()
-        self.sessions: set[str] = set()
-        self.connected: set[str] = set()
 
 
 @final
@@ -61,13 +35,8 @@ class EmbeddedBackend:
 
     def __init__(self, options: Options, *, clock: Clock) -> None:
         self._options = options
-        self._clock = clock
         self._mint = TokenMint(options.secret)
-        self._facts = FactQueue()
-        count = options.workers or os.cpu_count() or 1
-        self._slots = [_Slot(index) for index in range(count)]
-
-    # -- the port
+        self._pool = WorkerPool(options, clock=clock)
 
     def describe_input(self, session_id: str) -> VideoInput:
         """The input of a session; pure."""
@@ -81,159 +50,55 @@ class EmbeddedBackend:
     async def create_input(self, session_id: str) -> VideoInput:
         """Open the input of a session. Idempotent."""
         described = self.describe_input(session_id)
-        slot = self._slot(session_id)
-        await self._ask(slot, {"op": "open", "sessions": [session_id]})
-        slot.sessions.add(session_id)
+        await self._pool.open(session_id, described.ref)
         return described
 
     async def close_input(self, ref: str) -> None:
-        """Disconnect everybody and forget the input. Idempotent; a dead worker has nothing to close."""
+        """Disconnect everybody and forget the input. Idempotent."""
         session_id = session_of_ref(ref)
-        if session_id is None:
-            return
-        slot = self._slot(session_id)
-        slot.sessions.discard(session_id)
-        slot.connected.discard(session_id)
-        if slot.link is not None:
-            try:
-                await self._ask(slot, {"op": "close", "session": session_id})
-            except VideoUnavailableError:
-                log.info("media_close_skipped", session_id=session_id)
+        if session_id is not None:
+            await self._pool.close(session_id)
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
         """Media facts of all inputs, for one reader."""
-        return self._facts.channel()
+        return self._pool.events()
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
         """The newest frame that satisfies the query."""
         session_id = session_of_ref(ref)
-        if session_id is None or session_id not in self._slot(session_id).sessions:
+        if session_id is None:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
-        header: Header = {"op": "frame", "session": session_id, "query": wire.query_to_wire(query)}
-        fields, body = await self._ask(self._slot(session_id), header, extra_ms=query.wait_ms)
-        return wire.frame_from_wire({name: fields[name] for name in fields if name not in ("id", "ok")}, body)
+        return await self._pool.frame(session_id, query)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer one WHIP or WHEP request."""
         fixed = signalling.static_reply(request, self._options.ice_servers)
-        session_id = self._mint.session_of(request.kind, request.token)
         if request.method.upper() == "OPTIONS" and fixed is not None:
             return fixed  # a preflight carries no credential and learns nothing
-        if session_id is None or session_id not in self._slot(session_id).sessions:
+        session_id = self._mint.session_of(request.kind, request.token)
+        if session_id is None or not self._pool.has(session_id):
             return signalling.problem(404, "No such live input")
         if fixed is not None:
             return fixed
         fields, body = wire.request_to_wire(request)
         header: Header = {"op": "signal", "session": session_id, "request": fields}
         try:
-            reply, reply_body = await self._ask(self._slot(session_id), header, body)
+            reply, reply_body = await self._pool.ask(session_id, header, body)
         except VideoUnavailableError:
             return signalling.problem(503, "The media worker is restarting", headers=[("Retry-After", "2")])
         return wire.reply_from_wire(reply, reply_body)
 
-    # -- for operators of the service
-
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""
-        rows: list[dict[str, Any]] = []
-        for slot in self._slots:
-            if slot.link is not None:
-                reply, _ = await self._ask(slot, {"op": "stats"})
-                rows.append({"worker": slot.index, "pid": slot.link.pid, **reply["stats"]})
-        return rows
+        return await self._pool.stats()
 
     async def self_test(self) -> list[dict[str, Any]]:
         """Whether the media addresses can be reached, one row each: bind, advertised, ok, problem."""
-        reply, _ = await self._ask(self._slots[0], {"op": "self_test"})
-        checks: list[dict[str, Any]] = reply["checks"]
-        for check in checks:
-            if not check["ok"]:
-                log.warning("media_address_unreachable", **check)
-        return checks
-
-    # -- workers
-
-    def _slot(self, session_id: str) -> _Slot:
-        digest = hashlib.blake2s(session_id.encode(), digest_size=4).digest()
-        return self._slots[int.from_bytes(digest, "big") % len(self._slots)]
-
-    async def _ask(self, slot: _Slot, header: Header, body: bytes = b"", *, extra_ms: int = 0) -> tuple[Header, bytes]:
-        if slot.link is None:
-            with trio.move_on_after(RESTART_WAIT_S):
-                await slot.up.wait()
-        link = slot.link
-        if link is None:
-            raise VideoUnavailableError("the media worker is restarting")
-        return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
-
-    def _on_facts(self, slot: _Slot, facts: list[list[object]]) -> None:
-        for session, value, at_ms in facts:
-            session_id, kind = str(session), MediaKind(value)
-            if kind is MediaKind.CONNECTED:
-                slot.connected.add(session_id)
-            elif kind is MediaKind.DISCONNECTED:
-                slot.connected.discard(session_id)
-            if session_id in slot.sessions and isinstance(at_ms, int):
-                self._tell(session_id, kind, at_ms)
-
-    def _tell(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
-        self._facts.put(MediaEvent(ref=ref_of(session_id), session_id=session_id, kind=kind, at_ms=at_ms))
+        return await self._pool.self_test()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep all workers alive until cancelled; started when all are up."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._facts.pump)
-            async with trio.open_nursery() as starting:
-                for slot in self._slots:
-                    starting.start_soon(nursery.start, self._keep_worker, slot)
-            task_status.started()
-            nursery.start_soon(self._self_test_at_start)
-
-    async def _self_test_at_start(self) -> None:
-        """Log what is wrong with the addresses; never a reason not to run."""
-        try:
-            await self.self_test()
-        except VideoUnavailableError as error:
-            log.warning("media_self_test_failed", error=str(error))
-
-    async def _keep_worker(self, slot: _Slot, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        failures = 0
-        while True:
-            began = trio.current_time()
-            async with start_worker(lambda facts: self._on_facts(slot, facts)) as link:
-                if await self._prepare(slot, link):
-                    if failures == 0:
-                        task_status.started()
-                    await link.died.wait()
-                    self._lost(slot, link.pid)
-                elif failures == 0:
-                    raise VideoUnavailableError("a media worker did not start")
-            failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
-            await trio.sleep(BACKOFF_S[min(failures - 1, len(BACKOFF_S) - 1)])
-
-    def _lost(self, slot: _Slot, pid: int) -> None:
-        """A worker died: whoever published through it has gone."""
-        slot.link, slot.up = None, trio.Event()
-        log.error("media_worker_died", worker=slot.index, pid=pid, inputs=len(slot.sessions))
-        now_ms = self._clock.now_ms()
-        for session_id in sorted(slot.connected & slot.sessions):
-            self._tell(session_id, MediaKind.DISCONNECTED, now_ms)
-        slot.connected.clear()
-
-    async def _prepare(self, slot: _Slot, link: WorkerLink) -> bool:
-        """Configure a fresh worker and give it its inputs back."""
-        try:
-            configure: Header = {"op": "configure", "options": wire.options_to_wire(self._options)}
-            await link.ask(configure, within_ms=int(START_S * 1000))
-            if slot.sessions:
-                await link.ask({"op": "open", "sessions": sorted(slot.sessions)}, within_ms=int(START_S * 1000))
-        except VideoUnavailableError as error:
-            log.error("media_worker_not_ready", worker=slot.index, error=str(error))
-            return False
-        slot.link = link
-        slot.up.set()
-        log.info("media_worker_ready", worker=slot.index, pid=link.pid)
-        return True
+        """Keep the workers alive until cancelled; started when all are up."""
+        await self._pool.run(task_status)
 
 
 @asynccontextmanager

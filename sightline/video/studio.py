@@ -19,11 +19,13 @@ from sightline.ports.video import (
     SignalRequest,
 )
 from sightline.video import signalling
+from sightline.video.ipc import Header
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
 from sightline.video.negotiate import agree_play, agree_publish, answer_setup
 from sightline.video.options import NetOptions, Options
+from sightline.video.reader import WhepReader
 from sightline.video.rtc.peer import Certificates, Peer, transport_section
 from sightline.video.rtc.sdp import Description, SdpError, build, parse
 
@@ -55,6 +57,7 @@ class Studio:
         self._peers: dict[str, tuple[Peer, str, str]] = {}  # resource -> (peer, session id, kind)
         self._offered_ufrag: dict[str, str] = {}
         self._closing: set[Peer] = set()
+        self._readers: dict[str, asyncio.Task[None]] = {}
         self._gap_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -70,20 +73,35 @@ class Studio:
 
     # -- inputs
 
-    def open(self, session_id: str) -> None:
-        """Make an input known. Idempotent."""
-        if session_id not in self._inputs:
-            self._inputs[session_id] = LiveInput(
-                session_id,
+    def open(self, session_id: str, *, read: Header | None = None) -> None:
+        """Make an input known, and read it from an engine if `read` says where. Idempotent."""
+        if session_id in self._inputs:
+            return
+        live = self._inputs[session_id] = LiveInput(
+            session_id,
+            self._options,
+            executor=self._executor,
+            emit=self._emit,
+            wall_ms=self._clock.now_ms,
+            mono_ms=self._mono_ms,
+        )
+        if read is not None:
+            reader = WhepReader(
+                live,
+                read,
                 self._options,
-                executor=self._executor,
-                emit=self._emit,
-                wall_ms=self._clock.now_ms,
+                certificates=self._certificates,
+                random32=self._random32,
                 mono_ms=self._mono_ms,
+                on_gap=self._watch_gaps,
             )
+            self._readers[session_id] = asyncio.create_task(reader.run())
 
     def close(self, session_id: str) -> None:
         """Disconnect an input's peers and forget it. Idempotent."""
+        reader = self._readers.pop(session_id, None)
+        if reader is not None:
+            reader.cancel()
         live = self._inputs.pop(session_id, None)
         if live is not None:
             for peer, owner, _ in list(self._peers.values()):
@@ -158,8 +176,8 @@ class Studio:
 
         def on_packet(data: bytes, rtcp: bool) -> None:
             ingest.on_packet(data, rtcp, self._mono_ms())
-            if ingest.has_gap and self._gap_timer is None:
-                self._gap_timer = asyncio.get_running_loop().call_later(GAP_TICK_S, self._tick_gaps)
+            if ingest.has_gap:
+                self._watch_gaps()
 
         def on_closed(reason: str) -> None:
             self._forget(resource)
@@ -241,6 +259,10 @@ class Studio:
             self._closing.add(known[0])
 
     # -- time
+
+    def _watch_gaps(self) -> None:
+        if self._gap_timer is None:
+            self._gap_timer = asyncio.get_running_loop().call_later(GAP_TICK_S, self._tick_gaps)
 
     def _tick_gaps(self) -> None:
         self._gap_timer = None

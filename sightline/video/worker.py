@@ -91,8 +91,8 @@ class Worker:
             request = wire.request_from_wire(header["request"], body)
             return wire.reply_to_wire(await studio.signal(header["session"], request))
         if op == "open":
-            for session_id in header["sessions"]:
-                studio.open(session_id)
+            for entry in header["inputs"]:
+                studio.open(entry["session"], read=entry["read"])
         elif op == "close":
             studio.close(header["session"])
         elif op == "self_test":

@@ -1,0 +1,217 @@
+"""The media workers of one backend: spread, supervised, restarted with their inputs."""
+
+import hashlib
+import os
+from typing import Any, Final, final
+
+import structlog
+import trio
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.clock import Clock
+from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, FrameReply, MediaEvent, MediaKind
+from sightline.video import wire
+from sightline.video.facts import FactQueue
+from sightline.video.ipc import Header
+from sightline.video.link import WorkerLink, start_worker
+from sightline.video.options import Options
+
+START_S: Final = 20.0
+"""A worker imports codecs and numpy: a second on a fast machine, more on a loaded one."""
+RESTART_WAIT_S: Final = 4.0
+"""How long a request waits for a worker that is being restarted."""
+BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
+STEADY_S: Final = 30.0
+"""A worker that ran so long starts again without back-off."""
+log = structlog.get_logger()
+
+
+@final
+class _Slot:
+    """One place for a worker, with the inputs that belong to it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.link: WorkerLink | None = None
+        self.up = trio.Event()
+        self.inputs: dict[str, Header] = {}
+        self.refs: dict[str, str] = {}
+        self.connected: set[str] = set()
+
+
+@final
+class WorkerPool:
+    """Workers and the inputs on them. An input stays with one worker, chosen by a hash of its session's id."""
+
+    def __init__(self, options: Options, *, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._facts = FactQueue()
+        count = options.workers or os.cpu_count() or 1
+        self._slots = [_Slot(index) for index in range(count)]
+
+    # -- inputs
+
+    def has(self, session_id: str) -> bool:
+        """True if the session's input is open."""
+        return session_id in self._slot(session_id).inputs
+
+    async def open(self, session_id: str, ref: str, *, read: Header | None = None) -> None:
+        """Open an input on its worker. Idempotent.
+
+        Args:
+            read: {url, headers} of a WHEP endpoint to read from; None for an input that is published to.
+
+        Raises:
+            VideoUnavailableError: The worker is down.
+        """
+        slot = self._slot(session_id)
+        entry: Header = {"session": session_id, "read": read}
+        await self.ask(session_id, {"op": "open", "inputs": [entry]})
+        slot.inputs[session_id] = entry
+        slot.refs[session_id] = ref
+
+    async def close(self, session_id: str) -> None:
+        """Close an input. Idempotent; a dead worker has nothing to close."""
+        slot = self._slot(session_id)
+        slot.inputs.pop(session_id, None)
+        slot.refs.pop(session_id, None)
+        slot.connected.discard(session_id)
+        if slot.link is not None:
+            try:
+                await self.ask(session_id, {"op": "close", "session": session_id})
+            except VideoUnavailableError:
+                log.info("media_close_skipped", session_id=session_id)
+
+    async def frame(self, session_id: str, query: FrameQuery) -> FrameReply:
+        """The newest frame of an input."""
+        if not self.has(session_id):
+            return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+        header: Header = {"op": "frame", "session": session_id, "query": wire.query_to_wire(query)}
+        fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
+        return wire.frame_from_wire({name: fields[name] for name in fields if name not in ("id", "ok")}, body)
+
+    # -- facts
+
+    def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
+        """Media facts of all inputs, for one reader."""
+        return self._facts.channel()
+
+    def tell(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
+        """Pass a fact on, if the input is open."""
+        ref = self._slot(session_id).refs.get(session_id)
+        if ref is not None:
+            self._facts.put(MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=at_ms))
+
+    # -- for operators of the service
+
+    async def stats(self) -> list[dict[str, Any]]:
+        """Counts per worker that is up."""
+        rows: list[dict[str, Any]] = []
+        for slot in self._slots:
+            if slot.link is not None:
+                reply, _ = await self._ask_slot(slot, {"op": "stats"})
+                rows.append({"worker": slot.index, "pid": slot.link.pid, **reply["stats"]})
+        return rows
+
+    async def self_test(self) -> list[dict[str, Any]]:
+        """Whether the media addresses can be reached, one row each: bind, advertised, ok, problem."""
+        reply, _ = await self._ask_slot(self._slots[0], {"op": "self_test"})
+        checks: list[dict[str, Any]] = reply["checks"]
+        for check in checks:
+            if not check["ok"]:
+                log.warning("media_address_unreachable", **check)
+        return checks
+
+    # -- workers
+
+    def _slot(self, session_id: str) -> _Slot:
+        digest = hashlib.blake2s(session_id.encode(), digest_size=4).digest()
+        return self._slots[int.from_bytes(digest, "big") % len(self._slots)]
+
+    async def ask(
+        self, session_id: str, header: Header, body: bytes = b"", *, extra_ms: int = 0
+    ) -> tuple[Header, bytes]:
+        """Ask the worker of a session.
+
+        Raises:
+            VideoUnavailableError: It is down, failed, or did not answer in time.
+        """
+        return await self._ask_slot(self._slot(session_id), header, body, extra_ms=extra_ms)
+
+    async def _ask_slot(
+        self, slot: _Slot, header: Header, body: bytes = b"", *, extra_ms: int = 0
+    ) -> tuple[Header, bytes]:
+        if slot.link is None:
+            with trio.move_on_after(RESTART_WAIT_S):
+                await slot.up.wait()
+        link = slot.link
+        if link is None:
+            raise VideoUnavailableError("the media worker is restarting")
+        return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
+
+    def _on_facts(self, slot: _Slot, facts: list[list[object]]) -> None:
+        for session, value, at_ms in facts:
+            session_id, kind = str(session), MediaKind(value)
+            if kind is MediaKind.CONNECTED:
+                slot.connected.add(session_id)
+            elif kind is MediaKind.DISCONNECTED:
+                slot.connected.discard(session_id)
+            if isinstance(at_ms, int):
+                self.tell(session_id, kind, at_ms)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep all workers alive until cancelled; started when all are up."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._facts.pump)
+            async with trio.open_nursery() as starting:
+                for slot in self._slots:
+                    starting.start_soon(nursery.start, self._keep_worker, slot)
+            task_status.started()
+            nursery.start_soon(self._self_test_at_start)
+
+    async def _self_test_at_start(self) -> None:
+        """Log what is wrong with the addresses; never a reason not to run."""
+        try:
+            await self.self_test()
+        except VideoUnavailableError as error:
+            log.warning("media_self_test_failed", error=str(error))
+
+    async def _keep_worker(self, slot: _Slot, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        failures = 0
+        while True:
+            began = trio.current_time()
+            async with start_worker(lambda facts: self._on_facts(slot, facts)) as link:
+                if await self._prepare(slot, link):
+                    if failures == 0:
+                        task_status.started()
+                    await link.died.wait()
+                    self._lost(slot, link.pid)
+                elif failures == 0:
+                    raise VideoUnavailableError("a media worker did not start")
+            failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
+            await trio.sleep(BACKOFF_S[min(failures - 1, len(BACKOFF_S) - 1)])
+
+    def _lost(self, slot: _Slot, pid: int) -> None:
+        """A worker died: whoever published through it has gone."""
+        slot.link, slot.up = None, trio.Event()
+        log.error("media_worker_died", worker=slot.index, pid=pid, inputs=len(slot.inputs))
+        now_ms = self._clock.now_ms()
+        for session_id in sorted(slot.connected & set(slot.inputs)):
+            self.tell(session_id, MediaKind.DISCONNECTED, now_ms)
+        slot.connected.clear()
+
+    async def _prepare(self, slot: _Slot, link: WorkerLink) -> bool:
+        """Configure a fresh worker and give it its inputs back."""
+        try:
+            configure: Header = {"op": "configure", "options": wire.options_to_wire(self._options)}
+            await link.ask(configure, within_ms=int(START_S * 1000))
+            if slot.inputs:
+                await link.ask({"op": "open", "inputs": list(slot.inputs.values())}, within_ms=int(START_S * 1000))
+        except VideoUnavailableError as error:
+            log.error("media_worker_not_ready", worker=slot.index, error=str(error))
+            return False
+        slot.link = link
+        slot.up.set()
+        log.info("media_worker_ready", worker=slot.index, pid=link.pid)
+        return True
