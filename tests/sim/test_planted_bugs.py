@@ -15,7 +15,7 @@ from sightline.domain.operator import machine as operator_machine
 from sightline.domain.operator.model import Availability, Claim
 from sightline.domain.session import machine
 from sightline.domain.session.messages import ChargeHold, End, EventKind, ReleaseHold, Settle, Step
-from sightline.domain.session.model import Assigned, EndReason, Requested, SessionState
+from sightline.domain.session.model import EndReason, Requested, SessionState
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import Staged
@@ -191,16 +191,6 @@ def requests_never_expire(patch):
     patch.setattr(machine, "settle_deadline", patient)
 
 
-def starts_never_expire(patch):
-    """The deadline of a start is not looked at."""
-    settle = machine.settle_deadline
-
-    def patient(session, now_ms, limits):
-        return None if isinstance(session.phase, Assigned) else settle(session, now_ms, limits)
-
-    patch.setattr(machine, "settle_deadline", patient)
-
-
 def timers_are_lost(patch):
     """A timer that is set is not armed."""
     patch.setattr(Timers, "set", lambda self, *args, **named: None)
@@ -314,7 +304,6 @@ BUGS = [
     (no_fence, "epochs"),
     (commits_are_applied_twice, "versions"),
     (requests_never_expire, "progress"),
-    (starts_never_expire, "transitions"),
     (timers_are_lost, "transitions"),
     (reply_is_dropped, "answered"),
     (sequence_may_repeat, "sequences"),
