@@ -80,7 +80,10 @@ class RelayerOptions:
     retry_ms_min: int = 2_000
     retry_ms_max: int = 300_000
     """A refused settlement is tried again after a wait between these."""
-    lease_ms: int = 15_000
+    lease_ms: int = 5_000
+    """After a crash, another holder waits this long before it signs with the key."""
+    holder: str | None = None
+    """Who we are to the lease; a fresh id by default. The same after a restart where no two can run at once."""
     start_block: int = 0
     """Where the settlement contract was deployed: events are looked for from here."""
     recheck_blocks: int = 256
@@ -102,7 +105,7 @@ class Relayer:
         self._options = options
         self._clock = clock
         self._ids = ids
-        self._holder = ids.uuid()
+        self._holder = options.holder or ids.uuid()
         self._wake = trio.Event()
         self._recheck_above: int | None = None
         self._failures = 0
@@ -127,11 +130,23 @@ class Relayer:
         """
         self._recheck_above = 0
         task_status.started()
-        while True:
-            self._wake = trio.Event()
-            wait_ms = await self._round_with_back_off(on_settlement)
-            with trio.move_on_after(wait_ms / 1000):
-                await self._wake.wait()
+        try:
+            while True:
+                self._wake = trio.Event()
+                wait_ms = await self._round_with_back_off(on_settlement)
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._wake.wait()
+        finally:
+            with trio.move_on_after(1) as patience:
+                patience.shield = True
+                await self._give_up_lease()
+
+    async def _give_up_lease(self) -> None:
+        try:
+            now_ms = self._clock.now_ms()
+            await self._outbox.take_lease(self._signer.address, self._holder, now_ms=now_ms, lease_ms=0)
+        except (StoreUnavailableError, OutcomeUnknownError) as error:
+            log.info("relayer_lease_runs_out", reason=str(error))
 
     async def _round_with_back_off(self, on_settlement: OnSettlement) -> int:
         try:

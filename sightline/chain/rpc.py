@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, final
 
 import httpx
 import trio
+from typing_extensions import override
 
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ids import Ids
@@ -135,7 +136,10 @@ class JsonRpc:
     async def _exchange(self, body: bytes) -> bytes:
         try:
             with trio.fail_after(self._options.timeout_ms / 1000):
-                response = await self._http.post(self._url, content=body, headers={"content-type": "application/json"})
+                headers = {"content-type": "application/json", "content-length": str(len(body))}
+                request = self._http.build_request("POST", self._url, headers=headers)
+                request.stream = _Body(body)
+                response = await self._http.send(request)
         except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
             raise ChainUnavailableError(f"the endpoint does not answer: {type(error).__name__}") from error
         if response.status_code == TOO_MANY_REQUESTS:
@@ -143,6 +147,23 @@ class JsonRpc:
         if response.status_code >= 500 or not response.content:
             raise ChainUnavailableError(f"the endpoint answered HTTP {response.status_code}")
         return response.content
+
+
+@final
+class _Body(httpx.AsyncByteStream):
+    """A request's body. httpx's own is an async generator, which trio finds unfinished when a request is cancelled."""
+
+    def __init__(self, body: bytes) -> None:
+        self._left: list[bytes] = [body]
+
+    @override
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
 
 
 class _ThrottledError(Exception):

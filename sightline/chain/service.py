@@ -196,6 +196,8 @@ def _relayer_options(options: ChainOptions, place: _Place) -> RelayerOptions:
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
         start_block=options.start_block,
+        # The embedded chain's directory has one owner at a time, and with it the key.
+        holder=None if place.faucet is None else f"embedded {place.identity.genesis_hash}",
     )
 
 

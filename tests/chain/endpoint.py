@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import httpx
 import trio
+
+from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.domain.errors import ChainUnavailableError
+from sightline.system.ids import SystemIds
 
 Request = dict[str, Any]
 Response = dict[str, Any]
@@ -25,16 +28,16 @@ async def honest(request: Request, forward: Forward) -> Response | None:
 class Endpoint:
     """Forwards to a node through `fault`; counts what passes."""
 
-    node_url: str
-    http: httpx.AsyncClient
+    rpc: JsonRpc
     url: str = ""
     fault: Fault = honest
     seen: list[str] = field(default_factory=list)
     is_down: bool = False
+    weather: Callable[[], str] = lambda: "fine"
+    """Asked once per exchange: fine, lose_request or lose_reply."""
 
     async def forward(self, request: Request) -> Response:
-        response = await self.http.post(self.node_url, json=request)
-        answer: Response = response.json()
+        answer: Response = json.loads(await self.rpc.forward(json.dumps(request).encode()))
         return answer
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -60,12 +63,15 @@ class Endpoint:
                     return
                 text = json.dumps(answer).encode()
                 await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, httpx.HTTPError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ChainUnavailableError):
             return  # the node or the client went away in the middle: so does this exchange
         finally:
             await trio.aclose_forcefully(stream)
 
     async def _answer(self, request: Any) -> Any:
+        weather = self.weather()
+        if weather == "lose_request":
+            return None
         items = request if isinstance(request, list) else [request]
         answers = []
         for item in items:
@@ -74,14 +80,16 @@ class Endpoint:
             if answer is None:
                 return None
             answers.append(answer)
+        if weather == "lose_reply":
+            return None
         return answers if isinstance(request, list) else answers[0]
 
 
 @asynccontextmanager
 async def open_endpoint(node_url: str) -> AsyncIterator[Endpoint]:
     """An honest endpoint until its `fault` is set."""
-    async with httpx.AsyncClient(timeout=60, trust_env=False) as http, trio.open_nursery() as nursery:
-        endpoint = Endpoint(node_url, http)
+    async with open_rpc(node_url, RpcOptions(timeout_ms=60_000), SystemIds()) as rpc, trio.open_nursery() as nursery:
+        endpoint = Endpoint(rpc)
         listeners = await nursery.start(partial(trio.serve_tcp, endpoint.serve, 0, host="127.0.0.1"))
         endpoint.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
         yield endpoint
