@@ -7,6 +7,8 @@ from typing import TypeVar, final
 import outcome
 import trio
 
+from sightline.domain.errors import OutcomeUnknownError
+
 T = TypeVar("T")
 
 
@@ -38,6 +40,9 @@ class Detached:
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work` and return what it returns.
 
+        Raises:
+            OutcomeUnknownError: If the application stopped first.
+
         Cancellation: stops the waiting, not the work.
         """
         if self._nursery is None:
@@ -47,12 +52,17 @@ class Detached:
 
         async def do() -> None:
             try:
-                result.append(await outcome.acapture(work))
+                result.append(outcome.Value(await work()))
+            except Exception as error:  # noqa: BLE001 (handed to whoever waits)
+                result.append(outcome.Error(error))
             finally:
                 done.set()
 
         self.spawn(do)
         await done.wait()
+        if not result:
+            # The application stopped before the work was done.
+            raise OutcomeUnknownError
         return result[0].unwrap()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
