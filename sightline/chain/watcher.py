@@ -133,7 +133,8 @@ class Watcher:
             return True
         self.lag_blocks = max(0, head.number - cursor.number)
         if head.number <= cursor.number:
-            await self._compare(cursor, head)
+            if await self._compare(cursor, head):
+                return True
             return await self._read_wallets(cursor) if head == cursor else False
         return await self._advance(cursor, head)
 
@@ -148,19 +149,24 @@ class Watcher:
             raise ChainUnavailableError("the endpoint's last blocks are no chain")
         await self._apply(headers, Meaning(events=(), touched=frozenset(), settled=()), head, [])
 
-    async def _compare(self, cursor: BlockRef, head: BlockRef) -> None:
-        """The endpoint is no further than we are: the same chain, an older view of it, or another branch."""
+    async def _compare(self, cursor: BlockRef, head: BlockRef) -> bool:
+        """The endpoint is no further than we are: the same chain, an older view of it, or another branch.
+
+        Returns:
+            Whether a branch was taken back.
+        """
         if head.block_hash == cursor.block_hash:
             await self._mark_checked()
-            return
+            return False
         known = {header.number: header for header in await self._ledger.recent_headers()}
         mine = known.get(head.number)
         if mine is None:
             await self._require_same_chain()
         if mine is None or mine.block_hash == head.block_hash:
             log.info("endpoint_lags", head=head.number, cursor=cursor.number)
-            return
+            return False
         await self._take_back(cursor)
+        return True
 
     async def _mark_checked(self) -> None:
         now_ms = self._clock.now_ms()

@@ -1,0 +1,186 @@
+"""A chain written by a test: it can fork, lag and lie. Served as an endpoint's fault, with no node behind."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sightline.chain.contracts_abi import (
+    APPROVAL_TOPIC,
+    SETTLED_TOPIC,
+    TRANSFER_TOPIC,
+    address_topic,
+    selector,
+    topic_address,
+)
+from sightline.chain.events import ZERO_ADDRESS, bloom_mask
+from sightline.ports.ledger import ChainIdentity
+from sightline.system.keccak import keccak256, session_id_hash
+from tests.chain.endpoint import Forward, Request, Response
+
+TOKEN = "0x" + "aa" * 20
+SETTLEMENT = "0x" + "cc" * 20
+BALANCE_OF, ALLOWANCE = selector("balanceOf(address)"), selector("allowance(address,address)")
+
+
+def word(number: int) -> str:
+    return "0x" + number.to_bytes(32, "big").hex()
+
+
+@dataclass
+class Block:
+    number: int
+    block_hash: str
+    parent_hash: str
+    logs: list[dict[str, Any]] = field(default_factory=list)
+
+    def view(self) -> dict[str, Any]:
+        bloom = 0
+        for log in self.logs:
+            for item in (log["address"], *log["topics"]):
+                bloom |= bloom_mask(item)
+        return {
+            "number": hex(self.number), "hash": self.block_hash, "parentHash": self.parent_hash,
+            "logsBloom": "0x" + bloom.to_bytes(256, "big").hex(),
+            "transactions": sorted({log["transactionHash"] for log in self.logs}),
+        }  # fmt: skip
+
+
+class ScriptedNode:
+    """Blocks as a test mines them."""
+
+    def __init__(self) -> None:
+        self.blocks = [Block(0, word(0), word(2**255))]
+        self.shown: int | None = None
+        """The newest block this node admits to; None is the head."""
+        self.lost_logs: set[str] = set()
+        self.lost_receipts: set[str] = set()
+        self.identity = ChainIdentity(
+            chain_id=7, genesis_hash=word(0), usdc_address=TOKEN, settlement_address=SETTLEMENT
+        )
+
+    # Writing.
+
+    def mine(self, *logs: dict[str, Any], salt: str = "") -> Block:
+        parent = self.blocks[-1]
+        number = parent.number + 1
+        block_hash = "0x" + keccak256(f"{parent.block_hash}{salt}{logs}".encode()).hex()
+        block = Block(number, block_hash, parent.block_hash)
+        for index, log in enumerate(logs):
+            place = {"blockNumber": hex(number), "blockHash": block_hash, "logIndex": hex(index), "removed": False}
+            block.logs.append(log | place)
+        self.blocks.append(block)
+        return block
+
+    def fork(self, depth: int) -> None:
+        """Take the last blocks away; what is mined next is another branch."""
+        del self.blocks[-depth:]
+
+    # Reading.
+
+    async def answer(self, request: Request, forward: Forward) -> Response | None:
+        head = {"jsonrpc": "2.0", "id": request["id"]}
+        try:
+            return head | {"result": getattr(self, "_" + request["method"])(*request["params"])}
+        except LookupError as error:
+            return head | {"error": {"code": -32000, "message": f"header not found {error}"}}
+
+    @property
+    def _visible(self) -> list[Block]:
+        return self.blocks if self.shown is None else self.blocks[: self.shown + 1]
+
+    def _eth_chainId(self) -> str:  # noqa: N802
+        return hex(self.identity.chain_id)
+
+    def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
+        if tag == "latest":
+            return self._visible[-1].view()
+        number = int(tag, 16)
+        return self.blocks[number].view() if number < len(self._visible) else None
+
+    def _by_hash(self, block_hash: str) -> Block:
+        for block in self._visible:
+            if block.block_hash == block_hash:
+                return block
+        raise LookupError(block_hash)
+
+    def _eth_getLogs(self, query: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: N802
+        if "blockHash" in query:
+            blocks = [self._by_hash(query["blockHash"])]
+        else:
+            first, last = int(query["fromBlock"], 16), int(query["toBlock"], 16)
+            blocks = [block for block in self._visible if first <= block.number <= last]
+        wanted = query["address"] if isinstance(query["address"], list) else [query["address"]]
+        return [
+            log
+            for block in blocks
+            if block.block_hash not in self.lost_logs
+            for log in block.logs
+            if log["address"] in wanted and _matches(log, query.get("topics", []))
+        ]
+
+    def _eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:  # noqa: N802
+        for block in self._visible:
+            logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
+            if logs and tx_hash not in self.lost_receipts:
+                return {"blockHash": block.block_hash, "logs": logs}
+        return None
+
+    def _eth_call(self, call: dict[str, Any], pin: dict[str, str]) -> str:
+        block = self._by_hash(pin["blockHash"])
+        data = bytes.fromhex(call["data"][2:])
+        account = "0x" + data[16:36].hex()
+        logs = [log for old in self.blocks[: block.number + 1] for log in old.logs]
+        if data[:4] == BALANCE_OF:
+            return word(balance(account, logs))
+        assert data[:4] == ALLOWANCE
+        granted = [
+            int(log["data"], 16)
+            for log in logs
+            if log["topics"][0] == APPROVAL_TOPIC and topic_address(log["topics"][1]) == account
+        ]
+        return word(granted[-1] if granted else 0)
+
+
+def balance(account: str, logs: list[dict[str, Any]]) -> int:
+    total = 0
+    for log in logs:
+        if log["topics"][0] == TRANSFER_TOPIC:
+            amount = int(log["data"], 16)
+            total += amount * (topic_address(log["topics"][2]) == account)
+            total -= amount * (topic_address(log["topics"][1]) == account)
+    return total
+
+
+def _matches(log: dict[str, Any], topics: list[Any]) -> bool:
+    return all(
+        wanted is None or found in ([wanted] if isinstance(wanted, str) else wanted)
+        for wanted, found in zip(topics, log["topics"], strict=False)
+    )
+
+
+def transfer(sender: str, receiver: str, amount: int, tx: str) -> dict[str, Any]:
+    return {
+        "address": TOKEN, "topics": [TRANSFER_TOPIC, address_topic(sender), address_topic(receiver)],
+        "data": word(amount), "transactionHash": word(int.from_bytes(keccak256(tx.encode()), "big")),
+    }  # fmt: skip
+
+
+def mint(receiver: str, amount: int, tx: str) -> dict[str, Any]:
+    return transfer(ZERO_ADDRESS, receiver, amount, tx)
+
+
+def approval(holder: str, amount: int, tx: str) -> dict[str, Any]:
+    return transfer(holder, SETTLEMENT, amount, tx) | {
+        "topics": [APPROVAL_TOPIC, address_topic(holder), address_topic(SETTLEMENT)]
+    }
+
+
+def settled(session_id: str, payer: str, payee: str, amount: int, tx: str) -> list[dict[str, Any]]:
+    event = transfer(payer, payee, amount, tx)
+    return [
+        event,
+        event | {
+            "address": SETTLEMENT,
+            "topics": [SETTLED_TOPIC, session_id_hash(session_id), address_topic(payer), address_topic(payee)],
+            "data": word(amount) + "0" * 256,
+        },
+    ]  # fmt: skip

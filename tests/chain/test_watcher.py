@@ -1,0 +1,288 @@
+"""Wallets and their ledger equal the chain, also when it forks and when its endpoint lags or lies."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trio
+
+from sightline.chain.reader import RpcReader
+from sightline.chain.rpc import RpcOptions, open_rpc
+from sightline.chain.watcher import Watcher, WatcherOptions
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import ChainChangedError
+from sightline.ports.ledger import EventKind, FundsPolicy, LedgerQuery, LedgerRow, WalletView
+from sightline.storage.ledger_memory import MemoryLedger
+from tests.chain.endpoint import Endpoint, open_endpoint
+from tests.chain.scripted_node import (
+    SETTLEMENT,
+    TOKEN,
+    ScriptedNode,
+    approval,
+    balance,
+    mint,
+    settled,
+    transfer,
+)
+from tests.chain.world import ENDLESS, Wallet, clock, ids, until
+
+OPTIONS = RpcOptions(timeout_ms=2_000, tries=1)
+
+
+@dataclass
+class Watch:
+    """A watcher over a scripted node, stepped by the test."""
+
+    node: ScriptedNode
+    endpoint: Endpoint
+    ledger: MemoryLedger
+    watcher: Watcher
+    reorganised: list[int]
+    alice: Wallet
+    bob: Wallet
+
+    async def catch_up(self) -> None:
+        while await self.watcher.watch_once():
+            pass
+
+    async def view(self, wallet: Wallet) -> WalletView:
+        view = await self.ledger.wallet(wallet.workspace_id)
+        assert view is not None
+        return view
+
+    async def rows(self, wallet: Wallet) -> list[LedgerRow]:
+        return await self.ledger.ledger(wallet.workspace_id, LedgerQuery(limit=1_000))
+
+    async def kinds(self, wallet: Wallet) -> list[EventKind]:
+        return [row.kind for row in reversed(await self.rows(wallet)) if not row.removed]
+
+    async def assert_equal_to_chain(self) -> None:
+        logs = [log for block in self.node.blocks for log in block.logs]
+        head = await self.ledger.chain_head()
+        assert head is not None
+        assert head.block_hash == self.node.blocks[-1].block_hash
+        for wallet in (self.alice, self.bob):
+            mine = wallet.address.lower()
+            rows = [row for row in await self.rows(wallet) if not row.removed and row.kind != EventKind.APPROVAL]
+            total = sum(row.amount_micro * ((row.to_address == mine) - (row.from_address == mine)) for row in rows)
+            assert (await self.view(wallet)).balance_micro == balance(mine, logs) == total
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Watch]:
+    node, ledger, reorganised = ScriptedNode(), MemoryLedger(), list[int]()
+    async with open_endpoint("http://127.0.0.1:1") as endpoint, open_rpc(endpoint.url, OPTIONS, ids) as rpc:
+        endpoint.fault = node.answer
+        watcher = Watcher(
+            rpc, RpcReader(rpc, token=TOKEN, settlement=SETTLEMENT), ledger, node.identity,
+            WatcherOptions(poll_ms=10), clock=clock, ids=ids, on_reorganised=reorganised.append,
+        )  # fmt: skip
+        watch = Watch(node, endpoint, ledger, watcher, reorganised, Wallet(), Wallet())
+        for wallet in (watch.alice, watch.bob):
+            await ledger.track(wallet.workspace_id, wallet.address, now_ms=0)
+        yield watch
+
+
+def addresses(watch: Watch) -> tuple[str, str]:
+    return watch.alice.address.lower(), watch.bob.address.lower()
+
+
+async def test_a_wallet_that_is_tracked_late_gets_its_whole_history(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"))
+    watch.node.mine(approval(alice, ENDLESS, "b"))
+    watch.node.mine(transfer(alice, bob, 30, "c"), transfer(bob, alice, 1, "d"))
+    await watch.catch_up()
+    assert await watch.kinds(watch.alice) == [
+        EventKind.DEPOSIT, EventKind.APPROVAL, EventKind.TRANSFER_OUT, EventKind.TRANSFER_IN,
+    ]  # fmt: skip
+    view = await watch.view(watch.alice)
+    assert (view.balance_micro, view.allowance_micro, view.last_sync_block) == (71, ENDLESS, 3)
+    await watch.assert_equal_to_chain()
+
+
+async def test_new_blocks_are_followed_and_quiet_ones_move_the_cursor(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    await watch.catch_up()
+    watch.node.mine(mint(alice, 100, "a"))
+    for _ in range(200):
+        watch.node.mine()
+    watch.node.mine(transfer(alice, bob, 40, "b"))
+    await watch.catch_up()
+    assert (await watch.view(watch.bob)).last_sync_block == 202
+    await watch.assert_equal_to_chain()
+
+
+async def test_a_settlement_frees_its_hold_with_the_block_that_shows_it(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"), approval(alice, ENDLESS, "b"))
+    await watch.catch_up()
+    session_id = ids.uuid()
+    await watch.ledger.take_hold(session_id, alice, 80, FundsPolicy.ENFORCED, now_ms=clock.now_ms())
+    await watch.ledger.charge_hold(session_id, 60)
+    assert (await watch.view(watch.alice)).available_micro == 40
+    watch.node.mine(*settled(session_id, alice, bob, 60, "c"))
+    await watch.catch_up()
+    view = await watch.view(watch.alice)
+    assert (view.held_micro, view.available_micro) == (0, 40)
+    assert [row.session_id for row in await watch.rows(watch.bob)] == [session_id]
+    assert await watch.kinds(watch.bob) == [EventKind.SETTLEMENT]
+
+
+async def test_a_reorganisation_voids_rows_and_reads_the_other_branch(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"))
+    await watch.catch_up()
+    session_id = ids.uuid()
+    await watch.ledger.take_hold(session_id, alice, 60, FundsPolicy.ADVISORY, now_ms=clock.now_ms())
+    await watch.ledger.charge_hold(session_id, 60)
+    watch.node.mine(*settled(session_id, alice, bob, 60, "c"))
+    watch.node.mine(mint(bob, 7, "d"))
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+    watch.node.fork(2)
+    watch.node.mine(mint(bob, 9, "e"))
+    watch.node.mine()
+    watch.node.mine()
+    await watch.catch_up()
+    assert watch.reorganised == [1]
+    assert {row.amount_micro for row in await watch.rows(watch.bob) if row.removed} == {60, 7}
+    assert (await watch.view(watch.alice)).held_micro == 60
+    await watch.assert_equal_to_chain()
+    watch.node.mine(*settled(session_id, alice, bob, 60, "c"))
+    await watch.catch_up()
+    assert (await watch.view(watch.alice)).held_micro == 0
+    assert [row.removed for row in await watch.rows(watch.alice) if row.session_id == session_id] == [False]
+    await watch.assert_equal_to_chain()
+
+
+@pytest.mark.parametrize("regrown", [0, 1, 2])
+async def test_a_branch_of_any_length_is_noticed(watch: Watch, regrown: int) -> None:
+    alice, _ = addresses(watch)
+    for number in range(4):
+        watch.node.mine(mint(alice, 1, f"a{number}"))
+    await watch.catch_up()
+    watch.node.fork(2)
+    for number in range(1 + regrown):
+        watch.node.mine(mint(alice, 10, f"b{number}"), salt="other")
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+
+
+async def test_a_chain_with_another_beginning_stops_the_watcher(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"))
+    await watch.catch_up()
+    before = await watch.ledger.chain_head()
+    watch.node.blocks[0].block_hash = "0x" + "99" * 32
+    watch.node.fork(1)
+    watch.node.mine(mint(alice, 5, "z"))
+    with pytest.raises(ChainChangedError):
+        await watch.catch_up()
+    assert await watch.ledger.chain_head() == before
+    assert (await watch.view(watch.alice)).balance_micro == 100
+
+
+async def test_an_endpoint_that_falls_behind_changes_nothing(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"))
+    watch.node.mine(mint(alice, 100, "b"))
+    await watch.catch_up()
+    watch.node.shown = 1
+    await watch.catch_up()
+    assert (await watch.view(watch.alice)).last_sync_block == 2
+    assert watch.reorganised == []
+
+
+async def test_empty_logs_that_the_header_belies_are_read_from_receipts(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    await watch.catch_up()
+    block = watch.node.mine(mint(alice, 100, "a"))
+    watch.node.lost_logs = {block.block_hash}
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+
+
+async def test_a_block_whose_logs_and_receipts_are_missing_is_not_passed(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    await watch.catch_up()
+    block = watch.node.mine(mint(alice, 100, "a"))
+    watch.node.lost_logs = {block.block_hash}
+    watch.node.lost_receipts = {log["transactionHash"] for log in block.logs}
+    with pytest.raises(ChainUnavailableError, match="receipts"):
+        await watch.catch_up()
+    head = await watch.ledger.chain_head()
+    assert head is not None
+    assert head.number == 0
+    watch.node.lost_receipts = set()
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+
+
+async def test_a_head_without_its_blocks_is_not_believed(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    await watch.catch_up()
+    watch.node.mine(mint(alice, 100, "a"))
+    watch.node.mine(mint(alice, 100, "b"))
+    honest = watch.endpoint.fault
+
+    async def boasting(request: Any, forward: Any) -> Any:
+        if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "0x2":
+            return {"jsonrpc": "2.0", "id": request["id"], "result": None}
+        return await honest(request, forward)
+
+    watch.endpoint.fault = boasting
+    await watch.watcher.watch_once()
+    head = await watch.ledger.chain_head()
+    assert head is not None
+    assert head.number == 1
+    watch.endpoint.fault = honest
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+
+
+async def test_logs_of_another_block_are_refused(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    await watch.catch_up()
+    watch.node.mine(mint(alice, 100, "a"))
+    block = watch.node.mine(mint(alice, 5, "b"))
+    block.logs[0]["blockHash"] = watch.node.blocks[1].block_hash
+    with pytest.raises(ChainUnavailableError, match="another block"):
+        await watch.catch_up()
+
+
+async def test_an_outage_is_a_metric_stops_enforced_holds_and_ends_by_itself(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"), approval(alice, 100, "b"))
+
+    async def holds(predicate: Callable[[], bool]) -> None:
+        async def reached() -> bool:
+            return predicate()
+
+        await until("the watcher's state", reached)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch.watcher.run)
+        await holds(lambda: watch.watcher.seen_at_ms > 0)
+        watch.endpoint.is_down = True
+        await holds(lambda: watch.watcher.failures >= 2)
+        later = clock.now_ms() + 60_001
+        assert not await watch.ledger.take_hold(ids.uuid(), alice, 1, FundsPolicy.ENFORCED, now_ms=later)
+        watch.endpoint.is_down = False
+        watch.node.mine(mint(alice, 1, "c"))
+        await holds(lambda: watch.watcher.failures == 0 and watch.watcher.head_number == 2)
+        nursery.cancel_scope.cancel()
+    await watch.catch_up()
+    await watch.assert_equal_to_chain()
+
+
+async def test_a_slow_sweep_notices_what_no_log_told(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"), approval(alice, 100, "b"))
+    await watch.catch_up()
+    # As by a rebasing token: the number changes, and there is no log.
+    watch.node.blocks[1].logs[1]["data"] = "0x" + (7).to_bytes(32, "big").hex()
+    watch.watcher._swept_at_ms = 0
+    await watch.catch_up()
+    assert (await watch.view(watch.alice)).allowance_micro == 7
