@@ -42,6 +42,8 @@ from sightline.http.headers import Headers
 from sightline.http.metrics import Metrics
 from sightline.http.rate_limit import RateLimits
 from sightline.http.resources import internal_routes, public_routes
+from sightline.http.router import Router
+from sightline.http.routes import Route
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
@@ -90,7 +92,9 @@ class Client:
         if body is not None:
             options["json"] = body
         headers = self.headers | options.pop("headers", {})
-        return await self.world.http.request(method, path, headers=headers, **options)
+        answer = await self.world.http.request(method, path, headers=headers, **options)
+        self.world.check_described(answer)
+        return answer
 
     async def get(self, path: str, **options: Any) -> httpx.Response:
         return await self.call("GET", path, **options)
@@ -215,7 +219,9 @@ class World:
         """Start actors and servers; stop them at the end."""
         async with trio.open_nursery() as nursery:
             broker = await self._start_actors(nursery)
-            public = build_app(public_routes(self._deps(broker)), self._edge(), self._edge_options())
+            table = public_routes(self._deps(broker))
+            self._router = Router(table)
+            public = build_app(table, self._edge(), self._edge_options())
             internal = build_app(internal_routes(self._internal_deps()), self._edge(), self._edge_options())
             stop = trio.Event()
             self.base_url = await self._serve(nursery, public, stop)
@@ -317,6 +323,17 @@ class World:
 
     def _edge_options(self) -> EdgeOptions:
         return EdgeOptions(rate_limits=self.options.rate_limits)
+
+    def check_described(self, answer: httpx.Response) -> None:
+        """A success has exactly the shape that the OpenAPI document gives its call."""
+        if answer.status_code != 200 or answer.headers["content-type"] != "application/json":
+            return
+        route = self._router.match(answer.request.method, answer.request.url.raw_path.partition(b"?")[0]).route
+        assert isinstance(route, Route)
+        assert route.output is not None
+        data = answer.json()["data"]
+        shown = route.output.model_validate(data).model_dump(by_alias=True, exclude_unset=True)
+        assert shown == data, route.operation_id
 
     # Who acts in it.
 
