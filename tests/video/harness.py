@@ -10,10 +10,8 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-import h11
 import numpy as np
 import simplejpeg
 import trio
@@ -32,6 +30,7 @@ from sightline.system.clock import SystemClock
 from sightline.video.assets import clip_path, read_counter
 from sightline.video.embedded import EmbeddedBackend, open_embedded
 from sightline.video.options import Options
+from tests.video.http_server import Handler, Reply, listen, serve
 from tests.video.lossy import LossyLink, strip_candidates
 
 SECRET = b"tests only, 32 bytes of secret.."
@@ -52,61 +51,33 @@ class Middle:
         return replace(reply, body=await link.rewrite_answer(self.nursery, reply.body))
 
 
-async def _serve_one(backend: VideoBackend, base_url: str, middle: Middle, stream: trio.SocketStream) -> None:
-    connection = h11.Connection(h11.SERVER)
-    request: h11.Request | None = None
-    body = b""
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(65536))
-        elif isinstance(event, h11.Request):
-            request, body = event, b""
-        elif isinstance(event, h11.Data):
-            body += bytes(event.data)
-        elif isinstance(event, h11.EndOfMessage):
-            assert request is not None
-            parts = request.target.decode().strip("/").split("/")
-            headers = {name.decode().lower(): value.decode() for name, value in request.headers}
-            reply = await middle.signal(
-                backend,
-                SignalRequest(
-                    kind=parts[0],
-                    method=request.method.decode(),
-                    token=parts[1],
-                    resource=parts[2] if len(parts) > 2 else None,
-                    headers=headers,
-                    body=body,
-                    base_url=base_url,
-                ),
-            )
-            answer = [*reply.headers, ("Content-Length", str(len(reply.body)))]
-            await stream.send_all(connection.send(h11.Response(status_code=reply.status, headers=answer)) or b"")
-            await stream.send_all(connection.send(h11.Data(data=reply.body)) or b"")
-            await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
-            if connection.our_state is h11.MUST_CLOSE:
-                return
-            connection.start_next_cycle()
-        else:
-            return
+def signal_handler(backend: VideoBackend, base_url: str, middle: Middle) -> Handler:
+    """Forwards every request to the backend, as the real HTTP layer does."""
 
+    async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
+        parts = target.strip("/").split("/")
+        request = SignalRequest(
+            kind=parts[0],
+            method=method,
+            token=parts[1],
+            resource=parts[2] if len(parts) > 2 else None,
+            headers=headers,
+            body=body,
+            base_url=base_url,
+        )
+        reply = await middle.signal(backend, request)
+        return reply.status, list(reply.headers), reply.body
 
-async def _serve(backend: VideoBackend, base_url: str, middle: Middle, stream: trio.SocketStream) -> None:
-    async with stream:
-        try:
-            await _serve_one(backend, base_url, middle, stream)
-        except (trio.BrokenResourceError, h11.RemoteProtocolError):
-            return
+    return handle
 
 
 @dataclass
-class Rig:
-    """A running backend with its HTTP server and a recorder of its media events."""
+class Recorder:
+    """Writes down a backend's media events."""
 
-    backend: EmbeddedBackend
-    base_url: str
-    events: list[MediaEvent]
-    _more: trio.Condition
+    backend: VideoBackend
+    events: list[MediaEvent] = field(default_factory=list)
+    _more: trio.Condition = field(default_factory=trio.Condition)
 
     async def heard(self, kind: MediaKind, *, after: int = 0, within_s: float = 20) -> MediaEvent:
         """The first event of a kind at or after a position in the record."""
@@ -125,18 +96,25 @@ class Rig:
                 self._more.notify_all()
 
 
+@dataclass
+class Rig(Recorder):
+    """A running embedded backend with its HTTP server."""
+
+    backend: EmbeddedBackend
+    base_url: str = ""
+
+
 @asynccontextmanager
 async def a_rig(options: Options | None = None, *, links: dict[str, LossyLink] | None = None) -> AsyncIterator[Rig]:
     """Run the backend and serve its signalling on a free loopback port."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    base_url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    listeners, base_url = await listen()
     chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
     chosen = replace(chosen, public_url=base_url)
     async with open_embedded(chosen, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
-        rig = Rig(backend=backend, base_url=base_url, events=[], _more=trio.Condition())
+        rig = Rig(backend=backend, base_url=base_url)
         nursery.start_soon(rig.record)
         middle = Middle(nursery, links or {})
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, backend, base_url, middle), listeners))
+        serve(nursery, listeners, signal_handler(backend, base_url, middle))
         try:
             yield rig
         finally:

@@ -1,0 +1,142 @@
+"""Cloudflare Stream live inputs: created and deleted by its API, presence by its signed notifications.
+
+A live input's publish URL is itself the secret: it reaches the operator and nobody else, and no log. Inputs are found
+again after a restart by the name that we gave them, so nothing is stored here.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, final
+
+import httpx
+import orjson
+import structlog
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.video import VideoInput
+from sightline.video.external.engine import EngineInput, PresenceReport
+from sightline.video.tokens import ref_of
+
+TIMEOUT_S: Final = 10.0
+API_URL: Final = "https://api.cloudflare.com/client/v4"
+PRESENCE: Final = {
+    "live_input.connected": True,
+    "live_input.disconnected": False,
+    "live_input.errored": False,
+}
+log = structlog.get_logger()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudflareOptions:
+    """An account's access to Stream."""
+
+    account_id: str
+    api_token: str = field(repr=False)
+    """Needs the Stream edit permission."""
+    webhook_secret: str = field(default="", repr=False)
+    """The secret of the notification destination, sent back in cf-webhook-auth."""
+    api_url: str = API_URL
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What a notification says about one of our inputs."""
+
+    session_id: str
+    connected: bool
+    at_ms: int
+
+
+@final
+class Cloudflare:
+    """Implements `Engine` on Cloudflare Stream."""
+
+    def __init__(self, options: CloudflareOptions) -> None:
+        self._options = options
+        self._inputs: dict[str, tuple[str, VideoInput]] = {}  # session id -> (uid, input)
+
+    def describe(self, session_id: str) -> VideoInput | None:
+        """Known once `open` has asked the API."""
+        known = self._inputs.get(session_id)
+        return known[1] if known is not None else None
+
+    def session_of(self, ref: str) -> str | None:
+        """The session of an open input."""
+        return next((session for session, (_, one) in self._inputs.items() if one.ref == ref), None)
+
+    async def open(self, session_id: str) -> EngineInput:
+        """Find the live input of the session by its name, or create it."""
+        if session_id not in self._inputs:
+            name = ref_of(session_id)
+            listing = await self._ask("GET", "/live_inputs")
+            rows = listing.get("liveInputs", []) if isinstance(listing, dict) else listing
+            uid = next((row["uid"] for row in rows if row.get("meta", {}).get("name") == name), None)
+            if uid is None:
+                made = await self._ask("POST", "/live_inputs", {"meta": {"name": name}, "recording": {"mode": "off"}})
+            else:
+                made = await self._ask("GET", f"/live_inputs/{uid}")
+            described = VideoInput(
+                ref=name, whip_url=str(made["webRTC"]["url"]), whep_url=str(made["webRTCPlayback"]["url"])
+            )
+            self._inputs[session_id] = (str(made["uid"]), described)
+        described = self._inputs[session_id][1]
+        return EngineInput(input=described, read_url=described.whep_url)
+
+    async def close(self, session_id: str) -> None:
+        """Delete the live input, which disconnects everybody."""
+        known = self._inputs.pop(session_id, None)
+        if known is not None:
+            try:
+                await self._ask("DELETE", f"/live_inputs/{known[0]}")
+            except VideoUnavailableError:
+                self._inputs[session_id] = known
+                raise
+
+    async def watch(self, report: PresenceReport) -> None:
+        """Nothing to poll: presence comes by notification, and from the reader."""
+        del report
+
+    def read_notification(self, headers: dict[str, str], body: bytes) -> Notification | None:
+        """Check and read a notification; None for one that is forged, unknown or of no interest.
+
+        Args:
+            headers: With lower-case names.
+        """
+        given = headers.get("cf-webhook-auth", "")
+        expected = self._options.webhook_secret
+        if not expected or not hmac.compare_digest(given.encode(), expected.encode()):
+            return None
+        try:
+            data = orjson.loads(body)["data"]
+            connected = PRESENCE[data["event_type"]]
+            at_ms = int(datetime.fromisoformat(data["updated_at"]).timestamp() * 1000)
+            uid = data["input_id"]
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None
+        session_id = next((session for session, (known, _) in self._inputs.items() if known == uid), None)
+        return Notification(session_id=session_id, connected=connected, at_ms=at_ms) if session_id else None
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        url = f"{self._options.api_url}/accounts/{self._options.account_id}/stream{path}"
+        headers = {"Authorization": f"Bearer {self._options.api_token}"}
+        try:
+            async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
+                reply = await http.request(method, url, headers=headers, json=body)
+        except httpx.HTTPError as error:
+            raise VideoUnavailableError(f"Cloudflare does not answer: {type(error).__name__}") from error
+        if method == "DELETE" and reply.status_code in (200, 204, 404):
+            return None
+        if reply.status_code == 429 or reply.status_code >= 500:
+            raise VideoUnavailableError(f"Cloudflare answered {reply.status_code}", retry_after_s=5)
+        try:
+            answer = reply.json()
+        except ValueError as error:
+            raise VideoUnavailableError("Cloudflare answered no JSON") from error
+        if not answer.get("success"):
+            codes = [str(error.get("code")) for error in answer.get("errors", [])]
+            raise VideoUnavailableError(f"Cloudflare refused: {', '.join(codes) or reply.status_code}")
+        return answer["result"]

@@ -1,0 +1,170 @@
+"""What an external engine has to do for us, and the backend made of one and our reading workers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, final
+
+import trio
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.clock import Clock
+from sightline.ports.video import (
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    MediaEvent,
+    MediaKind,
+    SignalReply,
+    SignalRequest,
+    VideoInput,
+)
+from sightline.video import signalling
+from sightline.video.options import Options
+from sightline.video.pool import WorkerPool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInput:
+    """An input on an engine."""
+
+    input: VideoInput
+    read_url: str = field(repr=False)
+    """Where our workers play it."""
+    read_headers: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+class Engine(Protocol):
+    """An engine behind its own API. Runs on trio."""
+
+    async def open(self, session_id: str) -> EngineInput:
+        """Make the input, or find the one made before. Idempotent.
+
+        Raises:
+            VideoUnavailableError: The engine did not answer, or refused.
+        """
+        ...
+
+    async def close(self, session_id: str) -> None:
+        """Disconnect everybody and remove the input. Idempotent.
+
+        Raises:
+            VideoUnavailableError: The engine did not answer.
+        """
+        ...
+
+    def describe(self, session_id: str) -> VideoInput | None:
+        """The input without asking the engine; None if that cannot be known."""
+        ...
+
+    def session_of(self, ref: str) -> str | None:
+        """The session of an input that is open, or whose ref says so itself."""
+        ...
+
+    async def watch(self, report: "PresenceReport") -> None:
+        """Report publishers that come and go, until cancelled. An engine that cannot be asked just returns."""
+        ...
+
+
+class PresenceReport(Protocol):
+    """Takes (session id, is a publisher there, Unix time in ms)."""
+
+    def __call__(self, session_id: str, connected: bool, at_ms: int) -> None:
+        """One report; repeating the same state is harmless."""
+        ...
+
+
+@final
+class ExternalBackend:
+    """Implements `ports.video.VideoBackend` on an engine. Made by `open_external`.
+
+    Presence comes from the reader's own connection, from the engine's API (`watch`) and from its webhooks
+    (`report`), whichever speaks first; frames and the proof of media come from the reader alone.
+    """
+
+    def __init__(self, engine: Engine, options: Options, *, clock: Clock) -> None:
+        self._engine = engine
+        self._pool = WorkerPool(options, clock=clock)
+        self._told: dict[str, MediaKind] = {}
+        self._send, self._receive = trio.open_memory_channel[MediaEvent](0)
+
+    async def create_input(self, session_id: str) -> VideoInput:
+        """Open the input on the engine and start to read it."""
+        opened = await self._engine.open(session_id)
+        read = {"url": opened.read_url, "headers": opened.read_headers}
+        await self._pool.open(session_id, opened.input.ref, read=read)
+        return opened.input
+
+    async def close_input(self, ref: str) -> None:
+        """Stop reading and remove the input from the engine."""
+        session_id = self._engine.session_of(ref)
+        if session_id is not None:
+            await self._pool.close(session_id)
+            self._told.pop(session_id, None)
+            await self._engine.close(session_id)
+
+    def describe_input(self, session_id: str) -> VideoInput:
+        """The input as far as it is known here.
+
+        Raises:
+            VideoUnavailableError: Only the engine knows; `create_input` asks it.
+        """
+        described = self._engine.describe(session_id)
+        if described is None:
+            raise VideoUnavailableError("the input has not been opened since the server started")
+        return described
+
+    def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
+        """Media facts of all inputs, for one reader."""
+        return self._receive
+
+    async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
+        """The newest frame that satisfies the query."""
+        session_id = self._engine.session_of(ref)
+        if session_id is None:
+            return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+        return await self._pool.frame(session_id, query)
+
+    async def signal(self, request: SignalRequest) -> SignalReply:
+        """Publishers and viewers of this backend talk to the engine itself."""
+        fixed = signalling.static_reply(request, ())
+        if request.method.upper() == "OPTIONS" and fixed is not None:
+            return fixed
+        return signalling.problem(404, "No such live input", "this server's inputs are on an external engine")
+
+    def report(self, session_id: str, connected: bool, at_ms: int) -> None:
+        """A publisher came or went, by the engine's word. Repeats are dropped."""
+        kind = MediaKind.CONNECTED if connected else MediaKind.DISCONNECTED
+        if self._told.get(session_id, MediaKind.DISCONNECTED) is not kind:
+            self._pool.tell(session_id, kind, at_ms)
+
+    async def _merge(self) -> None:
+        """Pass facts on; of presence, told by engine and reader alike, only changes."""
+        async for event in self._pool.events():
+            if event.kind in (MediaKind.CONNECTED, MediaKind.DISCONNECTED):
+                if self._told.get(event.session_id, MediaKind.DISCONNECTED) is event.kind:
+                    continue
+                self._told[event.session_id] = event.kind
+            await self._send.send(event)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep reading and watching until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._pool.run)
+            nursery.start_soon(self._merge)
+            nursery.start_soon(self._engine.watch, self.report)
+            task_status.started()
+
+
+@asynccontextmanager
+async def open_external(engine: Engine, options: Options, *, clock: Clock) -> AsyncIterator[ExternalBackend]:
+    """Run a backend on an external engine for as long as the block."""
+    backend = ExternalBackend(engine, options, clock=clock)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(backend.run)
+        try:
+            yield backend
+        finally:
+            nursery.cancel_scope.cancel()

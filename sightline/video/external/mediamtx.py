@@ -1,0 +1,129 @@
+"""MediaMTX: one wildcard path, our own answer to its auth callback, its API polled for presence.
+
+No path is made per session: changing MediaMTX's path configuration disconnects publishers, and paths made by its
+API are not saved. Instead every session publishes to a path named by its ref, and MediaMTX asks us whether it may
+(`authorize`). docs/ops/video.md has the settings to copy.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+from urllib.parse import parse_qs
+
+import httpx
+import orjson
+import structlog
+import trio
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.clock import Clock
+from sightline.ports.video import VideoInput
+from sightline.video.external.engine import EngineInput, PresenceReport
+from sightline.video.tokens import TokenMint, ref_of, session_of_ref
+
+TIMEOUT_S: Final = 5.0
+PAGE: Final = 500
+log = structlog.get_logger()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaMtxOptions:
+    """Where MediaMTX is."""
+
+    media_url: str
+    """Its WebRTC listener as clients reach it, such as http://media.example:8889, no trailing slash."""
+    api_url: str
+    """Its API as we reach it, such as http://127.0.0.1:9997."""
+    secret: bytes = field(repr=False)
+    """The tokens in publish and play URLs derive from it."""
+    poll_ms: int = 1_500
+    """How often its API is asked who publishes."""
+
+
+@final
+class MediaMtx:
+    """Implements `Engine` on a MediaMTX server."""
+
+    def __init__(self, options: MediaMtxOptions, *, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._mint = TokenMint(options.secret)
+        self._open: set[str] = set()
+
+    def describe(self, session_id: str) -> VideoInput:
+        """The input of a session; pure."""
+        ref = ref_of(session_id)
+        base = f"{self._options.media_url}/{ref}"
+        return VideoInput(
+            ref=ref,
+            whip_url=f"{base}/whip?token={self._mint.token('whip', session_id)}",
+            whep_url=f"{base}/whep?token={self._mint.token('whep', session_id)}",
+        )
+
+    def session_of(self, ref: str) -> str | None:
+        """The session that a ref names."""
+        return session_of_ref(ref)
+
+    async def open(self, session_id: str) -> EngineInput:
+        """Allow the session's path; makes sure that MediaMTX is there."""
+        described = self.describe(session_id)
+        await self._get("/v3/paths/list?itemsPerPage=1")
+        self._open.add(session_id)
+        return EngineInput(input=described, read_url=described.whep_url)
+
+    async def close(self, session_id: str) -> None:
+        """Forbid the path and throw its sessions out."""
+        self._open.discard(session_id)
+        ref = ref_of(session_id)
+        listing = await self._get(f"/v3/webrtcsessions/list?itemsPerPage={PAGE}")
+        for row in listing.get("items", []):
+            if row.get("path") == ref:
+                await self._ask("POST", f"/v3/webrtcsessions/kick/{row['id']}")
+
+    def authorize(self, body: bytes) -> bool:
+        """Answer MediaMTX's HTTP auth callback: may this client publish to, or read, this path?
+
+        Args:
+            body: The JSON of the callback: action, path, query, token, and more.
+        """
+        try:
+            asked = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return False
+        if not isinstance(asked, dict):
+            return False
+        kind = {"publish": "whip", "read": "whep"}.get(str(asked.get("action")))
+        session_id = session_of_ref(str(asked.get("path", "")))
+        if kind is None or session_id is None or session_id not in self._open:
+            return False
+        given = parse_qs(str(asked.get("query", ""))).get("token", [str(asked.get("token", ""))])[0]
+        return hmac.compare_digest(given.encode(), self._mint.token(kind, session_id).encode())
+
+    async def watch(self, report: PresenceReport) -> None:
+        """Poll the paths: one that is ready has a publisher."""
+        while True:
+            try:
+                listing = await self._get(f"/v3/paths/list?itemsPerPage={PAGE}")
+                ready = {row.get("name") for row in listing.get("items", []) if row.get("ready")}
+                now_ms = self._clock.now_ms()
+                for session_id in list(self._open):
+                    report(session_id, ref_of(session_id) in ready, now_ms)
+            except VideoUnavailableError as error:
+                log.warning("mediamtx_poll_failed", error=str(error))
+            await trio.sleep(self._options.poll_ms / 1000)
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        reply = await self._ask("GET", path)
+        listing = reply.json()
+        return listing if isinstance(listing, dict) else {}
+
+    async def _ask(self, method: str, path: str) -> httpx.Response:
+        try:
+            async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
+                reply = await http.request(method, self._options.api_url + path)
+        except httpx.HTTPError as error:
+            raise VideoUnavailableError(f"MediaMTX does not answer: {type(error).__name__}") from error
+        if reply.status_code >= 400 and not (method == "POST" and reply.status_code == 404):
+            raise VideoUnavailableError(f"MediaMTX answered {reply.status_code}")
+        return reply
