@@ -137,6 +137,31 @@ def demo(
     raise typer.Exit(run_demo(keep=keep, data_dir=data_dir, frame_path=frame))
 
 
+@app.command()
+def simulate(
+    seed: Annotated[int, typer.Option(help="The world to play, or the first of --seeds")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="How many worlds to play")] = 1,
+    scenario: Annotated[str | None, typer.Option(help="Play this one; default: each seed picks its own")] = None,
+    hours: Annotated[float | None, typer.Option(help="Play one long day of so many virtual hours instead")] = None,
+    operators: Annotated[int, typer.Option(min=1, help="Operators of the long day")] = 200,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions of the long day")] = 2000,
+    processes: Annotated[int, typer.Option(min=0, help="Worlds at once; 0: one per processor")] = 0,
+) -> None:
+    """Play whole servers on virtual time with faults, and check every promise after every step."""
+    from sightline.sim.command import SimulateOptions, run_simulation
+
+    options = SimulateOptions(
+        seed=seed,
+        seeds=seeds,
+        scenario=scenario,
+        hours=hours,
+        operators=operators,
+        sessions=sessions,
+        processes=processes,
+    )
+    raise typer.Exit(run_simulation(options, typer.echo))
+
+
 def main() -> None:
     """Entry point of the command."""
     app()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CITY_LAT: Final = 52.52
 CITY_LNG: Final = 13.405
 RADIUS_M: Final = 20_000.0
+IDLE_LOOK_S: Final = 60.0
 FAR_DEGREES: Final = 0.02
 """About two kilometres: outside of every fence."""
 
@@ -35,6 +36,7 @@ class Habits:
 
     Attributes:
         beat_s: Between heartbeats while it works; `idle_beat_s` while it waits.
+        looks_s: Between looks at its assignments, on average; None: it is told of them at once, as by a live stream.
         flaps: Falls silent for up to `flap_s`.
         jumps: Reports one fix far away; `wanders`: walks out of the fence for a while.
         mumbles: Reports a fix too coarse to prove anything.
@@ -46,6 +48,7 @@ class Habits:
 
     beat_s: float = 2.0
     idle_beat_s: float = 2.0
+    looks_s: float | None = 1.5
     flaps: float = 0.0
     flap_s: float = 30.0
     jumps: float = 0.0
@@ -164,7 +167,11 @@ class Device:
 
     async def _work(self) -> None:
         while True:
-            await trio.sleep(1 + self.rng.random())
+            if self.habits.looks_s is None:
+                await self.world.history.until_news_of(self.client.workspace_id, patience_s=IDLE_LOOK_S)
+                await trio.sleep(self.rng.random())
+            else:
+                await trio.sleep(self.habits.looks_s * (0.5 + self.rng.random()))
             for session in await self._mine():
                 await self._attend(session)
             if self.rng.random() < self.habits.grabs:
@@ -208,7 +215,7 @@ class Device:
 
     async def _publish(self) -> None:
         while True:
-            await trio.sleep(1)
+            await trio.sleep(1 if self.live_session else self.habits.idle_beat_s / 2)
             session_id, node = self.live_session, self.world.node
             if session_id is None or node is None or node.video is None:
                 continue

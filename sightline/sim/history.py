@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
+import trio
+
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
 from sightline.ports.store import Committed, Heartbeat, Rejected, SessionWrite, WorkspaceWrite
@@ -119,6 +121,7 @@ class History:
         self.violation: Violation | None = None
         self.steps = 0
         self.counts: dict[str, int] = {}
+        self._news: dict[str, trio.Event] = {}
         self._checkers = checkers
         self._on_violation = on_violation
         self._hash = hashlib.sha256()
@@ -169,6 +172,8 @@ class History:
         self.note("session", owner, session_id, result.version, after.state.value, after.head_hash[:8])
         self.sessions[session_id] = after
         self.steps += 1
+        if after.operator is not None and (news := self._news.pop(after.operator.workspace_id, None)) is not None:
+            news.set()
         step = SessionStep(owner=owner, write=write, before=before, after=after, at_ms=self.clock.now_ms())
         for checker in self._checkers:
             checker.on_session(step)
@@ -215,6 +220,12 @@ class History:
         """A caller read the meter of a LIVE session; `life` changes when actors were loaded again."""
         for checker in self._checkers:
             checker.on_reading(life, session_id, clean_seconds)
+
+    async def until_news_of(self, workspace_id: str, *, patience_s: float) -> None:
+        """Wait until a session of this operator moves, as a live stream would tell it, or until patience is out."""
+        news = self._news.setdefault(workspace_id, trio.Event())
+        with trio.move_on_after(patience_s):
+            await news.wait()
 
     def passed(self, seconds: float) -> None:
         """Some time has passed."""

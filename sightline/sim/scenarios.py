@@ -86,6 +86,29 @@ async def revoked_allowance(world: World) -> None:
     world.nursery.start_soon(fickle_wallets)
 
 
+def long_day(*, hours: float, operators: int, sessions: int) -> Scenario:
+    """A city over a long time: so many operators, so many sessions spread over it, and a server that fails hourly."""
+    consumers = max(1, min(sessions, 2 * operators))
+    each = max(1, round(sessions / consumers))
+    wishes = Wishes(
+        pause_s=2 * hours * 3600 / each, sessions_max=each, duration_s=(60, 600), wait_s=(30, 300), poll_s=5.0
+    )
+    habits = Habits(
+        idle_beat_s=30.0, looks_s=None, flaps=0.001, jumps=0.005, wanders=0.001, mumbles=0.01, ignores=0.02,
+        stutters=0.002, duplicates=0.01,
+    )  # fmt: skip
+    rates = FaultRates(
+        store_refused=0.001, store_unknown_applied=0.0005, store_unknown_lost=0.0005, read_refused=0.001,
+        slow=0.002, slow_s=4.0, relations_refused=0.002, video_refused=0.01, video_hangs=0.001, duplicate=0.01,
+        late=0.01, crash_every_s=3600.0, pause_every_s=5400.0,
+    )  # fmt: skip
+
+    async def play(world: World) -> None:
+        populate(world, operators=operators, consumers=consumers, habits=habits, wishes=wishes)
+
+    return Scenario(play, options=WorldOptions(active_s=hours * 3600), adjust=lambda _drawn: rates)
+
+
 @final
 class Scenario:
     """A play and the world it wants."""

@@ -15,7 +15,7 @@ import structlog
 from sightline.sim.faults import FaultRates
 from sightline.sim.history import Violation
 from sightline.sim.runtime import run_virtual
-from sightline.sim.scenarios import SCENARIOS, Scenario, scenario_of
+from sightline.sim.scenarios import SCENARIOS, Scenario, long_day, scenario_of
 from sightline.sim.world import World
 
 
@@ -34,11 +34,8 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     tail: tuple[str, ...] = ()
     traceback: str = ""
-
-    @property
-    def repeat(self) -> str:
-        """The command that plays the same world again."""
-        return f"sightline simulate --seed {self.seed} --scenario {self.scenario}"
+    repeat: str
+    """The command that plays the same world again."""
 
     def explained(self) -> str:
         """A failure for a reader: what broke, when, under which faults, what came before, how to repeat it."""
@@ -103,6 +100,7 @@ def play(seed: int, scenario: Scenario, *, name: str, rates: FaultRates | None =
         counts=dict(history.counts),
         tail=history.tail if history.violation is not None else (),
         traceback=worlds[0].report,
+        repeat=f"sightline simulate --seed {seed}" + (f" --scenario {name}" if name in SCENARIOS else ""),
     )
 
 
@@ -116,6 +114,13 @@ def simulate(
         options = replace(chosen.options, active_s=active_s)
         chosen = Scenario(chosen.play, options=options, adjust=chosen.adjust)
     return play(seed, chosen, name=name, rates=rates)
+
+
+def simulate_day(seed: int, *, hours: float, operators: int, sessions: int) -> Report:
+    """Play one long world: so many operators and sessions over so many virtual hours."""
+    day = long_day(hours=hours, operators=operators, sessions=sessions)
+    report = play(seed, day, name="day")
+    return replace(report, repeat=f"{report.repeat} --hours {hours} --operators {operators} --sessions {sessions}")
 
 
 def simulate_many(

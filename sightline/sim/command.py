@@ -1,0 +1,89 @@
+"""The `simulate` command: plays worlds, says how it went, and how to repeat what failed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from sightline.sim.scenarios import SCENARIOS
+from sightline.sim.simulate import Report, simulate, simulate_day, simulate_many
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """What to play.
+
+    Attributes:
+        seed: The world to play, or the first of `seeds`.
+        seeds: How many; with 1 the world is described in full.
+        scenario: A name of SCENARIOS; None lets every seed pick its own.
+        hours, operators, sessions: Play one long day of this size instead, if `hours` is given.
+        processes: Worlds played at once; 0 is one per processor.
+    """
+
+    seed: int = 0
+    seeds: int = 1
+    scenario: str | None = None
+    hours: float | None = None
+    operators: int = 200
+    sessions: int = 2000
+    processes: int = 0
+
+
+def run_simulation(options: SimulateOptions, say: Callable[[str], None]) -> int:
+    """Play and report line by line.
+
+    Returns:
+        The exit status: 0 if every promise held, 1 if one was broken, 2 if there is no such scenario.
+    """
+    if options.scenario is not None and options.scenario not in SCENARIOS:
+        say(f"no such scenario; there are {', '.join(SCENARIOS)}")
+        return 2
+    if options.hours is not None:
+        return _run_day(options, options.hours, say)
+    if options.seeds == 1:
+        return _run_one(options, say)
+    return _run_many(options, say)
+
+
+def _run_one(options: SimulateOptions, say: Callable[[str], None]) -> int:
+    report = simulate(options.seed, scenario=options.scenario)
+    _describe(report, say)
+    return int(report.violation is not None)
+
+
+def _describe(report: Report, say: Callable[[str], None]) -> None:
+    if report.violation is not None:
+        say(report.explained())
+        return
+    say(f"seed {report.seed} ({report.scenario}) held: {report.steps} steps in {report.virtual_s:.0f} virtual seconds")
+    say(f"faults: {report.rates or 'none'}")
+    say("counts: " + ", ".join(f"{kind} {count}" for kind, count in sorted(report.counts.items())))
+    say(f"trace: {report.trace_hash}")
+
+
+def _run_many(options: SimulateOptions, say: Callable[[str], None]) -> int:
+    seeds = range(options.seed, options.seed + options.seeds)
+    processes = options.processes or os.cpu_count() or 1
+    summary = simulate_many(seeds, scenario=options.scenario, processes=processes)
+    for failure in summary.failures:
+        say(failure.explained())
+    say(
+        f"{summary.worlds} worlds, {summary.steps} steps, {summary.virtual_s / 3600:.1f} virtual hours in"
+        f" {summary.real_s:.0f} s ({summary.virtual_hours_per_minute:.1f} virtual hours per real minute),"
+        f" {len(summary.failures)} violations"
+    )
+    return int(bool(summary.failures))
+
+
+def _run_day(options: SimulateOptions, hours: float, say: Callable[[str], None]) -> int:
+    began = time.perf_counter()
+    report = simulate_day(options.seed, hours=hours, operators=options.operators, sessions=options.sessions)
+    minutes = (time.perf_counter() - began) / 60
+    _describe(report, say)
+    say(f"{report.virtual_s / 3600 / minutes:.1f} virtual hours per real minute")
+    return int(report.violation is not None)
