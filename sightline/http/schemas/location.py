@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sightline.http.schemas.base import Input, InstantMs, Latitude, Longitude, Output, SafeWhole, Uuid
 from sightline.http.schemas.workspaces import Workspace
@@ -41,6 +41,8 @@ class HeartbeatsBody(Input):
 
 class HeartbeatVerdict(Output):
     """What became of one heartbeat of a batch. The last three only where `ok` is false."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     sequence: int
     ok: bool
