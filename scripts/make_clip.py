@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, T201  # a script for people
+# ruff: noqa: T201  # a script for people
 """Render the demo clip once: `python scripts/make_clip.py sightline/video/assets/clip.mp4`.
 
 A synthetic street seen from a slowly panning drone: houses, cars, a sun, a clock with hands, and the frame
