@@ -4,10 +4,11 @@ an actor has published, or from one indexed query."""
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
 from sightline.actors.idempotency import Replays
+from sightline.actors.kernel.errors import ActorStoppedError
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import (
     AcceptSession,
@@ -175,8 +176,8 @@ class Broker:
 
         async def cancel_all() -> Answer:
             await self._require_operator(caller)
-            ids = await self._deps.store.sessions_of_operator(caller.workspace_id, SessionState.ASSIGNED)
-            dropped = [session_id for session_id in ids if await self._dropped(session_id, caller.workspace_id)]
+            wanted = await self._assignments_to_drop(caller)
+            dropped = [session_id for session_id in wanted if await self._dropped(session_id, caller)]
             await self._await_release(caller.workspace_id)
             answer = Answer({"count": len(dropped), "cancelled": dropped}, self._now())
             if caller.idempotency is not None:
@@ -406,14 +407,32 @@ class Broker:
         answer: Answer = await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
         return answer
 
-    async def _dropped(self, session_id: str, workspace_id: str) -> bool:
-        """Whether the assignment was dropped; a session that cannot be reached keeps its operator."""
-        session = self._registry.ref(SESSION, session_id)
+    async def _assignments_to_drop(self, caller: Caller) -> Sequence[str]:
+        """The assignments of the caller's workspace: as they stood when the call was first made, if it has a key.
+
+        One call drops several sessions, each in a transaction of its own. A repeat after a crash in between goes on
+        with the same ones, and answers for all of them.
+        """
+        mark = _mark_of(caller, "begun")
+        begun = await self._deps.store.find_idempotent(mark) if mark is not None else None
+        if begun is not None:
+            return [str(session_id) for session_id in cast(Sequence[object], begun.result["sessions"])]
+        ids = await self._deps.store.sessions_of_operator(caller.workspace_id, SessionState.ASSIGNED)
+        if mark is not None:
+            record = IdempotencyRecord(key=mark, result={"sessions": list(ids)}, at_ms=self._now())
+            await self._deps.store.record_idempotent(record)
+        return ids
+
+    async def _dropped(self, session_id: str, caller: Caller) -> bool:
+        """Whether this call dropped the assignment; a session that cannot be reached keeps its operator."""
+        session, mark = self._registry.ref(SESSION, session_id), _mark_of(caller, session_id)
         try:
-            dropped: bool = await session.ask(DropAssignment(workspace_id), timeout_s=COMMAND_TIMEOUT_S)
+            dropped: bool = await session.ask(DropAssignment(caller.workspace_id, mark), timeout_s=COMMAND_TIMEOUT_S)
+        except ActorStoppedError as error:
+            raise OutcomeUnknownError("the server is stopping; some assignments may have been dropped") from error
         except UnavailableError:
-            return False
-        return dropped
+            dropped = False
+        return dropped or (mark is not None and await self._deps.store.find_idempotent(mark) is not None)
 
     async def _await_release(self, workspace_id: str) -> None:
         """Let the operator's workspace take in what its session has just told it, so that a reader sees it free."""
@@ -510,6 +529,12 @@ class Broker:
         if away_m > self._deps.limits.quote_radius_m or new.max_duration_s > quote.duration_s:
             return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
         return None
+
+
+def _mark_of(caller: Caller, part: str) -> IdempotencyKey | None:
+    """The key under which one part of a call with an idempotency key is recorded."""
+    key = caller.idempotency
+    return replace(key, path=f"{key.path}#{part}") if key is not None else None
 
 
 def _states_to_look_at(wanted: frozenset[SessionState]) -> frozenset[SessionState]:

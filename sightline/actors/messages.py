@@ -10,7 +10,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import Operator, Terms, VideoInput
 from sightline.ports.relations import Staged
-from sightline.ports.store import Heartbeat
+from sightline.ports.store import Heartbeat, IdempotencyKey
 
 # To a session.
 
@@ -72,6 +72,8 @@ class DropAssignment:
     """The operator drops the assignment. Answered True, or False if it no longer holds one."""
 
     workspace_id: str
+    mark: IdempotencyKey | None = None
+    """Recorded with the drop, so that a repeat of the call that wants it can tell its own drops."""
 
 
 @final

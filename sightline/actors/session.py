@@ -216,8 +216,8 @@ class SessionActor:
             case CancelSession(caller=caller):
                 await self._require(session, Party.CONSUMER, caller)
                 envelope.reply(await self._take(Cancel(), caller))
-            case DropAssignment(workspace_id=workspace_id):
-                envelope.reply(await self._drop(session, workspace_id))
+            case DropAssignment():
+                envelope.reply(await self._drop(session, message))
             case _:
                 raise InvariantError(f"a session does not understand {type(message).__name__}")
 
@@ -251,14 +251,17 @@ class SessionActor:
         step = await self._step(message)
         return await self._commit_command(step, caller)
 
-    async def _drop(self, session: Session, workspace_id: str) -> bool:
-        if Party.OPERATOR not in parties_of(session, workspace_id):
+    async def _drop(self, session: Session, command: DropAssignment) -> bool:
+        if Party.OPERATOR not in parties_of(session, command.workspace_id):
             return False
         try:
             step = await self._step(CancelAssignment())
         except RefusedError:
             return False
-        await self._commit(step)
+        record = None
+        if command.mark is not None:
+            record = IdempotencyRecord(key=command.mark, result={}, at_ms=self._now())
+        await self._commit(step, record=record)
         return True
 
     async def _step(self, message: Message) -> Step:
