@@ -68,7 +68,7 @@ class World:
     updates: list[SettlementUpdate] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
 
-    async def send(self, wallet_key: str, to: str, data: bytes) -> str:
+    async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9) -> str:
         """A transaction of a wallet, mined when this returns; answers its hash."""
         sender = str(Account.from_key(wallet_key).address)
         chain_id, nonce, price = await self.rpc.batch(
@@ -76,7 +76,7 @@ class World:
         )
         fields = {
             "type": 2, "chainId": int(chain_id, 16), "nonce": int(nonce, 16), "to": to, "value": 0, "data": data,
-            "gas": 500_000, "maxFeePerGas": 4 * int(price, 16), "maxPriorityFeePerGas": 10**9,
+            "gas": 500_000, "maxFeePerGas": 4 * int(price, 16) + tip_wei, "maxPriorityFeePerGas": tip_wei,
         }  # fmt: skip
         raw = Account.sign_transaction(fields, wallet_key).raw_transaction
         return str(await self.rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex()))
@@ -97,6 +97,11 @@ class World:
 
     async def approve(self, wallet: Wallet, micro: int = ENDLESS) -> None:
         await self.send(wallet.key, self.token, call_data("approve(address,uint256)", [self.settlement, micro]))
+
+    async def approve_above(self, wallet: Wallet, micro: int) -> str:
+        """Approve with a tip that goes before everybody else's."""
+        data = call_data("approve(address,uint256)", [self.settlement, micro])
+        return await self.send(wallet.key, self.token, data, tip_wei=10**11)
 
     async def ready_parties(self, micro: int = 100 * USDC) -> None:
         """Payer funded and approving, both tracked."""
