@@ -213,7 +213,9 @@ class Running:
 
 
 @asynccontextmanager
-async def _running(*, rate_limits: RateLimits | None = None, public_url: str | None = None) -> AsyncIterator[Running]:
+async def _running(
+    *, rate_limits: RateLimits | None = None, public_url: str | None = None, h2c: bool = False
+) -> AsyncIterator[Running]:
     stage, ids, clock = Stage(), TestIds(), FixedClock()
 
     def observe(route: str, method: str, status: int, seconds: float) -> None:
@@ -224,7 +226,7 @@ async def _running(*, rate_limits: RateLimits | None = None, public_url: str | N
     options = EdgeOptions(rate_limits=rate_limits or RateLimits(), public_url=public_url)
     app = build_app(stage.table(), edge, options)
     server = ServerOptions(
-        listeners=(ListenerOptions(port=0),), render_fault=render_fault(clock, ids), clock=clock, sweep_s=0.02
+        listeners=(ListenerOptions(port=0, h2c=h2c),), render_fault=render_fault(clock, ids), clock=clock, sweep_s=0.02
     )
     shutdown = trio.Event()
     async with trio.open_nursery() as nursery:

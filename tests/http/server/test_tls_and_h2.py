@@ -7,9 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import h2.config
-import h2.connection
-import h2.events
 import hpack
 import pytest
 import trio
@@ -19,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sightline.http.server import TlsOptions
+from tests.http.server.h2_client import H2Client
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
@@ -37,7 +35,6 @@ def request(method: bytes, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
 
 
 GET = request(b"GET", b"/")
-GOOD = [(":method", "POST"), (":path", "/x"), (":scheme", "http"), (":authority", "t"), ("x-request-id", "mine")]
 
 
 @pytest.fixture(scope="session")
@@ -82,35 +79,6 @@ async def secure(server: Any, *alpn: str) -> AsyncIterator[trio.SSLStream[trio.S
         yield stream
     finally:
         await trio.aclose_forcefully(stream)
-
-
-class H2Client:
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
-        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-        self.h2.initiate_connection()
-
-    async def ask(self, path: str, body: bytes = b"", method: str = "POST") -> tuple[dict[str, str], bytes]:
-        stream = self.h2.get_next_available_stream_id()
-        pairs = [(":method", method), (":path", path), *GOOD[2:]]
-        self.h2.send_headers(stream, pairs, end_stream=not body)
-        for start in range(0, len(body), 16_000):
-            self.h2.send_data(stream, body[start : start + 16_000], end_stream=start + 16_000 >= len(body))
-        await self.stream.send_all(self.h2.data_to_send())
-        answered: dict[str, str] = {}
-        data = b""
-        while True:
-            received = await self.stream.receive_some(65536)
-            assert received, "closed"
-            for event in self.h2.receive_data(received):
-                if isinstance(event, h2.events.ResponseReceived):
-                    answered = dict(event.headers)
-                elif isinstance(event, h2.events.DataReceived):
-                    data += event.data
-                    self.h2.acknowledge_received_data(event.flow_controlled_length, stream)
-                elif isinstance(event, h2.events.StreamEnded):
-                    return answered, data
-            await self.stream.send_all(self.h2.data_to_send())
 
 
 async def test_http_1_over_tls(running: Any, tls: TlsOptions) -> None:
