@@ -1,14 +1,13 @@
-"""What the writes of sessions and workspaces share: their common arguments, and how a refusal leaves a transaction."""
+"""What the writes of sessions and workspaces share: their common arguments, and what the answer means."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 import asyncpg
 
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import Committed, IdempotencyRecord, Rejected, RejectedWhy
-from sightline.storage.bridge import Database
 from sightline.storage.json import dump
-from sightline.storage.pool import Connection
 
 SQLSTATE = "SL001"
 """Raised by the SQL function `reject`."""
@@ -16,26 +15,21 @@ SQLSTATE = "SL001"
 IdempotencyColumns = tuple[str | None, str | None, str | None, str | None, str | None, str | None, int | None]
 
 
-class RejectedError(Exception):
-    """The write is refused; unwinding it rolls its transaction back."""
+async def decided(result: Awaitable[Any], version: int) -> Committed | Rejected:
+    """What the store decided, from the row (why, revision) that a write gave.
 
-    def __init__(self, why: RejectedWhy) -> None:
-        super().__init__(why.value)
-        self.why = why
-
-
-async def commit(
-    database: Database, unit: Callable[[Connection], Awaitable[Committed]], *, is_one_statement: bool
-) -> Committed | Rejected:
-    """Run a write; `is_one_statement` saves the round trips of BEGIN and COMMIT."""
+    Args:
+        version: The one that was read.
+    """
     try:
-        return await (database.run(unit) if is_one_statement else database.transact(unit))
-    except RejectedError as error:
-        return Rejected(error.why)
+        row = await result
     except asyncpg.PostgresError as error:
         if error.sqlstate != SQLSTATE:
             raise
         return Rejected(RejectedWhy(str(error.args[0])))
+    if row["why"] is not None:
+        return Rejected(RejectedWhy(row["why"]))
+    return Committed(version + 1, row["revision"])
 
 
 def idempotency_columns(record: IdempotencyRecord | None) -> IdempotencyColumns:

@@ -24,6 +24,7 @@ from sightline.ports.store import (
 )
 from sightline.storage import idempotency, quotes, session_lists, sessions, shards, workspaces
 from sightline.storage.bridge import Database
+from sightline.storage.group_commit import GroupCommit
 from sightline.storage.heartbeats import HeartbeatTable
 
 
@@ -34,6 +35,8 @@ class PostgresStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heartbeats = HeartbeatTable(database)
+        self._session_steps = GroupCommit(database, sessions.WRITE)
+        self._workspace_steps = GroupCommit(database, workspaces.WRITE)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner."""
@@ -41,7 +44,7 @@ class PostgresStore:
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
         """Store one session step."""
-        return await sessions.write_session(self._database, write)
+        return await sessions.write_session(self._database, self._session_steps, write)
 
     async def load_session(self, session_id: str) -> StoredSession | None:
         """Read one session."""
@@ -69,7 +72,7 @@ class PostgresStore:
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step."""
-        return await workspaces.write_workspace(self._database, write)
+        return await workspaces.write_workspace(self._database, self._workspace_steps, write)
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
         """Read one workspace."""

@@ -4,7 +4,7 @@ Only a step that closes a session's money takes more: what it writes belongs to 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sightline.domain.session.codec import from_doc, to_doc
 from sightline.domain.session.messages import Event, EventKind
@@ -15,18 +15,18 @@ from sightline.ports.store import (
     LiveSession,
     RecordedEvent,
     Rejected,
-    RejectedWhy,
     SessionWrite,
     StoredSession,
 )
 from sightline.storage import heartbeats, ledger_sql
 from sightline.storage.bridge import Database
-from sightline.storage.commits import RejectedError, commit, edge_columns, idempotency_columns
+from sightline.storage.commits import decided, edge_columns, idempotency_columns
+from sightline.storage.group_commit import GroupCommit
 from sightline.storage.json import dump, load
 from sightline.storage.pool import Connection
 from sightline.system.keccak import session_id_hash
 
-_WRITE = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
+WRITE: Final = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
 
 _LOAD = """
 SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
@@ -52,19 +52,24 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 """
 
 
-async def write_session(database: Database, write: SessionWrite) -> Committed | Rejected:
+async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
     """Store one step with everything that must be true with it."""
     columns = _columns(write)
 
-    async def unit(connection: Connection) -> Committed:
-        row = await connection.fetchrow(_WRITE, *columns)
-        if row["why"] is not None:
-            raise RejectedError(RejectedWhy(row["why"]))
-        await _close_money(connection, write)
-        return Committed(write.session.version + 1, row["revision"])
+    async def close(connection: Connection) -> Any:
+        row = await connection.fetchrow(WRITE, *columns)
+        if row["why"] is None:
+            await _close_money(connection, write)
+        return row
 
-    closes_money = write.charge_hold is not None or write.release_hold or write.settle is not None
-    return await commit(database, unit, is_one_statement=not closes_money)
+    if write.charge_hold is not None or write.release_hold or write.settle is not None:
+        return await decided(database.transact(close), write.session.version)
+    if write.take_hold is not None or write.consume_quote is not None:
+        # These lock what others want as well (a wallet, a quote): not in one transaction with strangers.
+        return await decided(
+            database.run(lambda connection: connection.fetchrow(WRITE, *columns)), write.session.version
+        )
+    return await decided(steps.write(columns), write.session.version)
 
 
 def _columns(write: SessionWrite) -> tuple[object, ...]:

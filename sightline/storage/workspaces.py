@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from sightline.domain.operator.codec import from_doc, to_doc
 from sightline.domain.operator.model import Availability, Workspace
-from sightline.ports.store import Committed, Rejected, RejectedWhy, WorkspaceWrite
+from sightline.ports.store import Committed, Rejected, WorkspaceWrite
 from sightline.storage import ledger_sql
 from sightline.storage.bridge import Database
-from sightline.storage.commits import RejectedError, commit, edge_columns, idempotency_columns
+from sightline.storage.commits import decided, edge_columns, idempotency_columns
+from sightline.storage.group_commit import GroupCommit
 from sightline.storage.json import dump, load
 from sightline.storage.pool import Connection
 
-_WRITE = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
+WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 
 # The newest heartbeat is read with each: the row itself is not written for every heartbeat.
 _SELECT = """
@@ -25,9 +26,9 @@ BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
 DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable"
 
 
-async def write_workspace(database: Database, write: WorkspaceWrite) -> Committed | Rejected:
+async def write_workspace(database: Database, steps: GroupCommit, write: WorkspaceWrite) -> Committed | Rejected:
     """Store one step; a new workspace's wallet is followed from then on."""
-    workspace, is_new = write.workspace, write.workspace.version == 0
+    workspace = write.workspace
     columns = (
         write.lease.shard,
         write.lease.epoch,
@@ -41,15 +42,15 @@ async def write_workspace(database: Database, write: WorkspaceWrite) -> Committe
         *edge_columns(write.tuples),
     )
 
-    async def unit(connection: Connection) -> Committed:
-        row = await connection.fetchrow(_WRITE, *columns)
-        if row["why"] is not None:
-            raise RejectedError(RejectedWhy(row["why"]))
-        if is_new:
+    async def open_account(connection: Connection) -> Any:
+        row = await connection.fetchrow(WRITE, *columns)
+        if row["why"] is None:
             await ledger_sql.track_wallet(connection, workspace.id, workspace.wallet_address, now_ms=write.at_ms)
-        return Committed(workspace.version + 1, row["revision"])
+        return row
 
-    return await commit(database, unit, is_one_statement=not is_new)
+    if workspace.version == 0:
+        return await decided(database.transact(open_account), workspace.version)
+    return await decided(steps.write(columns), workspace.version)
 
 
 def is_dispatchable(workspace: Workspace) -> bool:

@@ -1,0 +1,129 @@
+"""Group commit: steps of many actors that come together share one round trip and one transaction.
+
+A commit costs Postgres more than the step it makes durable, and the way across the bridge costs us as much
+as preparing the step. So while `WRITERS` batches are under way, further steps gather, and go as one batch
+when a writer is free. A lone step never waits: with a free writer it goes at once, alone.
+
+The steps of a batch are executed one after the other by the same SQL function as alone, pipelined, in one
+implicit transaction. A step that the store decides against writes nothing, which does not disturb the
+others. A step that *fails* undoes the batch; then each is run alone, and only the one that fails again
+fails. Batched are only steps that lock nothing but rows of their own: the order of locks among batches is
+then of no consequence.
+
+There is no task of its own. The step that finds a writer free leads: it takes along what has gathered, and
+when its batch is done it hands the writer to the first that waits.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+import trio
+
+from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.storage.bridge import Database
+from sightline.storage.pool import Connection
+
+WRITERS: Final = 2
+"""Batches under way at once: one waits for its commit while the other is executed."""
+
+BATCH_MAX: Final = 64
+"""Steps of one batch; bounds how long a step waits for the others of its batch (about 0.1 ms each)."""
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Step:
+    arguments: tuple[object, ...]
+    woken: trio.Event = field(default_factory=trio.Event)
+    leads: bool = False
+    row: Any = None
+    error: StoreUnavailableError | OutcomeUnknownError | None = None
+    runs_alone: bool = False
+    """The batch was undone by one of its steps: run by yourself."""
+
+
+@final
+class GroupCommit:
+    """Runs one statement, which gives one row, for many callers."""
+
+    def __init__(self, database: Database, statement: str) -> None:
+        self._database = database
+        self._statement = statement
+        self._free = WRITERS
+        self._gathered: deque[_Step] = deque()
+
+    async def write(self, arguments: tuple[object, ...]) -> Any:
+        """Run the statement and return its row.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError, asyncpg.PostgresError: As `Database.run`.
+
+        Cancellation: obeyed while gathered; nothing is written then.
+        """
+        step = _Step(arguments)
+        self._gathered.append(step)
+        if self._free:
+            self._free -= 1
+            await self._lead()
+        else:
+            await self._await_turn(step)
+        if step.runs_alone:
+            return await self._database.run(lambda connection: connection.fetchrow(self._statement, *arguments))
+        if step.error is not None:
+            # One error for all of a batch, an exception of its own for each.
+            raise type(step.error)(*step.error.args) from step.error
+        return step.row
+
+    async def _await_turn(self, step: _Step) -> None:
+        try:
+            await step.woken.wait()
+        except trio.Cancelled:
+            if step in self._gathered:
+                self._gathered.remove(step)
+                raise
+            # It is on its way with others: its outcome is awaited, as that of any statement that was sent.
+            with trio.CancelScope(shield=True):
+                await step.woken.wait()
+        if step.leads:
+            await self._lead()
+
+    async def _lead(self) -> None:
+        """Send what has gathered, tell everybody, and pass the writer on."""
+        batch = [self._gathered.popleft() for _ in range(min(BATCH_MAX, len(self._gathered)))]
+        try:
+            # Shielded: others depend on it. It ends within the deadline of a unit of work.
+            with trio.CancelScope(shield=True):
+                await self._send(batch)
+        finally:
+            for step in batch:
+                step.woken.set()
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if not self._gathered:
+            self._free += 1
+            return
+        heir = self._gathered[0]
+        heir.leads = True
+        heir.woken.set()
+
+    async def _send(self, batch: Sequence[_Step]) -> None:
+        everything = [step.arguments for step in batch]
+
+        async def unit(connection: Connection) -> list[Any]:
+            rows: list[Any] = await connection.fetchmany(self._statement, everything)
+            return rows
+
+        try:
+            rows = await self._database.run(unit)
+        except (StoreUnavailableError, OutcomeUnknownError) as error:
+            for step in batch:
+                step.error = error
+        except Exception:  # noqa: BLE001  whose fault it is shows when each runs alone
+            for step in batch:
+                step.runs_alone = True
+        else:
+            for step, row in zip(batch, rows, strict=True):
+                step.row = row
