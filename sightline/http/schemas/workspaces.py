@@ -1,6 +1,6 @@
 """Workspaces, their members and API keys."""
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -30,10 +30,12 @@ ScopeName: TypeAlias = Literal[
     "coverage:write",
     "webhooks:write",
 ]
+VISIBLE_PATTERN: Final = r"^[^\u0000]*[^\u0000-\u0020\u0085\s][^\u0000]*$"
 Name: TypeAlias = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=TEXT_PATTERN),
-    Field(json_schema_extra={"examples": ["Harbour Cams"]}),
+    # Trimmed before it is measured, hence something that is no white space.
+    Field(json_schema_extra={"examples": ["Harbour Cams"], "pattern": VISIBLE_PATTERN}),
 ]
 Slug: TypeAlias = Annotated[
     str,
