@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sightline.domain.errors import UnavailableError
 
 
+DEAD_LETTERS_LOGGED = 100
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
@@ -92,10 +95,18 @@ class Kind:
         return ActorStoppedError(f"{self.name}/{actor_id} is stopping")
 
     def dead_letter(self, actor_id: str, envelope: Envelope, reason: str) -> None:
-        """Count and log a message that nobody will handle and nobody waits for."""
+        """Count a message that nobody will handle and nobody waits for; log the first ones, then every hundredth."""
         self.counters.dead_letters += 1
+        total = self.counters.dead_letters
+        if total > DEAD_LETTERS_LOGGED and total % DEAD_LETTERS_LOGGED:
+            return
         self.registry.log.warning(
-            "dead_letter", kind=self.name, id=actor_id, message=type(envelope.message).__name__, reason=reason
+            "dead_letter",
+            kind=self.name,
+            id=actor_id,
+            message=type(envelope.message).__name__,
+            reason=reason,
+            total=total,
         )
 
     def forget(self, cell: Cell) -> None:

@@ -80,3 +80,17 @@ def test_a_histogram_counts_by_powers_of_two_and_never_loses_one():
 
 def test_an_empty_histogram_has_quantile_zero():
     assert Recorder().freeze().quantile_s(0.99) == 0.0
+
+
+async def test_every_dead_letter_is_counted_and_a_flood_of_them_is_not_logged(make_stage, script):
+    stage = await make_stage(restarts_max=0)
+    logged = []
+    stage.registry.log = type(
+        "Log", (), {"warning": lambda self, event, **fields: logged.append(fields["total"]), "error": lambda *a, **k: 0}
+    )()
+    stage.ref().tell(script.crash())
+    await trio.testing.wait_all_tasks_blocked()
+    for _ in range(1_000):
+        stage.ref().tell("nobody hears this")
+    assert stage.counts().dead_letters == 1_001
+    assert len(logged) == 110
