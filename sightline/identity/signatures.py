@@ -21,13 +21,10 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from coincurve import PublicKey
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
-from eth_account import Account
-from eth_account.messages import encode_defunct
-from eth_keys.exceptions import BadSignature
 from eth_utils.crypto import keccak
-from eth_utils.exceptions import ValidationError
 
 from sightline.ports.chain import CallRevertedError, ChainReader, ChainUnavailableError
 
@@ -35,6 +32,7 @@ _MAGIC_1271: Final = bytes.fromhex("1626ba7e")
 _YES: Final = _MAGIC_1271 + bytes(28)
 _MARK_6492: Final = bytes.fromhex("6492") * 16
 _KEY_SIGNATURE_BYTES: Final = 65
+_PARITY_FROM: Final = 27
 
 
 @final
@@ -99,11 +97,18 @@ def text_hash(text: str) -> bytes:
 
 
 def _recovered(text: str, signature: bytes) -> str | None:
-    """The lower-case address whose key made the signature, or None for what is no signature."""
-    try:
-        return str(Account.recover_message(encode_defunct(text=text), signature=signature)).lower()
-    except (BadSignature, ValidationError, ValueError):
+    """The lower-case address whose key made the signature, or None for what is no signature.
+
+    Source: EIP-191; the last byte is 27 or 28, or 0 or 1 as some hardware wallets have it.
+    """
+    parity = signature[-1] - _PARITY_FROM if signature[-1] >= _PARITY_FROM else signature[-1]
+    if parity not in (0, 1):
         return None
+    try:
+        key = PublicKey.from_signature_and_message(signature[:-1] + bytes([parity]), text_hash(text), hasher=None)
+    except ValueError:
+        return None
+    return "0x" + bytes(keccak(key.format(compressed=False)[1:]))[12:].hex()
 
 
 def _question(digest: bytes, signature: bytes) -> bytes:

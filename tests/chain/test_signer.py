@@ -1,0 +1,39 @@
+"""The relayer's transactions are what eth_account would have made of them."""
+
+from eth_account import Account
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.chain.fees import Fees
+from sightline.chain.signer import Signer
+from sightline.system.keccak import keccak256
+
+AMOUNTS = st.integers(min_value=0, max_value=2**64 - 1)
+ADDRESSES = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
+
+
+@given(
+    key=st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big")),
+    chain_id=st.integers(min_value=1, max_value=2**53),
+    nonce=AMOUNTS,
+    gas=AMOUNTS,
+    tip=AMOUNTS,
+    fee=AMOUNTS,
+    to=ADDRESSES,
+    data=st.binary(max_size=200),
+)
+def test_a_signed_transaction_is_byte_for_byte_that_of_eth_account(key, chain_id, nonce, gas, tip, fee, to, data):
+    signer = Signer(key)
+    tx_hash, raw = signer.sign(
+        chain_id=chain_id, nonce=nonce, to=to, data=data, gas=gas, fees=Fees(max_fee_wei=fee, tip_wei=min(tip, fee))
+    )
+    account = Account.from_key(key)
+    assert signer.address == account.address
+    expected = account.sign_transaction(
+        {
+            "type": 2, "chainId": chain_id, "nonce": nonce, "to": bytes.fromhex(to[2:]), "value": 0, "data": data,
+            "gas": gas, "maxFeePerGas": fee, "maxPriorityFeePerGas": min(tip, fee),
+        }
+    )  # fmt: skip
+    assert raw == bytes(expected.raw_transaction)
+    assert tx_hash == "0x" + keccak256(raw).hex() == "0x" + bytes(expected.hash).hex()

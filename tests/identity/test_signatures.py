@@ -1,0 +1,37 @@
+"""A key's signature is recovered as eth_account recovers it, and what is none is nobody's."""
+
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from eth_keys.exceptions import BadSignature
+from eth_utils.exceptions import ValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.identity.signatures import _recovered
+
+KEYS = st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big"))
+
+
+@given(key=KEYS, text=st.text(max_size=200), is_low_form=st.booleans())
+def test_the_signer_of_a_text_is_recovered_with_either_form_of_the_last_byte(key, text, is_low_form):
+    account = Account.from_key(key)
+    signature = bytes(account.sign_message(encode_defunct(text=text)).signature)
+    if is_low_form:
+        signature = signature[:-1] + bytes([signature[-1] - 27])
+    assert _recovered(text, signature) == account.address.lower()
+
+
+@given(text=st.text(max_size=50), body=st.binary(min_size=64, max_size=64), last=st.sampled_from([0, 1, 27, 28]))
+def test_any_65_bytes_recover_as_eth_account_says_or_not_at_all(text, body, last):
+    signature = body + bytes([last])
+    try:
+        expected = str(Account.recover_message(encode_defunct(text=text), signature=signature)).lower()
+    except (BadSignature, ValidationError, ValueError):
+        expected = None
+    assert _recovered(text, signature) == expected
+
+
+def test_a_last_byte_that_says_no_parity_is_nobodys_signature():
+    signature = bytes(Account.create().sign_message(encode_defunct(text="x")).signature)
+    for last in (2, 26, 29, 255):
+        assert _recovered("x", signature[:-1] + bytes([last])) is None
