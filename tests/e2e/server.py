@@ -34,16 +34,24 @@ class Server:
         return self.log_path.read_text()
 
     async def start(self) -> None:
+        self.spawn()
+        await self.await_ready()
+
+    def spawn(self) -> None:
+        """Start it without waiting until it serves."""
         command = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(self.port), "--internal-port", "0"]
         env = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1", "SIGHTLINE_RATE_LIMITS": "false"} | self.env
         with self.log_path.open("ab") as log_file:
-            self.process = subprocess.Popen(  # noqa: ASYNC220  a fork takes no time
+            self.process = subprocess.Popen(
                 [*command, "--data-dir", str(self.directory / "data")],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 env=env,
             )
+
+    async def await_ready(self) -> None:
+        assert self.process is not None
         assert self.process.stdout is not None
         with trio.fail_after(PATIENCE_S * 2):
             line = await trio.to_thread.run_sync(self.process.stdout.readline, abandon_on_cancel=True)
@@ -90,9 +98,9 @@ class Tenant:
     key: str
 
 
-async def a_tenant(url: str, role: str, slug: str) -> Tenant:
-    """Sign up as a user would; no funds: the funds policy is advisory."""
-    wallet = Wallet()
+async def a_tenant(url: str, role: str, slug: str, wallet: Wallet | None = None) -> Tenant:
+    """Sign up as a user would; a new wallet has no funds, which will do where the funds policy is advisory."""
+    wallet = wallet if wallet is not None else Wallet()
     scopes = ["sessions:read", "sessions:create", "sessions:operate", "pricing:read", "wallet:read"]
     async with Api(url) as api:
         workspace = await wallet.create_workspace(api, slug=slug, name=slug, roles=[role])
@@ -104,12 +112,12 @@ async def a_tenant(url: str, role: str, slug: str) -> Tenant:
     return Tenant(wallet, workspace["id"], minted["plaintext"])
 
 
-async def go_online(url: str, operator: Tenant) -> None:
+async def go_online(url: str, operator: Tenant, place: tuple[float, float] = PLACE) -> None:
     async with Api(url, key=operator.key) as api:
         body = {
             "availabilityState": "ONLINE",
-            "coverageLat": PLACE[0],
-            "coverageLng": PLACE[1],
+            "coverageLat": place[0],
+            "coverageLng": place[1],
             "coverageRadiusMeters": 1000,
         }
         await api.call("PATCH", f"/workspaces/{operator.workspace_id}", body)

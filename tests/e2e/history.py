@@ -1,0 +1,294 @@
+"""What callers were told, beside what they find in the end; the check that the two agree.
+
+Every call that changes something is made with an idempotency key and repeated until its outcome is known, so a complete
+history says of each whether it took effect. Whatever the server did beyond that was done twice, or by nobody.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final
+
+TERMINAL: Final = frozenset({"CANCELLED", "EXPIRED", "ENDED"})
+BASIS_POINTS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer: the whole body, as it came."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def is_done(self) -> bool:
+        return self.status == 200
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.body["data"]
+        return found
+
+    @property
+    def detail(self) -> str:
+        return str(self.body.get("detail"))
+
+
+@dataclass
+class Made:
+    """One call with one idempotency key, however often it was sent."""
+
+    workspace_id: str
+    method: str
+    path: str
+    key: str
+    body: dict[str, Any] | None = None
+    told: list[Told] = field(default_factory=list)
+    """Answers that settle it. Those that say "no effect" or "not known" only count below."""
+    lost: int = 0
+    """Times it was sent and nobody can tell what became of it."""
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.told) and self.told[0].is_done
+
+    @property
+    def action(self) -> str:
+        """create, cancel, dispatch, accept, start, end, cancel-all-assignments, or patch."""
+        if self.method == "PATCH":
+            return "patch"
+        if self.method == "DELETE":
+            return "cancel"
+        last = self.path.rpartition("/")[2]
+        return "create" if last == "sessions" else last
+
+    @property
+    def session_id(self) -> str:
+        """The session it is about."""
+        if self.action == "create":
+            return str(self.told[0].data["id"])
+        return self.path.split("/")[2]
+
+
+@dataclass
+class History:
+    """Everything that callers were told."""
+
+    made: list[Made] = field(default_factory=list)
+    heartbeats: dict[str, int] = field(default_factory=lambda: defaultdict(lambda: -1))
+    """The newest acknowledged sequence by workspace."""
+    acknowledged: int = 0
+
+    def acknowledge(self, workspace_id: str, sequence: int) -> None:
+        self.heartbeats[workspace_id] = max(self.heartbeats[workspace_id], sequence)
+        self.acknowledged += 1
+
+    def done(self, *actions: str) -> Iterator[Made]:
+        return (made for made in self.made if made.is_done and made.action in actions)
+
+
+@dataclass
+class Found:
+    """What a reader of the API finds when all is over."""
+
+    consumers: frozenset[str]
+    sessions: dict[str, dict[str, Any]]
+    meters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settlements: dict[str, dict[str, Any]] = field(default_factory=dict)
+    workspaces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last_sequences: dict[str, int] = field(default_factory=dict)
+    wallets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ledgers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    balances: dict[str, int] = field(default_factory=dict)
+    """On the chain itself, micro-USDC."""
+    funds: int = 0
+    """What each wallet began with."""
+
+    def charged(self, workspace_id: str, party: str) -> int:
+        mine = (session for session in self.sessions.values() if session[f"{party}WorkspaceId"] == workspace_id)
+        return sum(int(session["chargedMicroUsdc"]) for session in mine)
+
+
+def violations(history: History, found: Found) -> list[str]:
+    """Everything that was lost or doubled; empty when the history holds."""
+    return [
+        *_answers(history),
+        *_effects(history, found),
+        *_records(history, found),
+        *_heartbeats(history, found),
+        *_operators(found),
+        *_charges(found),
+        *_money(found),
+    ]
+
+
+def _answers(history: History) -> Iterator[str]:
+    """One key, one answer."""
+    for made in history.made:
+        if not made.told:
+            yield f"never answered: {made.method} {made.path} {made.key}"
+        elif made.is_done and any(told != made.told[0] for told in made.told):
+            yield f"another answer to the same key {made.key}: {made.method} {made.path}"
+
+
+def _effects(history: History, found: Found) -> Iterator[str]:
+    """Each effect was asked for by exactly one call that was told so."""
+    created = Counter(made.session_id for made in history.done("create"))
+    for session_id in created.keys() - found.sessions.keys():
+        yield f"session {session_id} was created and is gone"
+    assigned = Counter(made.session_id for made in history.done("dispatch", "accept"))
+    started = Counter(made.session_id for made in history.done("start"))
+    ended = Counter((made.session_id, made.workspace_id) for made in history.done("end"))
+    withdrawn = Counter(made.session_id for made in history.done("cancel"))
+    dropped: Counter[str] = Counter()
+    for made in history.done("cancel-all-assignments"):
+        dropped.update(made.told[0].data["cancelled"])
+    for session in found.sessions.values():
+        session_id, reason = session["id"], session["endReason"]
+        happened = {
+            "created": (created[session_id], True),
+            "assigned": (assigned[session_id], session["assignedAt"] is not None),
+            "started": (started[session_id], session["startedAt"] is not None),
+            "cancelled": (withdrawn[session_id], reason == "CONSUMER_CANCELLED"),
+            "dropped": (dropped[session_id], reason == "OPERATOR_CANCELLED"),
+            "ended by its consumer": (ended[session_id, session["consumerWorkspaceId"]], reason == "CONSUMER_ENDED"),
+            "ended by its operator": (ended[session_id, session["operatorWorkspaceId"]], reason == "OPERATOR_ENDED"),
+        }
+        for what, (times_told, is_so) in happened.items():
+            if times_told != int(is_so):
+                yield f"session {session_id} {what}: {is_so}, but {times_told} calls were told so ({session['state']})"
+
+
+AGREES: Final = {
+    "create": ("consumerWorkspaceId", "createdAt", "ratePerSecondMicroUsdc", "holdMicroUsdc", "quoteId", "metadata"),
+    "dispatch": ("operatorWorkspaceId", "assignedAt"),
+    "accept": ("operatorWorkspaceId", "assignedAt"),
+    "start": ("operatorWorkspaceId", "assignedAt", "startedAt", "videoBackendRef"),
+    "end": ("state", "startedAt", "endedAt", "cleanSeconds", "chargedMicroUsdc", "endReason"),
+    "cancel": ("state", "endedAt", "endReason"),
+}
+"""What an answer says of a session that nothing later may change."""
+
+
+def _records(history: History, found: Found) -> Iterator[str]:
+    """What was acknowledged is still there, word for word."""
+    for made in history.done(*AGREES):
+        session = found.sessions.get(made.session_id)
+        said = made.told[0].data
+        said = said.get("session", said)
+        for name in AGREES[made.action] if session is not None else ():
+            if session is not None and said[name] != session[name]:
+                yield f"session {made.session_id}: {made.action} said {name} {said[name]}, now {session[name]}"
+    names = {made.workspace_id: made.told[0].data["name"] for made in history.done("patch")}
+    for workspace_id, name in names.items():
+        if found.workspaces[workspace_id]["name"] != name:
+            yield f"workspace {workspace_id}: renamed {name}, now {found.workspaces[workspace_id]['name']}"
+
+
+def _heartbeats(history: History, found: Found) -> Iterator[str]:
+    for workspace_id, sequence in history.heartbeats.items():
+        if found.last_sequences[workspace_id] < sequence:
+            yield f"heartbeat {sequence} of {workspace_id} is lost; the last is {found.last_sequences[workspace_id]}"
+
+
+def _operators(found: Found) -> Iterator[str]:
+    """Nobody live twice at once, nobody left busy, nothing left open."""
+    lives: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for session in found.sessions.values():
+        if session["state"] not in TERMINAL:
+            yield f"session {session['id']} is still {session['state']}"
+        elif session["startedAt"] is not None:
+            span = (_ms(session["startedAt"]), _ms(session["endedAt"]), session["id"])
+            lives[session["operatorWorkspaceId"]].append(span)
+    for workspace_id, spans in lives.items():
+        spans.sort()
+        for (_, ended, one), (started, _, other) in pairwise(spans):
+            if started < ended:
+                yield f"operator {workspace_id} was live in {one} and {other} at once"
+    for workspace_id, workspace in found.workspaces.items():
+        if workspace["availabilityState"] == "BUSY":
+            yield f"operator {workspace_id} is still BUSY"
+
+
+def _charges(found: Found) -> Iterator[str]:
+    """The charge is what the meter's own evidence comes to, and never above the hold."""
+    for session in found.sessions.values():
+        charged, clean = int(session["chargedMicroUsdc"]), session["cleanSeconds"]
+        if charged != clean * int(session["ratePerSecondMicroUsdc"]):
+            yield f"session {session['id']}: {clean} s charged {charged}"
+        if charged > int(session["holdMicroUsdc"]):
+            yield f"session {session['id']}: charged {charged} above its hold"
+        meter = found.meters.get(session["id"])
+        if session["state"] == "ENDED" and (meter is None or _clean_seconds(meter, session) != clean):
+            yield f"session {session['id']}: {clean} clean seconds, but its meter says {meter}"
+
+
+def _money(found: Found) -> Iterator[str]:
+    """Each ended session is settled once, on the chain and in both ledgers; nothing stays held."""
+    for session in found.sessions.values():
+        settlement = found.settlements[session["id"]]
+        wanted = "CONFIRMED" if session["state"] == "ENDED" else "NOT_READY"
+        if settlement["state"] != wanted or session["settlementTxHash"] != settlement["txHash"]:
+            yield f"session {session['id']}: settlement {settlement['state']} {settlement['txHash']}"
+        if wanted == "CONFIRMED" and _paid(settlement) != int(session["chargedMicroUsdc"]):
+            yield f"session {session['id']}: charged {session['chargedMicroUsdc']}, settled {settlement['payload']}"
+    hashes = Counter(row["txHash"] for row in found.settlements.values() if row["txHash"] is not None)
+    for tx_hash, times in hashes.items():
+        if times > 1:
+            yield f"transaction {tx_hash} settles {times} sessions"
+    for workspace_id, wallet in found.wallets.items():
+        party = "consumer" if workspace_id in found.consumers else "operator"
+        yield from _ledger(found, workspace_id, party)
+        if int(wallet["heldMicroUsdc"]) != 0:
+            yield f"wallet of {workspace_id}: {wallet['heldMicroUsdc']} still held"
+        if int(wallet["trackedBalance"]) != found.balances[workspace_id]:
+            yield f"wallet of {workspace_id}: tracked {wallet['trackedBalance']}, has {found.balances[workspace_id]}"
+
+
+def _ledger(found: Found, workspace_id: str, party: str) -> Iterator[str]:
+    mine = [session for session in found.sessions.values() if session[f"{party}WorkspaceId"] == workspace_id]
+    settled = [found.settlements[session["id"]] for session in mine if session["state"] == "ENDED"]
+    paid = sum(_paid(row) if party == "consumer" else -int(row["payload"]["toAmount"]) for row in settled)
+    if found.balances[workspace_id] != found.funds - paid:
+        yield f"{party} {workspace_id}: has {found.balances[workspace_id]}, should have {found.funds - paid}"
+    rows = [row for row in found.ledgers[workspace_id] if row["kind"] == "SETTLEMENT" and not row["removed"]]
+    seen = Counter(_row(row) for row in rows)
+    wanted = Counter(transfer for row in settled for transfer in _transfers(row, party))
+    if seen != wanted:
+        yield f"{party} {workspace_id}: settlements in the ledger differ by {_difference(seen, wanted)}"
+
+
+def _row(row: dict[str, Any]) -> str:
+    return f"{row['sessionId']} {row['amountMicroUsdc']} in {row['txHash']}"
+
+
+def _transfers(settlement: dict[str, Any], party: str) -> list[str]:
+    """Rows of one settlement in a ledger: the parts that moved; one of 0 where nothing did."""
+    payload = settlement["payload"]
+    parts = [payload["toAmount"], payload["feeAmount"]] if party == "consumer" else [payload["toAmount"]]
+    moved = [part for part in parts if part != "0"] or ["0"]
+    return [f"{settlement['sessionId']} {part} in {settlement['txHash']}" for part in moved]
+
+
+def _difference(one: Counter[str], other: Counter[str]) -> dict[str, int]:
+    return {name: one[name] - other[name] for name in one.keys() | other.keys() if one[name] != other[name]}
+
+
+def _paid(settlement: dict[str, Any]) -> int:
+    return int(settlement["payload"]["toAmount"]) + int(settlement["payload"]["feeAmount"])
+
+
+def _clean_seconds(meter: dict[str, Any], session: dict[str, Any]) -> int:
+    started, ended = _ms(meter["startedAt"]), _ms(meter["endedAt"])
+    windows: Iterable[tuple[int, int]] = sorted((_ms(row["from"]), _ms(row["to"])) for row in meter["windows"])
+    dirty, covered_to = 0, started
+    for begin, end in windows:
+        dirty += max(0, min(end, ended) - max(begin, covered_to))
+        covered_to = max(covered_to, end)
+    return min(int(session["maxDurationSeconds"]), (ended - started - dirty) // 1000)
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

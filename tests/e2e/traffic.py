@@ -1,0 +1,283 @@
+"""Consumers and operators at work on a server that keeps being killed, and a record of all they were told."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, final
+
+import httpx
+import trio
+
+from sightline.video.assets import clip_path
+from tests.e2e.history import TERMINAL, History, Made, Told
+from tests.e2e.server import PLACE, Server, Tenant
+
+NO_OPERATOR: Final = "dispatch:noOperator"
+FILMED_S: Final = 6.0
+ASSIGNMENT_PATIENCE_S: Final = 2.0
+STUDIO: Final = (PLACE[0] + 1.0, PLACE[1] + 1.0)
+"""Where the filmed sessions are, out of everybody else's coverage."""
+
+
+@final
+@dataclass
+class Stage:
+    """The server as its callers know it: up or not; and what they share."""
+
+    server: Server
+    seed: str
+    history: History = field(default_factory=History)
+    closed: trio.Event = field(default_factory=trio.Event)
+    """Until then callers begin new things."""
+    up: trio.Event = field(default_factory=trio.Event)
+    down: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.closed.is_set()
+
+    def rng(self, name: str) -> Random:
+        return Random(f"{self.seed}:{name}")
+
+    def rise(self) -> None:
+        self.down = trio.Event()
+        self.up.set()
+
+    def fall(self) -> None:
+        self.up = trio.Event()
+        self.down.set()
+
+
+@final
+class Caller:
+    """One credential, whose every change is repeated with its key until the outcome is known."""
+
+    def __init__(self, stage: Stage, tenant: Tenant, name: str) -> None:
+        self.stage = stage
+        self.tenant = tenant
+        self.id = tenant.workspace_id
+        self.rng = stage.rng(name)
+        self._name = name
+        self._count = 0
+        limits = httpx.Limits(max_connections=20)
+        headers = {"authorization": f"Bearer {tenant.key}"}
+        self._http = httpx.AsyncClient(
+            base_url=f"{stage.server.url}/api/v1", headers=headers, timeout=35.0, limits=limits
+        )
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["Caller"]:
+        async with self._http:
+            yield self
+
+    async def act(self, method: str, path: str, body: dict[str, Any] | None = None) -> Told:
+        """A change, as often as it takes to know what became of it."""
+        self._count += 1
+        made = Made(self.id, method, path, f"{self._name} {self._count}", body)
+        self.stage.history.made.append(made)
+        return await self.repeat(made)
+
+    async def repeat(self, made: Made) -> Told:
+        """Send it with its key, and record the answer that settles it."""
+        while True:
+            told = await self._send(made.method, made.path, made.body, {"idempotency-key": made.key})
+            if told is None or told.status == 504:
+                made.lost += 1
+            elif not _is_for_now(told):
+                made.told.append(told)
+                return told
+            await self.pause(0.02)
+
+    async def read(self, path: str, **query: Any) -> dict[str, Any]:
+        """A read, until it is answered."""
+        while True:
+            told = await self._send("GET", path, None, {}, query)
+            if told is not None and not _is_for_now(told) and told.status != 504:
+                assert told.is_done, (path, told)
+                return told.data
+            await self.pause(0.02)
+
+    async def read_all(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        """All pages of a list."""
+        items: list[dict[str, Any]] = []
+        cursor: dict[str, Any] = {}
+        while True:
+            page = await self.read(path, limit=100, **query, **cursor)
+            items += page["items"]
+            if page["nextCursor"] is None:
+                return items
+            cursor = {"cursor": page["nextCursor"]}
+
+    async def send_once(self, path: str, body: dict[str, Any]) -> Told | None:
+        """A change without a key, sent once; None if its outcome is not known."""
+        told = await self._send("POST", path, body, {})
+        return None if told is None or told.status == 504 else told
+
+    async def _send(
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any] | None = None
+    ) -> Told | None:
+        await self.stage.up.wait()
+        try:
+            answer = await self._http.request(method, path, json=body, headers=headers, params=query)
+        except httpx.TransportError:
+            return None
+        return Told(answer.status_code, answer.json())
+
+    async def pause(self, seconds: float) -> None:
+        """Wait that long, more or less."""
+        await trio.sleep(self.rng.uniform(0, 2 * seconds))
+
+    # A consumer's day.
+
+    async def consume(self) -> None:
+        """Ask for sessions, in every way that one may, while the stage is open."""
+        while self.stage.is_open:
+            created = await self.act("POST", "/sessions", await self._wish())
+            assert created.is_done, created
+            session_id, mood = created.data["id"], self.rng.random()
+            if mood < 0.15:
+                await self.act("DELETE", f"/sessions/{session_id}")
+            elif mood < 0.75:
+                await self._dispatch(session_id)
+            else:
+                await self._await_state(session_id, {"REQUESTED"}, ASSIGNMENT_PATIENCE_S)
+                await self.act("DELETE", f"/sessions/{session_id}")
+
+    async def _wish(self) -> dict[str, Any]:
+        wish = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
+        if self.rng.random() < 0.3:
+            quote = await self.read("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=600)
+            wish["quoteId"] = quote["quoteId"]
+        return wish
+
+    async def _dispatch(self, session_id: str) -> None:
+        dispatched = await self.act("POST", f"/sessions/{session_id}/dispatch")
+        if not dispatched.is_done:
+            await self.act("DELETE", f"/sessions/{session_id}")
+            return
+        await self._await_state(session_id, {"ASSIGNED"}, 3 * ASSIGNMENT_PATIENCE_S)
+        await self.pause(0.3)
+        if self.rng.random() < 0.5:
+            await self.act("POST", f"/sessions/{session_id}/end")
+
+    async def _await_state(self, session_id: str, past: set[str], patience_s: float) -> None:
+        """Wait until the session has left these states, for a while."""
+        with trio.move_on_after(patience_s):
+            while (await self.read(f"/sessions/{session_id}"))["state"] in past and self.stage.is_open:
+                await self.pause(0.05)
+
+    # An operator's day.
+
+    async def operate(self) -> None:
+        """Take, start, drop and end sessions while the stage is open."""
+        while self.stage.is_open:
+            mine = await self.read("/sessions", view="operator", state=["ASSIGNED", "LIVE"])
+            for session in mine["items"]:
+                await self._work_on(session)
+            if not mine["items"] and self.rng.random() < 0.5:
+                await self._accept_one()
+            if self.rng.random() < 0.05:
+                await self.act("PATCH", f"/workspaces/{self.id}", {"name": f"Renamed {self.rng.randrange(10**6)}"})
+            await self.pause(0.05)
+
+    async def _work_on(self, session: dict[str, Any]) -> None:
+        path, mood = f"/sessions/{session['id']}", self.rng.random()
+        if session["state"] == "LIVE" and mood < 0.15:
+            await self.act("POST", f"{path}/end")
+        elif session["state"] == "ASSIGNED" and mood < 0.2:
+            await self.act("POST", "/sessions/cancel-all-assignments")
+        elif session["state"] == "ASSIGNED":
+            await self.act("POST", f"{path}/start")
+
+    async def _accept_one(self) -> None:
+        offered = (await self.read("/sessions", view="open"))["items"]
+        for session in self.rng.sample(offered, min(2, len(offered))):
+            body = {"operatorWorkspaceId": self.id}
+            await self.act("POST", f"/sessions/{session['id']}/accept", body)
+
+    async def beat(self, place: tuple[float, float] = PLACE) -> None:
+        """Heartbeats, one at a time or in batches, with rising sequences."""
+        sequence = 0
+        while self.stage.is_open:
+            size = self.rng.choice((1, 1, 1, 5))
+            fixes = [
+                {"lat": place[0], "lng": place[1], "accuracyMeters": 5, "sequence": sequence + nth + 1}
+                for nth in range(size)
+            ]
+            sequence += size
+            if size == 1:
+                told = await self.send_once(f"/workspaces/{self.id}/location", fixes[0])
+                accepted = [sequence] if told is not None and told.is_done else []
+            else:
+                told = await self.send_once(f"/workspaces/{self.id}/locations", {"items": fixes})
+                items = told.data["items"] if told is not None and told.is_done else []
+                accepted = [item["sequence"] for item in items if item["ok"]]
+            for one in accepted:
+                self.stage.history.acknowledge(self.id, one)
+            await self.pause(0.05)
+
+    async def last_sequence(self) -> int:
+        """What the server holds for the newest heartbeat: its refusal of an old one names it."""
+        while True:
+            told = await self.send_once(f"/workspaces/{self.id}/location", {"lat": 0, "lng": 0, "sequence": 0})
+            if told is not None and told.detail == "location:sequence":
+                return int(str(told.body["message"]).rpartition(" ")[2])
+            if told is not None and told.is_done:
+                return -1  # it had none
+
+
+async def film(consumer: Caller, operator: Caller) -> None:
+    """One filmed session after the other, published by WHIP (again after each restart) and ended by its consumer."""
+    while consumer.stage.is_open:
+        wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
+        session_id = (await consumer.act("POST", "/sessions", wish)).data["id"]
+        while not (await consumer.act("POST", f"/sessions/{session_id}/dispatch")).is_done:
+            await consumer.pause(0.05)
+        started = await operator.act("POST", f"/sessions/{session_id}/start")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_publish, consumer.stage, started.data["whipUrl"])
+            with trio.move_on_after(FILMED_S):
+                await consumer.stage.closed.wait()
+            nursery.cancel_scope.cancel()
+        await consumer.act("POST", f"/sessions/{session_id}/end")
+
+
+async def _publish(stage: Stage, whip_url: str) -> None:
+    command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", whip_url]
+    while True:
+        await stage.up.wait()
+        async with trio.open_nursery() as nursery:
+
+            async def until_down(scope: trio.CancelScope = nursery.cancel_scope) -> None:
+                await stage.down.wait()
+                scope.cancel()
+
+            nursery.start_soon(until_down)
+            await trio.run_process(command, check=False, capture_stderr=True)
+            nursery.cancel_scope.cancel()
+
+
+async def bring_to_an_end(consumer: Caller, operators: dict[str, Caller]) -> None:
+    """End, drop or withdraw whatever of the consumer's is open."""
+    while True:
+        sessions = await consumer.read_all("/sessions", view="consumer")
+        rest = [session for session in sessions if session["state"] not in TERMINAL]
+        if not rest:
+            return
+        for session in rest:
+            match session["state"]:
+                case "REQUESTED":
+                    await consumer.act("DELETE", f"/sessions/{session['id']}")
+                case "ASSIGNED":
+                    await operators[session["operatorWorkspaceId"]].act("POST", "/sessions/cancel-all-assignments")
+                case _:
+                    await consumer.act("POST", f"/sessions/{session['id']}/end")
+
+
+def _is_for_now(told: Told) -> bool:
+    """Whether the answer says that the call had no effect and may be sent again."""
+    if told.status in (429, 503):
+        return told.detail != NO_OPERATOR
+    return told.detail == "idempotency:inProgress"
