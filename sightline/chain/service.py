@@ -131,7 +131,7 @@ class ChainService:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class Place:
     """A chain that was found: endpoint, contracts and key."""
 
     rpc: JsonRpc
@@ -145,21 +145,39 @@ class _Place:
 
 
 @asynccontextmanager
-async def open_chain(options: ChainOptions, *, ledger: Ledger, clock: Clock, ids: Ids) -> AsyncIterator[ChainService]:
-    """Start or reach the chain, and check it against the database.
+async def open_place(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Place]:
+    """Start or reach the chain; needs no database yet.
 
     Raises:
-        ChainRefusedError: Settings are missing or the contracts are not there.
-        ChainChangedError: The database was written against another chain or other contracts.
+        ChainRefusedError: Settings are missing.
         ChainUnavailableError: The endpoint does not answer.
         ChildFailedError: The embedded chain does not start.
         KeyRefusedError: The relayer key is a well-known one, off the embedded chain.
     """
     async with AsyncExitStack() as stack:
         if options.rpc_url is None:
-            place = await _embedded(stack, options, ids)
+            yield await _embedded(stack, options, ids)
         else:
-            place = await _external(stack, options, options.rpc_url, ids)
+            yield await _external(stack, options, options.rpc_url, ids)
+
+
+@asynccontextmanager
+async def open_chain(
+    options: ChainOptions, *, ledger: Ledger, clock: Clock, ids: Ids, place: Place | None = None
+) -> AsyncIterator[ChainService]:
+    """Check the chain against the database, and make its parts ready to run.
+
+    Args:
+        place: Where it is, if `open_place` has been entered already; else that is done here, and may raise.
+
+    Raises:
+        ChainRefusedError: The contracts are not there.
+        ChainChangedError: The database was written against another chain or other contracts.
+        ChainUnavailableError: The endpoint does not answer.
+    """
+    async with AsyncExitStack() as stack:
+        if place is None:
+            place = await stack.enter_async_context(open_place(options, ids=ids))
         await _require_identity(ledger, place.identity)
         token = to_checksum_address(place.identity.usdc_address)
         settlement = to_checksum_address(place.identity.settlement_address)
@@ -188,7 +206,7 @@ async def open_chain(options: ChainOptions, *, ledger: Ledger, clock: Clock, ids
         )
 
 
-def _relayer_options(options: ChainOptions, place: _Place) -> RelayerOptions:
+def _relayer_options(options: ChainOptions, place: Place) -> RelayerOptions:
     return RelayerOptions(
         depth=place.depth,
         poll_ms=place.poll_ms,
@@ -201,7 +219,7 @@ def _relayer_options(options: ChainOptions, place: _Place) -> RelayerOptions:
     )
 
 
-async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> _Place:
+async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Place:
     embedded = EmbeddedOptions(
         data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro
     )
@@ -214,7 +232,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> _
     rpc = await stack.enter_async_context(
         open_rpc(node.url, RpcOptions(timeout_ms=max(options.rpc_timeout_ms, 15_000)), ids)
     )
-    return _Place(
+    return Place(
         rpc=rpc,
         url=node.url,
         identity=ChainIdentity(
@@ -231,7 +249,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> _
     )
 
 
-async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> _Place:
+async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> Place:
     usdc, settlement, key = options.usdc_address, options.settlement_address, options.relayer_key
     if usdc is None or settlement is None or key is None:
         raise ChainRefusedError("an external chain needs usdc_address, settlement_address and a relayer key")
@@ -255,7 +273,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         usdc_address=usdc.lower(),
         settlement_address=settlement.lower(),
     )
-    return _Place(
+    return Place(
         rpc=rpc,
         url=url,
         identity=identity,
