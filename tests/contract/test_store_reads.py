@@ -185,6 +185,20 @@ async def test_a_heartbeat_comes_back_as_it_was_recorded(stored: Stored) -> None
     assert await stored.store.latest_heartbeat(an_id()) is None
 
 
+@pytest.mark.parametrize("source", ["", "NULL", 'a"b\\c', "{1,2}", " x ", "é\n\t'--", None])
+async def test_any_text_in_a_heartbeat_comes_back_as_it_was(stored: Stored, source: str | None) -> None:
+    beats = [a_heartbeat(ME, 1, source=source), a_heartbeat(ME, 2, source="GPS"), a_heartbeat(ME, 3, source=source)]
+    await stored.store.append_heartbeats(beats)
+    assert await stored.store.latest_heartbeat(ME) == beats[2]
+
+
+@pytest.mark.parametrize("value", [0.1 + 0.2, -0.0, 1e-300, 359.99999999999994])
+async def test_numbers_in_a_heartbeat_keep_every_digit(stored: Stored, value: float) -> None:
+    beat = a_heartbeat(ME, 1, heading_degrees=value)
+    await stored.store.append_heartbeats([beat, a_heartbeat(OTHER, 1)])
+    assert await stored.store.latest_heartbeat(ME) == beat
+
+
 async def test_the_newest_heartbeat_is_that_of_the_highest_sequence_across_days(stored: Stored) -> None:
     beats = [a_heartbeat(ME, number, T0 + number * DAY_MS) for number in range(4)]
     await stored.store.append_heartbeats(beats[2:])
