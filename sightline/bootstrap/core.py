@@ -1,4 +1,4 @@
-"""Everything below HTTP: database, chain, video, actors; brought up in this order, taken down in reverse.
+"""Everything below HTTP: database, chain and video side by side, then the actors on top; taken down in reverse.
 
 Every loop lives in a nursery of this tree, so a loop that dies takes the server with it instead of leaving one that
 only looks alive.
@@ -7,7 +7,7 @@ only looks alive.
 import random  # noqa: TID251  (jitter of back-offs only; seeded from ids)
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -26,9 +26,10 @@ from sightline.actors.recovery import recover
 from sightline.actors.session import SessionActor
 from sightline.actors.watch import Watchers
 from sightline.actors.workspace import WorkspaceActor
-from sightline.chain.service import ChainOptions, ChainService, open_chain
+from sightline.bootstrap.parts import open_parts
+from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place
 from sightline.config import Settings
-from sightline.domain.errors import SightlineError
+from sightline.domain.errors import SightlineError, StoreUnavailableError
 from sightline.domain.units import DAY_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
@@ -53,6 +54,8 @@ from sightline.video.options import NetOptions
 from sightline.video.options import Options as VideoOptions
 
 ACTOR_DRAIN_S: Final = 5.0
+DATABASE_PATIENCE_S: Final = 30.0
+DATABASE_RETRY_S: Final = 0.5
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 KEEP_HOUSE_EVERY_S: Final = 600.0
 
@@ -113,7 +116,8 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
             )
             dsn = await nursery.start(run_embedded_postgres, options)
         pool = PoolOptions(dsn=dsn, connections_max=settings.database_pool)
-        async with open_database(DatabaseOptions(pool=pool)) as database:
+        async with AsyncExitStack() as stack:
+            database = await _reach_database(stack, DatabaseOptions(pool=pool))
             await migrate(database)
             yield database
         nursery.cancel_scope.cancel()
@@ -148,6 +152,23 @@ def _video_options(settings: Settings, secrets: Secrets, public_url: str) -> Vid
     return VideoOptions(secret=secrets.video_secret, public_url=public_url, workers=settings.video_workers, net=net)
 
 
+async def _reach_database(stack: AsyncExitStack, options: DatabaseOptions) -> Database:
+    """Open the database; one that is still coming up, or on a machine that is busy, is waited for.
+
+    Raises:
+        StoreUnavailableError: It did not come in time.
+    """
+    give_up_at = trio.current_time() + DATABASE_PATIENCE_S
+    while True:
+        try:
+            return await stack.enter_async_context(open_database(options))
+        except StoreUnavailableError as error:
+            if trio.current_time() >= give_up_at:
+                raise
+            log.warning("database_not_reached", error=str(error))
+            await trio.sleep(DATABASE_RETRY_S)
+
+
 def chain_options(settings: Settings, public_url: str) -> ChainOptions:
     """The chain room's options."""
     key = settings.chain_relayer_key
@@ -170,13 +191,18 @@ def chain_options(settings: Settings, public_url: str) -> ChainOptions:
 async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> AsyncIterator[Core]:
     """Bring up everything below HTTP, recovered and running; take it down in reverse at the end."""
     clock, ids = SystemClock(), SystemIds()
-    async with _open_database(settings) as database:
+    chain_chosen = chain_options(settings, public_url)
+    async with open_parts() as parts:
+        database_part = parts.open(_open_database(settings))
+        place_part = parts.open(open_place(chain_chosen, ids=ids))
+        video_part = parts.open(open_embedded(_video_options(settings, secrets, public_url), clock=clock))
+        database, place = await database_part.ready(), await place_part.ready()
         store, ledger = PostgresStore(database), PostgresLedger(database)
         async with (
             _open_relations(settings, secrets, database) as relations,
-            open_chain(chain_options(settings, public_url), ledger=ledger, clock=clock, ids=ids) as chain,
-            open_embedded(_video_options(settings, secrets, public_url), clock=clock) as video,
+            open_chain(chain_chosen, ledger=ledger, clock=clock, ids=ids, place=place) as chain,
         ):
+            video = await video_part.ready()
             epochs = await store.acquire_shards(socket.gethostname(), ids.uuid())
             deps = Deps(
                 store=store,

@@ -23,11 +23,16 @@ from sightline.bootstrap.edge import (
     read_gauges,
     server_options,
 )
+from sightline.chain.service import ChainRefusedError
+from sightline.chain.signer import KeyRefusedError
 from sightline.config import Settings
-from sightline.domain.errors import SightlineError
+from sightline.domain.errors import SightlineError, UnavailableError
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ListenerOptions, serve
 from sightline.identity.sign_in import SignIn
+from sightline.ports.chain import ChainChangedError
+from sightline.storage.migrate import SchemaError
+from sightline.system.children import ChildFailedError
 from sightline.system.ids import SystemIds
 from sightline.system.lock import DataDirectoryInUseError, lock_directory
 from sightline.system.logs import configure_logs
@@ -37,6 +42,17 @@ from sightline.system.whereabouts import write_whereabouts
 OPEN_FILES: Final = 65_536
 GC_THRESHOLDS: Final = (50_000, 50, 50)
 NONCES_EVERY_S: Final = 600.0
+
+REASONS_NOT_TO_START: Final = (
+    ChainChangedError,
+    ChainRefusedError,
+    ChildFailedError,
+    DataDirectoryInUseError,
+    KeyRefusedError,
+    SchemaError,
+    UnavailableError,
+)
+"""What an operator can put right: said in a line, without a stack."""
 
 log = structlog.get_logger("sightline")
 
@@ -53,13 +69,24 @@ def run_server(settings: Settings) -> int:
         with lock_directory(settings.data_dir), reserve_port(settings.host, settings.port) as reserved:
             prepare_process()
             trio.run(_serve, settings, reserved)
-    except DataDirectoryInUseError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
     except OSError as error:
         sys.stderr.write(f"cannot serve on {settings.host}:{settings.port}: {error}\n")
         return 1
+    except Exception as error:
+        reasons = [leaf for leaf in leaves_of(error) if isinstance(leaf, REASONS_NOT_TO_START)]
+        if not reasons:
+            raise
+        for reason in reasons:
+            sys.stderr.write(f"cannot serve: {reason}\n")
+        return 1
     return 0
+
+
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """The errors inside nested groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves_of(inner)]
+    return [error]
 
 
 async def _serve(settings: Settings, reserved: socket.socket) -> None:

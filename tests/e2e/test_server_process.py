@@ -91,3 +91,14 @@ async def test_commands_for_a_running_server_say_when_there_is_none(data_directo
     done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
     assert done.returncode == 1
     assert "no server has run" in done.stderr.decode()
+
+
+async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: Path) -> None:
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
+    env = os.environ | {"SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9"}
+    done = await trio.run_process(
+        [*line, "--data-dir", str(data_directory / "data")], capture_stderr=True, check=False, env=env
+    )
+    assert done.returncode == 1
+    assert "cannot serve: an external chain needs" in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
