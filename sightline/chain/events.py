@@ -1,6 +1,6 @@
 """What logs of the token and of the settlement contract mean for wallets. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
@@ -145,6 +145,20 @@ def _row(
         amount_micro=amount,
         session_id_hash=session_id_hash,
     )
+
+
+def transfer_sums(logs: Iterable[Log], token: str, wallets: Sequence[str]) -> dict[str, int]:
+    """What the token's transfers among these logs change each wallet's balance by."""
+    sums = dict.fromkeys(wallets, 0)
+    for log in logs:
+        if log.address != token or log.topics[:1] != (TRANSFER_TOPIC,):
+            continue
+        amount = int.from_bytes(log.data, "big")
+        for sign, topic in ((-1, log.topics[1]), (1, log.topics[2])):
+            wallet = topic_address(topic)
+            if wallet in sums:
+                sums[wallet] += sign * amount
+    return sums
 
 
 @lru_cache(maxsize=100_000)

@@ -96,8 +96,13 @@ class RpcReader:
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
 
-    async def balances_and_allowances(self, addresses: Sequence[str], block_hash: str) -> list[tuple[int, int]]:
+    async def balances_and_allowances(
+        self, addresses: Sequence[str], block_hash: str, *, may_lack_code: bool = False
+    ) -> list[tuple[int, int]]:
         """Balance, and allowance for the settlement contract, of each address; all pinned to one block (EIP-1898).
+
+        Args:
+            may_lack_code: The block may be older than the token; everything is zero then.
 
         Raises:
             ChainUnavailableError: Not every number could be read at that block.
@@ -115,5 +120,5 @@ class RpcReader:
         for result in await self._rpc.batch(requests):
             if isinstance(result, RpcResponseError):
                 raise ChainUnavailableError(f"a pinned read failed: {result.message}") from result
-            numbers.append(hex_int(result))
+            numbers.append(0 if may_lack_code and result == "0x" else hex_int(result))
         return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,13 +1,10 @@
 """The watcher: follows the header chain and keeps wallets and their ledger equal to it.
 
-A block counts only when the endpoint gave its header and that header continues the last one applied. Logs are asked
-for by block hash near the head, where an endpoint that does not have the block answers with an error; and a block whose
-bloom filter promises a log which the answer lacks is read again from its receipts. Numbers of wallets are read pinned
-to the block they are stored with, never summed from logs. Events, numbers, released holds and the cursor are one
-transaction.
+A block counts only when the endpoint gave its header and that header continues the last one applied; see `logs` for
+how far its logs are believed. Numbers of wallets are read pinned to the block they are stored with, never summed from
+logs. Events, numbers, released holds and the cursor are one transaction.
 """
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -15,11 +12,11 @@ from typing import Any, Final, final
 import structlog
 import trio
 
-from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
-from sightline.chain.events import Log, Meaning, Watched, bloom_promises, log_of, read_logs
+from sightline.chain.events import Meaning, Watched, read_logs
+from sightline.chain.logs import NEAR_BLOCKS, LogSource
 from sightline.chain.preflight import require_same_chain
 from sightline.chain.reader import RpcReader, block_ref
-from sightline.chain.rpc import JsonRpc, Request, RpcResponseError, backoff_ms
+from sightline.chain.rpc import JsonRpc, RpcResponseError, backoff_ms
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock
@@ -36,7 +33,6 @@ from sightline.ports.ledger import (
 log = structlog.get_logger()
 
 CHECKED_EVERY_MS: Final = 5_000
-WALLETS_PER_QUERY: Final = 200
 
 
 @final
@@ -74,7 +70,7 @@ class Watcher:
         self._ids = ids
         self._on_reorganised = on_reorganised
         self._wake = trio.Event()
-        self._span = options.log_span_max
+        self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
         self._checked_at_ms = 0
         self._swept_at_ms = clock.now_ms()
         self.failures = 0
@@ -140,13 +136,9 @@ class Watcher:
 
     async def _begin(self, head: BlockRef) -> None:
         """Start at the head: what is before it, each wallet's history brings."""
-        numbers = range(max(0, head.number - self._options.blocks_max + 1), head.number + 1)
-        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
-        headers = [block_ref(answer) for answer in answers if isinstance(answer, dict)]
         # A reorganisation right after the start is walked back through these.
-        links = itertools.pairwise(headers)
-        if headers[-1:] != [head] or any(child.parent_hash != parent.block_hash for parent, child in links):
-            raise ChainUnavailableError("the endpoint's last blocks are no chain")
+        blocks = await self._source.blocks(max(0, head.number - NEAR_BLOCKS + 1), head)
+        headers = [block_ref(block) for block in blocks]
         await self._apply(headers, Meaning(events=(), touched=frozenset(), settled=()), head, [])
 
     async def _compare(self, cursor: BlockRef, head: BlockRef) -> bool:
@@ -195,7 +187,7 @@ class Watcher:
             return False
         tracked = await self._ledger.tracked_addresses()
         watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
-        meaning = read_logs(await self._logs_of(blocks, watched), watched)
+        meaning = read_logs(await self._source.logs_of(blocks, watched), watched)
         outdated = {address for address, known in tracked.items() if known is Reading.OUTDATED}
         await self._apply([block_ref(block) for block in blocks], meaning, previous, sorted(meaning.touched | outdated))
         return True
@@ -227,48 +219,6 @@ class Watcher:
             wallets=frozenset(wallets),
         )
 
-    # Logs.
-
-    async def _logs_of(self, blocks: Sequence[dict[str, Any]], watched: Watched) -> list[Log]:
-        """The logs of these blocks, each answered for exactly its block."""
-        # One query per block covers both contracts; which wallets matter is decided here, so that a long list of
-        # wallets costs the endpoint nothing.
-        asked = [block for block in blocks if bloom_promises(str(block["logsBloom"]), watched)]
-        requests: list[Request] = [
-            (
-                "eth_getLogs",
-                [{"blockHash": block["hash"], "address": [watched.token, watched.settlement]}],
-            )
-            for block in asked
-        ]
-        logs: list[Log] = []
-        for block, answer in zip(asked, await self._rpc.batch(requests), strict=True):
-            logs += await self._checked_logs(block, answer, watched)
-        return logs
-
-    async def _checked_logs(self, block: dict[str, Any], answer: Any, watched: Watched) -> list[Log]:
-        if isinstance(answer, RpcResponseError) or not isinstance(answer, list):
-            raise ChainUnavailableError(f"no logs of block {block['number']}: {answer}")
-        logs = [log_of(entry) for entry in answer]
-        block_hash = str(block["hash"]).lower()
-        if any(item.block_hash != block_hash for item in logs):
-            raise ChainUnavailableError("the endpoint gave logs of another block")
-        meaning = read_logs(logs, watched)
-        if meaning.touched or meaning.settled or meaning.events:
-            return logs
-        # The bloom filter promises something and the answer has nothing: seldom chance, mostly a lagging index.
-        return await self._logs_from_receipts(block)
-
-    async def _logs_from_receipts(self, block: dict[str, Any]) -> list[Log]:
-        """The logs as the block's receipts have them, which its header's bloom filter is made of."""
-        hashes = [item if isinstance(item, str) else item["hash"] for item in block.get("transactions") or []]
-        logs: list[Log] = []
-        for receipt in await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]):
-            if not isinstance(receipt, dict) or str(receipt.get("blockHash")).lower() != str(block["hash"]).lower():
-                raise ChainUnavailableError(f"the receipts of block {block['number']} are not there")
-            logs += [log_of(entry) for entry in receipt["logs"]]
-        return logs
-
     # New wallets, and a slow look at all of them.
 
     async def _read_wallets(self, cursor: BlockRef) -> bool:
@@ -282,52 +232,10 @@ class Watcher:
         if not fresh and not outdated:
             return False
         watched = self._watched(fresh)
-        logs = await self._history(fresh, cursor) if fresh else []
+        logs = await self._source.history(watched, cursor) if fresh else []
         meaning = read_logs(logs, watched)
         await self._apply([], meaning, cursor, sorted({*fresh, *outdated}))
         return True
-
-    async def _history(self, wallets: Sequence[str], cursor: BlockRef) -> list[Log]:
-        logs: dict[tuple[str, int], Log] = {}
-        first = self._options.start_block
-        while first <= cursor.number:
-            last = min(cursor.number, first + self._span - 1)
-            try:
-                for entry in await self._span_logs(wallets, first, last):
-                    logs[entry.block_hash, entry.log_index] = entry
-            except RpcResponseError as error:
-                if self._span == 1:
-                    raise ChainUnavailableError(error.message) from error
-                self._span = max(1, self._span // 2)
-                continue
-            first = last + 1
-        return list(logs.values())
-
-    async def _span_logs(self, wallets: Sequence[str], first: int, last: int) -> list[Log]:
-        """Logs of a range that touch these wallets.
-
-        Raises:
-            RpcResponseError: The endpoint refuses the range.
-        """
-        span = {"fromBlock": hex(first), "toBlock": hex(last)}
-        token, settlement = self._identity.usdc_address, self._identity.settlement_address
-        requests: list[Request] = []
-        for start in range(0, len(wallets), WALLETS_PER_QUERY):
-            group = [address_topic(wallet) for wallet in wallets[start : start + WALLETS_PER_QUERY]]
-            for address, topics in (
-                (token, [TRANSFER_TOPIC, group]),
-                (token, [TRANSFER_TOPIC, None, group]),
-                (token, [APPROVAL_TOPIC, group, address_topic(settlement)]),
-                (settlement, [SETTLED_TOPIC, None, group]),
-                (settlement, [SETTLED_TOPIC, None, None, group]),
-            ):
-                requests.append(("eth_getLogs", [{"address": address, "topics": topics} | span]))
-        logs: list[Log] = []
-        for answer in await self._rpc.batch(requests):
-            if isinstance(answer, RpcResponseError):
-                raise answer
-            logs += [log_of(entry) for entry in answer]
-        return logs
 
     # Reorganisations.
 

@@ -102,6 +102,21 @@ async def test_a_wallet_that_is_tracked_late_gets_its_whole_history(watch: Watch
     await watch.assert_equal_to_chain()
 
 
+async def test_a_long_history_read_from_a_lying_index_is_not_believed(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    blocks = [watch.node.mine(mint(alice, 100, "a")), watch.node.mine(transfer(alice, bob, 30, "c"))]
+    for _ in range(150):
+        watch.node.mine()
+    watch.node.lost_logs = {blocks[1].block_hash}
+    with pytest.raises(ChainUnavailableError, match="do not sum up"):
+        await watch.catch_up()
+    assert (await watch.view(watch.alice)).balance_micro == 0
+    watch.node.lost_logs = set()
+    await watch.catch_up()
+    assert await watch.kinds(watch.alice) == [EventKind.DEPOSIT, EventKind.TRANSFER_OUT]
+    await watch.assert_equal_to_chain()
+
+
 async def test_new_blocks_are_followed_and_quiet_ones_move_the_cursor(watch: Watch) -> None:
     alice, bob = addresses(watch)
     await watch.catch_up()

@@ -1,0 +1,170 @@
+"""Logs of blocks and of whole histories, as far as an endpoint can be believed.
+
+New blocks are asked for one by one, by hash, and each answer is held against the block's bloom filter. Old ones are
+asked for by range, where a lagging endpoint answers with nothing instead of an error: their transfers must sum up to
+the change of the balance.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import structlog
+
+from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
+from sightline.chain.events import Log, Watched, bloom_promises, log_of, read_logs, transfer_sums
+from sightline.chain.reader import RpcReader, block_ref
+from sightline.chain.rpc import JsonRpc, Request, RpcResponseError
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.ledger import BlockRef
+
+log = structlog.get_logger()
+
+WALLETS_PER_QUERY: Final = 200
+NEAR_BLOCKS: Final = 128
+"""So many last blocks are read by their headers, also for the history of a new wallet."""
+
+
+@final
+class LogSource:
+    """One endpoint's logs."""
+
+    def __init__(self, rpc: JsonRpc, reader: RpcReader, *, start_block: int, span_max: int) -> None:
+        self._rpc = rpc
+        self._reader = reader
+        self._start_block = start_block
+        self._span = span_max
+
+    async def logs_of(self, blocks: Sequence[dict[str, Any]], watched: Watched) -> list[Log]:
+        """The logs of these blocks, each answered for exactly its block."""
+        # One query per block covers both contracts; which wallets matter is decided here, so that a long list of
+        # wallets costs the endpoint nothing.
+        asked = [block for block in blocks if bloom_promises(str(block["logsBloom"]), watched)]
+        requests: list[Request] = [
+            (
+                "eth_getLogs",
+                [{"blockHash": block["hash"], "address": [watched.token, watched.settlement]}],
+            )
+            for block in asked
+        ]
+        logs: list[Log] = []
+        for block, answer in zip(asked, await self._rpc.batch(requests), strict=True):
+            logs += await self._checked_logs(block, answer, watched)
+        return logs
+
+    async def _checked_logs(self, block: dict[str, Any], answer: Any, watched: Watched) -> list[Log]:
+        if isinstance(answer, RpcResponseError) or not isinstance(answer, list):
+            raise ChainUnavailableError(f"no logs of block {block['number']}: {answer}")
+        logs = [log_of(entry) for entry in answer]
+        block_hash = str(block["hash"]).lower()
+        if any(item.block_hash != block_hash for item in logs):
+            raise ChainUnavailableError("the endpoint gave logs of another block")
+        meaning = read_logs(logs, watched)
+        if meaning.touched or meaning.settled or meaning.events:
+            return logs
+        # The bloom filter promises something and the answer has nothing: seldom chance, mostly a lagging index.
+        return await self._logs_from_receipts(block)
+
+    async def _logs_from_receipts(self, block: dict[str, Any]) -> list[Log]:
+        """The logs as the block's receipts have them, which its header's bloom filter is made of."""
+        hashes = [item if isinstance(item, str) else item["hash"] for item in block.get("transactions") or []]
+        logs: list[Log] = []
+        for receipt in await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]):
+            if not isinstance(receipt, dict) or str(receipt.get("blockHash")).lower() != str(block["hash"]).lower():
+                raise ChainUnavailableError(f"the receipts of block {block['number']} are not there")
+            logs += [log_of(entry) for entry in receipt["logs"]]
+        return logs
+
+    async def history(self, watched: Watched, cursor: BlockRef) -> list[Log]:
+        """All logs of new wallets up to the cursor: the last blocks as carefully as new ones, older ones by range."""
+        start = self._start_block
+        near = max(start, cursor.number - NEAR_BLOCKS + 1)
+        blocks = await self.blocks(near, cursor)
+        logs = await self.logs_of(blocks, watched)
+        if near > start:
+            old = await self._old_logs(watched, near - 1)
+            await self._require_sum(watched, old, start, str(blocks[0]["parentHash"]))
+            logs += old
+        return logs
+
+    async def blocks(self, first: int, last: BlockRef) -> list[dict[str, Any]]:
+        """The blocks up to one that is known, each linked to the next.
+
+        Raises:
+            ChainUnavailableError: The endpoint does not have just these.
+        """
+        numbers = range(first, last.number + 1)
+        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
+        blocks = [answer for answer in answers if isinstance(answer, dict)]
+        refs = [block_ref(block) for block in blocks]
+        is_linked = all(child.parent_hash == parent.block_hash for parent, child in itertools.pairwise(refs))
+        if len(refs) != len(numbers) or refs[-1].block_hash != last.block_hash or not is_linked:
+            raise ChainUnavailableError("the endpoint's last blocks are no chain")
+        return blocks
+
+    async def _old_logs(self, watched: Watched, last_block: int) -> list[Log]:
+        logs: dict[tuple[str, int], Log] = {}
+        first = self._start_block
+        while first <= last_block:
+            last = min(last_block, first + self._span - 1)
+            try:
+                for entry in await self._span_logs(watched, first, last):
+                    logs[entry.block_hash, entry.log_index] = entry
+            except RpcResponseError as error:
+                if self._span == 1:
+                    raise ChainUnavailableError(error.message) from error
+                self._span = max(1, self._span // 2)
+                continue
+            first = last + 1
+        return list(logs.values())
+
+    async def _require_sum(self, watched: Watched, logs: Sequence[Log], start: int, last_hash: str) -> None:
+        """Old transfers must sum up to the change of the balance: answers by range are empty on a lagging endpoint.
+
+        An endpoint without old states can not tell; then the answers are taken as they are.
+
+        Raises:
+            ChainUnavailableError: They do not.
+        """
+        before = await self._rpc.call("eth_getBlockByNumber", hex(max(0, start - 1)), False)
+        if not isinstance(before, dict):
+            raise ChainUnavailableError("the endpoint does not know the first block of the history")
+        wallets = sorted(watched.wallets)
+        try:
+            old = await self._reader.balances_and_allowances(wallets, str(before["hash"]), may_lack_code=True)
+            new = await self._reader.balances_and_allowances(wallets, last_hash)
+        except ChainUnavailableError as error:
+            if not isinstance(error.__cause__, RpcResponseError):
+                raise
+            log.info("history_not_summed", reason=str(error))
+            return
+        sums = transfer_sums(logs, watched.token, wallets)
+        for wallet, was, now in zip(wallets, old, new, strict=True):
+            if now[0] - was[0] != sums[wallet]:
+                raise ChainUnavailableError(f"the endpoint's old logs of {wallet} do not sum up to its balance")
+
+    async def _span_logs(self, watched: Watched, first: int, last: int) -> list[Log]:
+        """Logs of a range that touch these wallets.
+
+        Raises:
+            RpcResponseError: The endpoint refuses the range.
+        """
+        span = {"fromBlock": hex(first), "toBlock": hex(last)}
+        token, settlement, wallets = watched.token, watched.settlement, sorted(watched.wallets)
+        requests: list[Request] = []
+        for start in range(0, len(wallets), WALLETS_PER_QUERY):
+            group = [address_topic(wallet) for wallet in wallets[start : start + WALLETS_PER_QUERY]]
+            for address, topics in (
+                (token, [TRANSFER_TOPIC, group]),
+                (token, [TRANSFER_TOPIC, None, group]),
+                (token, [APPROVAL_TOPIC, group, address_topic(settlement)]),
+                (settlement, [SETTLED_TOPIC, None, group]),
+                (settlement, [SETTLED_TOPIC, None, None, group]),
+            ):
+                requests.append(("eth_getLogs", [{"address": address, "topics": topics} | span]))
+        logs: list[Log] = []
+        for answer in await self._rpc.batch(requests):
+            if isinstance(answer, RpcResponseError):
+                raise answer
+            logs += [log_of(entry) for entry in answer]
+        return logs
