@@ -1,4 +1,4 @@
-"""One WebSocket connection (RFC 6455) between the application and the peer, framed by wsproto.
+"""One WebSocket connection (RFC 6455) between the application and the peer.
 
 The application pulls: nothing is read while it does not ask, so a slow application holds back its peer and no queue
 grows here. Compression is not offered: it would let a small packet become a large message.
@@ -12,12 +12,26 @@ from hashlib import sha1
 
 import structlog
 import trio
-from wsproto.connection import Connection as Frames
-from wsproto.connection import ConnectionState, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from sightline.http.server.asgi import ClientGoneError, Headers, Message
+from sightline.http.server.frames import (
+    ABNORMAL,
+    BINARY,
+    CLOSE,
+    GOING_AWAY,
+    INTERNAL,
+    NORMAL,
+    PING,
+    PONG,
+    TEXT,
+    Frame,
+    FrameError,
+    FrameReader,
+    decode_close,
+    decode_text,
+    encode_close,
+    encode_frame,
+)
 from sightline.http.server.options import Fault
 from sightline.http.server.parser import Request
 from sightline.http.server.response import ResponseHead
@@ -32,9 +46,6 @@ _NEVER = float("inf")
 _ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # Pings without any sign of life before the peer is given up.
 _SILENT_PINGS = 3
-_GOING_AWAY = 1001
-_ABNORMAL = 1006
-_TOO_BIG = 1009
 
 
 class _Phase(Enum):
@@ -56,8 +67,6 @@ class WebSocketSession:
         "_heard_at",
         "_inbox",
         "_leftover",
-        "_partial",
-        "_partial_size",
         "_peer",
         "_phase",
         "_pinged_at",
@@ -77,14 +86,12 @@ class WebSocketSession:
         self._peer = peer
         self._request = request
         self._leftover = leftover
-        self._frames = Frames(ConnectionType.SERVER)
+        self._frames = FrameReader(shared.options.limits.websocket_message_bytes_max)
         self._phase = _Phase.HANDSHAKE
         self._accepted = trio.Event()
         self._connect_given = False
         self._inbox: deque[Message] = deque()
-        self._partial: list[str] | list[bytes] = []
-        self._partial_size = 0
-        self._close_code = _ABNORMAL
+        self._close_code = ABNORMAL
         self._deadline = _NEVER
         self._heard_at = self._pinged_at = trio.current_time()
         self._reading = False
@@ -109,12 +116,12 @@ class WebSocketSession:
 
     def drain(self) -> None:
         """End; `leave` says goodbye."""
-        self._close_code = _GOING_AWAY
+        self._close_code = GOING_AWAY
         self._cancel()
 
     async def _ping(self) -> None:
         try:
-            await self._send_frame(Ping())
+            await self._send_frame(encode_frame(PING, b""))
         except ClientGoneError:
             self._cancel()
 
@@ -124,7 +131,7 @@ class WebSocketSession:
             if self._phase is _Phase.HANDSHAKE:
                 await self._send_fault(Fault(503, "websocket:stopping"))
             elif self._phase is _Phase.OPEN:
-                await self._close(self._close_code if self._close_code == _GOING_AWAY else 1011, "")
+                await self._close(self._close_code if self._close_code == GOING_AWAY else INTERNAL, "")
 
     def _cancel(self) -> None:
         if self._scope is not None:
@@ -142,19 +149,19 @@ class WebSocketSession:
         asgi_scope["subprotocols"] = self._subprotocols()
         asgi_scope["extensions"] = {"websocket.http.response": {}}
         del asgi_scope["method"]
-        code = 1000
+        code = NORMAL
         try:
             await self._shared.app(asgi_scope, self.receive, self.send)
         except* ClientGoneError:
             self._phase = _Phase.CLOSED
         except* Exception:
             log.exception("websocket_application_failed", path=self._request.path)
-            code = 1011
+            code = INTERNAL
         await self._end(code)
 
     async def _end(self, code: int) -> None:
         if self._phase is _Phase.HANDSHAKE:
-            status = 500 if code == 1011 else 403
+            status = 500 if code == INTERNAL else 403
             await self._send_fault(Fault(status, "http:internal" if status == 500 else "websocket:refused"))
         elif self._phase is _Phase.OPEN:
             await self._close(code, "")
@@ -208,41 +215,25 @@ class WebSocketSession:
         if not data:
             self._phase = _Phase.CLOSED
             return
+        self._frames.feed(data)
         try:
-            self._frames.receive_data(data)
-            for event in self._frames.events():
-                await self._on_event(event)
-                if self._phase is not _Phase.OPEN:
-                    return
-        except (RemoteProtocolError, LocalProtocolError):
-            await self._close(1002, "")
+            while self._phase is _Phase.OPEN and (frame := self._frames.next()) is not None:
+                await self._on_frame(frame)
+        except FrameError as error:
+            await self._close(error.code, "")
 
-    async def _on_event(self, event: Event) -> None:
-        if isinstance(event, TextMessage | BytesMessage):
-            await self._on_piece(event)
-        elif isinstance(event, Ping):
-            await self._send_frame(event.response())
-        elif isinstance(event, CloseConnection):
-            self._close_code = int(event.code)
-            # OPEN: wsproto found the peer's frames to be wrong, and this is what to tell it.
-            if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
-                await self._send_frame(event.response())
+    async def _on_frame(self, frame: Frame) -> None:
+        opcode, payload = frame
+        if opcode == TEXT:
+            self._inbox.append({"type": "websocket.receive", "text": decode_text(payload)})
+        elif opcode == BINARY:
+            self._inbox.append({"type": "websocket.receive", "bytes": payload})
+        elif opcode == PING:
+            await self._send_frame(encode_frame(PONG, payload))
+        elif opcode == CLOSE:
+            self._close_code = decode_close(payload)
             self._phase = _Phase.CLOSED
-
-    async def _on_piece(self, event: TextMessage | BytesMessage) -> None:
-        self._partial_size += len(event.data)
-        if self._partial_size > self._shared.options.limits.websocket_message_bytes_max:
-            await self._close(_TOO_BIG, "")
-            return
-        self._partial.append(event.data)  # type: ignore[arg-type]  # one message is all text or all bytes
-        if not event.message_finished:
-            return
-        if isinstance(event, TextMessage):
-            self._inbox.append({"type": "websocket.receive", "text": "".join(self._partial)})  # type: ignore[arg-type]
-        else:
-            self._inbox.append({"type": "websocket.receive", "bytes": b"".join(self._partial)})  # type: ignore[arg-type]
-        self._partial = []
-        self._partial_size = 0
+            await self._send_frame(encode_frame(CLOSE, payload[:2]))
 
     async def send(self, message: Message) -> None:
         """Take a message of the application.
@@ -260,7 +251,7 @@ class WebSocketSession:
             if self._phase is _Phase.HANDSHAKE:
                 await self._send_fault(Fault(403, "websocket:refused"))
             elif self._phase is _Phase.OPEN:
-                await self._close(message.get("code") or 1000, message.get("reason") or "")
+                await self._close(message.get("code") or NORMAL, message.get("reason") or "")
         elif kind == "websocket.http.response.start" and self._phase is _Phase.HANDSHAKE:
             self._phase = _Phase.REFUSING
             self._refusal = ResponseHead(message["status"], message.get("headers", []), method="GET")
@@ -316,20 +307,25 @@ class WebSocketSession:
             msg = "a message was sent before the websocket was accepted"
             raise RuntimeError(msg)
         text = message.get("text")
-        await self._send_frame(TextMessage(text) if text is not None else BytesMessage(message["bytes"]))
+        frame = encode_frame(TEXT, text.encode()) if text is not None else encode_frame(BINARY, message["bytes"])
+        await self._send_frame(frame)
 
-    async def _send_frame(self, event: Event) -> None:
+    async def _send_frame(self, frame: bytes) -> None:
         """Write one frame whole: frames of several tasks must not mix."""
-        async with self._send_lock:
-            try:
-                await self._transport.send(self._frames.send(event))
-            except LocalProtocolError as error:
-                raise ClientGoneError("the websocket has ended") from error
+        lock = self._send_lock
+        try:
+            lock.acquire_nowait()
+        except trio.WouldBlock:
+            await lock.acquire()
+        try:
+            await self._transport.send(frame)
+        finally:
+            lock.release()
 
     async def _close(self, code: int, reason: str) -> None:
         self._phase = _Phase.CLOSED
         self._close_code = code
         try:
-            await self._send_frame(CloseConnection(code=code, reason=reason))
+            await self._send_frame(encode_close(code, reason))
         except ClientGoneError:
             return

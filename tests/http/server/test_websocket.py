@@ -135,6 +135,8 @@ async def test_a_bad_handshake_is_refused_or_is_a_plain_request(
         (masked(0x88, b"\x03"), 1002),
         (masked(0x88, b"\x00\x05"), 1002),
         (b"\x81\xff" + (1 << 62).to_bytes(8, "big") + b"\0\0\0\0" + b"a" * 70_000, 1009),
+        (masked(0x01, b"") + masked(0x00, b"") * 2000, 1009),
+        (b"\x81\xfe\x00\x05\0\0\0\0hello", 1002),
         ((masked(0x01, b"a" * 60_000) + masked(0x80, b"a" * 60_000)), 1009),
     ],
 )
