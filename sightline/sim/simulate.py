@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import final
 
 import structlog
 
+from sightline.sim.checkers import Checker
 from sightline.sim.faults import FaultRates
 from sightline.sim.history import Violation
 from sightline.sim.runtime import run_virtual
@@ -74,12 +75,24 @@ def silenced_logs() -> Iterator[None]:
         structlog.configure(**before)
 
 
-def play(seed: int, scenario: Scenario, *, name: str, rates: FaultRates | None = None) -> Report:
-    """Play one world to its end, or to its first violation."""
+def play(
+    seed: int,
+    scenario: Scenario,
+    *,
+    name: str,
+    rates: FaultRates | None = None,
+    checkers: Sequence[Checker] = (),
+) -> Report:
+    """Play one world to its end, or to its first violation.
+
+    Args:
+        rates: Faults to use in place of those that the seed draws and the scenario bends.
+        checkers: Promises to check besides Sightline's own; fresh objects for every world.
+    """
     worlds: list[World] = []
 
     async def main() -> float:
-        world = World(seed, scenario.options)
+        world = World(seed, scenario.options, checkers)
         worlds.append(world)
         drawn = rates if rates is not None else scenario.adjust(world.faults.rates)
         world.faults.rates = drawn

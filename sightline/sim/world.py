@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
@@ -33,6 +33,7 @@ from sightline.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from sightline.actors.broker import Broker
+    from sightline.sim.checkers.base import Checker
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class WorldOptions:
 class World:
     """Everything in one seed. Make it and run it inside `run_virtual`."""
 
-    def __init__(self, seed: int, options: WorldOptions) -> None:
+    def __init__(self, seed: int, options: WorldOptions, checkers: Sequence[Checker] = ()) -> None:
         self.seed = seed
         self.options = options
         self.clock = SimWallClock()
@@ -87,7 +88,7 @@ class World:
             clock=self.clock,
             store=self.store,
             ledger=self.ledger,
-            checkers=all_checkers(),
+            checkers=[*all_checkers(), *checkers],
             on_violation=self._scope.cancel,
         )
         self.born_ms = self.clock.now_ms()
