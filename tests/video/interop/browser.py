@@ -152,7 +152,7 @@ async def _serve_page(script: bytes, stream: trio.SocketStream) -> None:
 async def a_browser(script: Path) -> AsyncIterator[tuple[Browser, str]]:
     """Run Chromium and serve the test page to it; gives the browser and the page's URL."""
     path = chromium_path()
-    assert path is not None, "install Chromium, see scripts/interop_video.sh"
+    assert path is not None, "install Chromium: scripts/interop_video.sh"
     to_child, from_parent = os.pipe()
     from_child, to_parent = os.pipe()
     profile = tempfile.mkdtemp(prefix="interop-chromium-")

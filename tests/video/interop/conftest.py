@@ -17,6 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def client_script() -> Path:
     """The bundled browser clients."""
-    script = HERE.parents[2] / "build" / "interop" / "clients.bundle.js"
+    script = HERE.parents[2] / ".interop" / "video" / "clients.bundle.js"
     assert script.exists(), "run scripts/interop_video.sh"
     return script
