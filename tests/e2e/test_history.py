@@ -1,0 +1,207 @@
+"""The checker of histories finds what it is there to find: each test plants one lie in a story that holds."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.e2e.history import Found, History, Made, Told, violations
+
+CONSUMER, OPERATOR, SESSION = "consumer", "operator", "s1"
+
+
+def a_session(**changed: Any) -> dict[str, Any]:
+    return {
+        "id": SESSION,
+        "consumerWorkspaceId": CONSUMER,
+        "operatorWorkspaceId": OPERATOR,
+        "state": "ENDED",
+        "maxDurationSeconds": 600,
+        "ratePerSecondMicroUsdc": "1000",
+        "holdMicroUsdc": "600000",
+        "quoteId": None,
+        "metadata": None,
+        "createdAt": "2026-01-01T00:00:00.000Z",
+        "assignedAt": "2026-01-01T00:00:01.000Z",
+        "startedAt": "2026-01-01T00:00:02.000Z",
+        "endedAt": "2026-01-01T00:00:12.500Z",
+        "endReason": "CONSUMER_ENDED",
+        "cleanSeconds": 6,
+        "chargedMicroUsdc": "6000",
+        "settlementTxHash": "0x1",
+        "videoBackendRef": "ref",
+        **changed,
+    }
+
+
+def a_story() -> tuple[History, Found]:
+    """One session from request to settlement, everything as it should be."""
+    session = a_session()
+    history = History()
+    for workspace, verb in (
+        (CONSUMER, ""), (CONSUMER, "/dispatch"), (OPERATOR, "/start"), (CONSUMER, "/end")
+    ):  # fmt: skip
+        path = f"/sessions/{SESSION}{verb}" if verb else "/sessions"
+        history.made.append(Made(workspace, "POST", path, f"key {verb}", told=[Told(200, {"data": session})]))
+    renamed = Told(200, {"data": {"name": "New"}})
+    history.made.append(Made(OPERATOR, "PATCH", f"/workspaces/{OPERATOR}", "rename", told=[renamed]))
+    for sequence in (1, 2, 3):
+        history.acknowledge(OPERATOR, sequence)
+    windows = [{"from": "2026-01-01T00:00:04.000Z", "to": "2026-01-01T00:00:08.000Z", "reason": "MEDIA_LOST"}]
+    payload = {"toAmount": "5100", "feeAmount": "900"}
+    rows = [
+        {"kind": "SETTLEMENT", "removed": False, "sessionId": SESSION, "txHash": "0x1", "amountMicroUsdc": amount}
+        for amount in ("5100", "900")
+    ]
+    found = Found(
+        consumers=frozenset({CONSUMER}),
+        sessions={SESSION: session},
+        meters={SESSION: {"startedAt": session["startedAt"], "endedAt": session["endedAt"], "windows": windows}},
+        settlements={SESSION: {"sessionId": SESSION, "state": "CONFIRMED", "txHash": "0x1", "payload": payload}},
+        workspaces={OPERATOR: {"availabilityState": "ONLINE", "name": "New"}, CONSUMER: {"availabilityState": None}},
+        last_sequences={OPERATOR: 3},
+        wallets={CONSUMER: a_wallet(94_000), OPERATOR: a_wallet(105_100)},
+        ledgers={CONSUMER: rows, OPERATOR: rows[:1]},
+        balances={CONSUMER: 94_000, OPERATOR: 105_100},
+        funds=100_000,
+    )
+    return history, found
+
+
+def a_wallet(balance: int) -> dict[str, Any]:
+    return {"heldMicroUsdc": "0", "trackedBalance": str(balance)}
+
+
+def test_a_story_that_holds_has_no_violations() -> None:
+    assert violations(*a_story()) == []
+
+
+def never_answered(history: History, _found: Found) -> None:
+    history.made[1].told.clear()
+
+
+def answered_differently(history: History, _found: Found) -> None:
+    history.made[3].told.append(Told(200, {"data": a_session(cleanSeconds=7)}))
+
+
+def refused_the_repeat(history: History, _found: Found) -> None:
+    history.made[3].told.append(Told(409, {"detail": "session:notLive"}))
+
+
+def lost_the_session(_history: History, found: Found) -> None:
+    del found.sessions[SESSION]
+
+
+def created_twice(_history: History, found: Found) -> None:
+    found.sessions["s2"] = a_session(id="s2", state="CANCELLED", endReason="CONSUMER_CANCELLED")
+    found.settlements["s2"] = {"sessionId": "s2", "state": "NOT_READY", "txHash": None, "payload": None}
+
+
+def assigned_by_nobody(history: History, _found: Found) -> None:
+    del history.made[1]
+
+
+def started_twice(history: History, _found: Found) -> None:
+    again = deepcopy(history.made[2])
+    again.key = "another"
+    history.made.append(again)
+
+
+def ended_and_refused(history: History, _found: Found) -> None:
+    history.made[3].told = [Told(409, {"detail": "session:notLive"})]
+
+
+def reassigned(_history: History, found: Found) -> None:
+    found.sessions[SESSION] = a_session(operatorWorkspaceId="another")
+
+
+def recharged(_history: History, found: Found) -> None:
+    found.sessions[SESSION] = a_session(cleanSeconds=7, chargedMicroUsdc="7000")
+
+
+def overcharged(_history: History, found: Found) -> None:
+    found.sessions[SESSION] = a_session(chargedMicroUsdc="6001")
+
+
+def forgot_a_window(_history: History, found: Found) -> None:
+    found.meters[SESSION]["windows"] = []
+
+
+def forgot_the_name(_history: History, found: Found) -> None:
+    found.workspaces[OPERATOR]["name"] = "Old"
+
+
+def lost_a_heartbeat(_history: History, found: Found) -> None:
+    found.last_sequences[OPERATOR] = 2
+
+
+def left_busy(_history: History, found: Found) -> None:
+    found.workspaces[OPERATOR]["availabilityState"] = "BUSY"
+
+
+def left_live(_history: History, found: Found) -> None:
+    found.sessions[SESSION] = a_session(state="LIVE")
+
+
+def live_twice_at_once(_history: History, found: Found) -> None:
+    found.sessions["s2"] = a_session(id="s2", startedAt="2026-01-01T00:00:12.000Z", endedAt="2026-01-01T00:00:20.000Z")
+    found.settlements["s2"] = found.settlements[SESSION] | {"sessionId": "s2", "txHash": "0x2"}
+
+
+def settled_never(_history: History, found: Found) -> None:
+    found.settlements[SESSION]["state"] = "PENDING"
+
+
+def settled_twice(_history: History, found: Found) -> None:
+    found.ledgers[CONSUMER] = found.ledgers[CONSUMER] * 2
+
+
+def settled_otherwise(_history: History, found: Found) -> None:
+    found.settlements[SESSION]["payload"]["toAmount"] = "5000"
+
+
+def took_too_much(_history: History, found: Found) -> None:
+    found.balances[CONSUMER] = 93_000
+
+
+def kept_the_hold(_history: History, found: Found) -> None:
+    found.wallets[CONSUMER]["heldMicroUsdc"] = "600000"
+
+
+def cached_the_balance(_history: History, found: Found) -> None:
+    found.wallets[OPERATOR]["trackedBalance"] = "100000"
+
+
+LIES: dict[Callable[[History, Found], None], str] = {
+    never_answered: "never answered",
+    answered_differently: "another answer to the same key",
+    refused_the_repeat: "another answer to the same key",
+    lost_the_session: "was created and is gone",
+    created_twice: "created: True, but 0 calls",
+    assigned_by_nobody: "assigned: True, but 0 calls",
+    started_twice: "started: True, but 2 calls",
+    ended_and_refused: "ended by its consumer: True, but 0 calls",
+    reassigned: "said operatorWorkspaceId operator, now another",
+    recharged: "end said cleanSeconds 6, now 7",
+    overcharged: "6 s charged 6001",
+    forgot_a_window: "but its meter says",
+    forgot_the_name: "renamed New, now Old",
+    lost_a_heartbeat: "heartbeat 3 of operator is lost",
+    left_busy: "is still BUSY",
+    left_live: "is still LIVE",
+    live_twice_at_once: "was live in s1 and s2 at once",
+    settled_never: "settlement PENDING",
+    settled_twice: "settlements in the ledger differ",
+    settled_otherwise: "charged 6000, settled",
+    took_too_much: "has 93000, should have 94000",
+    kept_the_hold: "600000 still held",
+    cached_the_balance: "tracked 100000, has 105100",
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_a_planted_lie_is_found(lie: Callable[[History, Found], None]) -> None:
+    history, found = a_story()
+    lie(history, found)
+    assert any(LIES[lie] in violation for violation in violations(history, found)), violations(history, found)
