@@ -61,6 +61,9 @@ def _respond(pipeline: Pipeline, request: Request, outgoing: Outgoing, detached:
     headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in outgoing.headers])
     if not isinstance(outgoing.body, Stream):
         return TrioResponse(outgoing.body, status=outgoing.status, headers=headers)
+    if request.method == "HEAD":
+        pipeline.finished(request, outgoing)
+        return TrioResponse(b"", status=outgoing.status, headers=headers)
     body: Any = _pull(pipeline, request, outgoing, outgoing.body, detached)
     response = TrioResponse(body, status=outgoing.status, headers=headers)
     response.timeout = None

@@ -77,6 +77,13 @@ async def test_a_stream_flows_and_ends_with_its_client(running: Any, door: str) 
         assert app.stage.calls == [(f"/{door}/stream", "GET", 200)]
 
 
+async def test_the_head_of_a_stream_ends(running: Any, door: str) -> None:
+    async with running() as app:
+        answer = await app.http.head(f"/{door}/stream")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+        assert len(app.stage.calls) == 1
+
+
 async def test_a_stream_ends_with_the_server(running: Any, door: str) -> None:
     async with running() as app, reading(app, f"/{door}/stream") as reader:
         await reader.until(b"data: 1\n\n")
