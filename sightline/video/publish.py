@@ -86,11 +86,13 @@ def _read_packets(container: Any, stream: Any) -> list[tuple[bytes, int]]:
     packets: list[tuple[bytes, int]] = []
     base = float(stream.time_base)
     first: float | None = None
+    newest = -(1 << 62)
     for packet in container.demux(stream):
         if packet.size == 0 or packet.pts is None:
             continue
-        if packet.dts is not None and packet.pts != packet.dts and packets and packet.pts < packet.dts:
+        if packet.pts < newest:
             raise UnusableFileError("the file has B-frames, which WebRTC cannot carry; encode it with -bf 0")
+        newest = packet.pts
         at_s = float(packet.pts) * base
         first = at_s if first is None else first
         ticks = round((at_s - first) * 90_000)

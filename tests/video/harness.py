@@ -122,10 +122,13 @@ async def a_rig(options: Options | None = None, *, links: dict[str, LossyLink] |
 
 
 @asynccontextmanager
-async def publishing(whip_url: str, *, path: str | None = None, extra: list[str] | None = None) -> AsyncIterator[Any]:
+async def publishing(
+    whip_url: str, *, path: str | None = None, extra: list[str] | None = None, show: bool = False
+) -> AsyncIterator[Any]:
     """Publish the clip from a process of its own; ends it by SIGTERM, as the command line's user would."""
     command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), "--whip", whip_url]
-    process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=None)
+    stderr = subprocess.PIPE if show else None
+    process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=stderr)
     try:
         yield process
     finally:
