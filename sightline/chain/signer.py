@@ -23,6 +23,7 @@ WELL_KNOWN_ADDRESSES: Final = frozenset(
     }
 )  # fmt: skip
 SMALL_KEYS: Final = 1_000
+KEY_BYTES: Final = 32
 TYPE_2: Final = b"\x02"
 
 
@@ -35,6 +36,13 @@ class Signer:
     """Signs transactions of one account. Its repr says the address and nothing else."""
 
     def __init__(self, key: bytes) -> None:
+        """Take a key.
+
+        Raises:
+            ValueError: If these are not 32 bytes of a private key.
+        """
+        if len(key) != KEY_BYTES:
+            raise ValueError("a private key has 32 bytes")
         self._key = PrivateKey(key)
         point = self._key.public_key.format(compressed=False)
         self.address: str = to_checksum_address(keccak256(point[1:])[12:])
