@@ -3,33 +3,21 @@
 Down: HTTP drains, actors finish what they took, then the core in reverse.
 """
 
-import gc
 import resource
 import signal
 import socket
 import sys
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 import trio
 
 from sightline.bootstrap.core import Core, open_core
-from sightline.bootstrap.edge import (
-    listener_options,
-    make_identity,
-    make_internal_app,
-    make_public_app,
-    read_gauges,
-    server_options,
-)
 from sightline.chain.service import ChainRefusedError
 from sightline.chain.signer import KeyRefusedError
 from sightline.config import Settings
-from sightline.domain.errors import SightlineError, UnavailableError
-from sightline.http.metrics import Metrics
-from sightline.http.server import ASGIApp, Bound, ListenerOptions, serve
-from sightline.identity.sign_in import SignIn
+from sightline.domain.errors import UnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.storage.migrate import SchemaError
 from sightline.system.children import ChildFailedError
@@ -37,11 +25,8 @@ from sightline.system.ids import SystemIds
 from sightline.system.lock import DataDirectoryInUseError, lock_directory
 from sightline.system.logs import configure_logs
 from sightline.system.secrets import load_secrets
-from sightline.system.whereabouts import write_whereabouts
 
 OPEN_FILES: Final = 65_536
-GC_THRESHOLDS: Final = (50_000, 50, 50)
-NONCES_EVERY_S: Final = 600.0
 
 REASONS_NOT_TO_START: Final = (
     ChainChangedError,
@@ -98,49 +83,18 @@ async def _serve(settings: Settings, reserved: socket.socket) -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_await_signal, stop)
+        # Half of what there is to import is not needed until the children are up, which takes them as long.
+        nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
         async with open_core(settings, secrets, public_url) as core:
-            await _serve_http(core, listener_options(settings, port), public_url, stop)
+            serve_http = await trio.to_thread.run_sync(_import_listeners)
+            await serve_http(core, port, public_url, stop)
         nursery.cancel_scope.cancel()
 
 
-async def _serve_http(core: Core, listener: ListenerOptions, public_url: str, stop: trio.Event) -> None:
-    settings, metrics = core.settings, Metrics(partial(read_gauges, core))
-    identity = make_identity(core, public_url)
-    internal_listener = ListenerOptions(host=settings.internal_host, port=settings.internal_port)
-    internal_app, public_app = make_internal_app(core, identity, metrics), make_public_app(core, identity, metrics)
-    async with trio.open_nursery() as background:
-        background.start_soon(identity.authenticator.run)
-        background.start_soon(keep_nonces, identity.sign_in)
-        async with trio.open_nursery() as listeners:
-            (internal,) = await listeners.start(_listen, core, internal_app, internal_listener, stop)
-            await listeners.start(_listen, core, public_app, listener, stop)
-            settle_memory()
-            write_whereabouts(settings.data_dir, url=public_url, internal_url=internal.url)
-            log.info("ready", url=public_url, internal_url=internal.url, data_dir=str(settings.data_dir))
-            sys.stdout.write(f"ready {public_url}\n")
-            sys.stdout.flush()
-        background.cancel_scope.cancel()
+def _import_listeners() -> Callable[[Core, int, str, trio.Event], Awaitable[None]]:
+    from sightline.bootstrap.listen import serve_http
 
-
-async def keep_nonces(sign_in: SignIn) -> None:
-    """Drop nonces that nobody can use any more."""
-    while True:
-        try:
-            await sign_in.drop_expired()
-        except SightlineError as error:
-            log.warning("nonces_not_dropped", error=str(error))
-        await trio.sleep(NONCES_EVERY_S)
-
-
-async def _listen(
-    core: Core,
-    app: ASGIApp,
-    listener: ListenerOptions,
-    stop: trio.Event,
-    *,
-    task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    await serve(app, server_options(core, listener), shutdown=stop, task_status=task_status)
+    return serve_http
 
 
 async def _await_signal(stop: trio.Event) -> None:
@@ -156,13 +110,6 @@ def prepare_process() -> None:
     wanted = min(OPEN_FILES, hard) if hard != resource.RLIM_INFINITY else OPEN_FILES
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def settle_memory() -> None:
-    """After start: what is loaded stays, so the collector need not look at it again; long pauses become short."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def reserve_port(host: str, port: int) -> socket.socket:
