@@ -19,17 +19,17 @@ SELECT gen_random_uuid(), 0, 1, CASE WHEN n % 50 = 0 THEN 'REQUESTED' WHEN n % 5
   ('00000000-0000-4000-8000-' || lpad((n % 400)::text, 12, '0'))::uuid,
   ('00000000-0000-4000-9000-' || lpad((n % 400)::text, 12, '0'))::uuid,
   (n % 180) - 90 + 0.5, (n % 360) - 180 + 0.5, {NOW_MS} - n * 1000::bigint, {NOW_MS} + 60000, NULL, '{{}}', {NOW_MS}
-FROM generate_series(1, 20000) n;
+FROM generate_series(1, 10000) n;
 INSERT INTO workspace (id, shard, version, slug, is_dispatchable, doc, updated_at_ms)
 SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 0, 1, 'slug-' || n, n % 20 = 0, '{{}}', {NOW_MS}
-FROM generate_series(1, 5000) n;
+FROM generate_series(1, 3000) n;
 SELECT make_heartbeat_day(({NOW_MS} / 86400000 - back)::integer) FROM generate_series(0, 2) back;
 INSERT INTO heartbeat (workspace_id, sequence, at_ms, taken_at_ms, lat, lng, accuracy_m, is_proof, is_fresh)
 SELECT ('00000000-0000-4000-8000-' || lpad((n % 200)::text, 12, '0'))::uuid, n,
-  {NOW_MS} - (30000 - n) * 5000::bigint, 0, 0, 0, 5, true, true
-FROM generate_series(1, 30000) n;
+  {NOW_MS} - (12000 - n) * 12500::bigint, 0, 0, 0, 5, true, true
+FROM generate_series(1, 12000) n;
 INSERT INTO quote SELECT gen_random_uuid(), '{WORKSPACE}', 0, 0, 600, 1000, 1, 1, 1, 0, {NOW_MS} - n, 0, NULL
-FROM generate_series(1, 5000) n;
+FROM generate_series(1, 3000) n;
 ANALYZE;
 """
 

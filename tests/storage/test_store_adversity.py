@@ -111,8 +111,14 @@ async def test_a_step_that_is_cut_is_whole_or_not_there_and_asking_again_settles
 CLOSING = ["BEGIN", "write_session", "UPDATE hold SET state", "INSERT INTO settlement", "COMMIT"]
 
 
-@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.NOT_ANSWERED, Fault.STALLED])
-@pytest.mark.parametrize("statement", CLOSING)
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        *((statement, fault) for statement in CLOSING for fault in (Fault.NOT_SENT, Fault.NOT_ANSWERED)),
+        ("INSERT INTO settlement", Fault.STALLED),
+        ("COMMIT", Fault.STALLED),
+    ],
+)
 async def test_an_end_cut_at_any_statement_is_whole_or_not_there_and_asking_again_settles_it(
     database: Database, database_dsn: str, statement: str, fault: Fault
 ) -> None:
