@@ -165,8 +165,17 @@ class WorkspaceActor:
         if isinstance(changed, Refusal):
             raise RefusedError(changed)
         if changed is workspace:
-            return Answer(workspace_view(workspace), self._now())
+            return await self._answer_unchanged(workspace, command.caller)
         return await self._commit_command(changed, command.caller)
+
+    async def _answer_unchanged(self, workspace: Workspace, caller: Caller) -> Answer:
+        """Nothing to store but the answer: a repeat after somebody else's change must not change it back."""
+        answer = Answer(workspace_view(workspace), self._now())
+        if caller.idempotency is not None:
+            result = {"data": answer.data, "token": None}
+            record = IdempotencyRecord(key=caller.idempotency, result=result, at_ms=answer.at_ms)
+            await self._deps.store.record_idempotent(record)
+        return answer
 
     # Claims.
 

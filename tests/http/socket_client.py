@@ -75,7 +75,8 @@ class SocketClient:
                     await self._stream.send_all(self._connection.send(event.response()))
                     continue
                 return event
-            data = await self._stream.receive_some(65_536)
+            with trio.fail_after(10):
+                data = await self._stream.receive_some(65_536)
             self._connection.receive_data(data or None)
 
 

@@ -63,6 +63,16 @@ async def test_a_heartbeat_repeated_with_its_key_is_no_conflict(world: World) ->
     assert error_of(plain) == (409, "CONFLICT", "location:sequence")
 
 
+async def test_a_repeated_change_that_changed_nothing_stays_without_effect(world: World) -> None:
+    operator = await world.party("SUPPLIER")
+    await operator.go_online()
+    keyed = operator.key.having(idempotency_key="online")
+    first = data_of(await keyed.patch(operator.path, {"availabilityState": "ONLINE"}))
+    data_of(await operator.key.patch(operator.path, {"availabilityState": "OFFLINE"}))
+    assert data_of(await keyed.patch(operator.path, {"availabilityState": "ONLINE"})) == first
+    assert data_of(await operator.key.get(operator.path))["availabilityState"] == "OFFLINE"
+
+
 async def test_members_revocation_and_changes_are_replayed_too(world: World) -> None:
     operator, helper = await world.party("SUPPLIER"), world.account()
     body = {"walletAddress": helper.address, "role": "ADMIN"}

@@ -53,11 +53,17 @@ from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
-from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.identity import IdentityStore, WorkspaceBrief
+from sightline.ports.ledger import Ledger
+from sightline.ports.relations import Relations
 from sightline.ports.store import Store
+from sightline.storage.bridge import Database
 from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
+from sightline.storage.identity_pg import PostgresIdentityStore, PostgresRelations
 from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.ledger_pg import PostgresLedger
 from sightline.storage.memory import MemoryStore
+from sightline.storage.postgres import PostgresStore
 from sightline.system.ids import SystemIds
 from tests.http.fakes import CHAIN, MovableClock, PlainChain, ShownVideo
 
@@ -73,6 +79,33 @@ class WorldOptions:
     limits: Limits = field(default_factory=Limits)
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What survives the server."""
+
+    store: Store
+    ledger: Ledger
+    relations: Relations
+    identity: IdentityStore
+
+
+def in_memory() -> Storage:
+    """Gone with the test."""
+    ledger, relations = MemoryLedger(), MemoryRelations(token_key=b"t" * 32)
+    store = MemoryStore(relations=relations, ledger=ledger)
+    return Storage(store=store, ledger=ledger, relations=relations, identity=MemoryIdentityStore())
+
+
+async def on_postgres(database: Database) -> Storage:
+    """As the server keeps it."""
+    return Storage(
+        store=PostgresStore(database),
+        ledger=PostgresLedger(database),
+        relations=await PostgresRelations.open(database, token_key=b"t" * 32),
+        identity=PostgresIdentityStore(database),
+    )
 
 
 @dataclass(frozen=True)
@@ -201,13 +234,11 @@ class World:
     internal: httpx.AsyncClient
     base_url: str
 
-    def __init__(self, options: WorldOptions) -> None:
+    def __init__(self, options: WorldOptions, storage: Storage) -> None:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
-        self.ledger = MemoryLedger()
-        self.relations = MemoryRelations(token_key=b"t" * 32)
-        self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
-        self.identity = MemoryIdentityStore()
+        self.store, self.ledger = storage.store, storage.ledger
+        self.relations, self.identity = storage.relations, storage.identity
         self.video = ShownVideo(self.clock)
         self.watchers = Watchers()
         self.ready = {"database": True, "video": True}
@@ -411,7 +442,7 @@ def cookie_of(answer: httpx.Response) -> str:
 
 
 @asynccontextmanager
-async def open_world(options: WorldOptions | None = None) -> AsyncIterator[World]:
-    """A fresh world, running."""
-    async with World(options or WorldOptions()).running() as world:
+async def open_world(options: WorldOptions | None = None, storage: Storage | None = None) -> AsyncIterator[World]:
+    """A fresh world, running; in memory if nothing else is said."""
+    async with World(options or WorldOptions(), storage or in_memory()).running() as world:
         yield world
