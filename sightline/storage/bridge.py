@@ -182,6 +182,7 @@ class Database:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(_log_stray)
         try:
             self._loop.run_forever()
         finally:
@@ -248,6 +249,11 @@ class Database:
         asyncio.run_coroutine_threadsafe(self._pool.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+
+def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception that no caller waits for: the loop goes on, and somebody may read of it."""
+    log.error("database_loop_stray_exception", reason=context.get("message"), error=repr(context.get("exception")))
 
 
 @asynccontextmanager
