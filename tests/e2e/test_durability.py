@@ -1,0 +1,93 @@
+"""Heartbeats at full speed, one by one and in batches, cut off by kill -9: every acknowledged one is on the disk."""
+
+from collections import defaultdict
+from random import Random
+from typing import Any, Final
+
+import httpx
+import pytest
+import trio
+
+from sightline.storage.postgres_child import find_binaries, lay_out
+from tests.conftest import on_server
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant
+
+SINGLE_DEVICES: Final = 6
+BATCH_DEVICES: Final = 2
+BATCH: Final = 50
+ROUNDS: Final = 3
+
+# httpx leaves the body of a request to the collector when the server dies while it is being sent.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Device:
+    """Sends as fast as it is answered, and remembers what was acknowledged."""
+
+    def __init__(self, url: str, tenant: Tenant, batch: int) -> None:
+        self.workspace_id = tenant.workspace_id
+        self.acknowledged: set[int] = set()
+        self._path = f"{url}/api/v1/workspaces/{tenant.workspace_id}/location{'s' if batch > 1 else ''}"
+        self._headers = {"authorization": f"Bearer {tenant.key}"}
+        self._batch = batch
+        self._sequence = 0
+
+    async def run(self) -> None:
+        """Send until the server is gone."""
+        async with httpx.AsyncClient(headers=self._headers, timeout=35.0) as http:
+            while True:
+                fixes = [self._fix() for _ in range(self._batch)]
+                try:
+                    answer = await http.post(self._path, json={"items": fixes} if self._batch > 1 else fixes[0])
+                except httpx.TransportError:
+                    return
+                self._note(fixes, answer)
+
+    def _fix(self) -> dict[str, Any]:
+        self._sequence += 1
+        return {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": self._sequence}
+
+    def _note(self, fixes: list[dict[str, Any]], answer: httpx.Response) -> None:
+        assert answer.status_code in {200, 503}, answer.text
+        if answer.status_code == 200 and self._batch == 1:
+            self.acknowledged.add(fixes[0]["sequence"])
+        elif answer.status_code == 200:
+            self.acknowledged |= {item["sequence"] for item in answer.json()["data"]["items"] if item["ok"]}
+
+
+def stored_sequences(server: Server) -> dict[str, list[int]]:
+    """What the server's own database holds, by workspace."""
+    found: dict[str, list[int]] = defaultdict(list)
+
+    async def read(connection: Any) -> None:
+        for row in await connection.fetch("SELECT workspace_id, sequence FROM heartbeat"):
+            found[str(row["workspace_id"])].append(row["sequence"])
+
+    on_server(lay_out(server.directory / "data" / "postgres", find_binaries()).dsn, read)
+    return found
+
+
+async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server: Server) -> None:
+    await server.start()
+    rng = Random("heartbeats")
+    devices = []
+    for number in range(SINGLE_DEVICES + BATCH_DEVICES):
+        tenant = await a_tenant(server.url, "SUPPLIER", f"device-{number}")
+        devices.append(Device(server.url, tenant, 1 if number < SINGLE_DEVICES else BATCH))
+    for _ in range(ROUNDS):
+        async with trio.open_nursery() as nursery:
+            for device in devices:
+                nursery.start_soon(device.run)
+            await trio.sleep(rng.uniform(0.5, 1.5))
+            await server.kill()
+        await server.start()
+        stored = await trio.to_thread.run_sync(stored_sequences, server)
+        for device in devices:
+            there = stored[device.workspace_id]
+            assert not device.acknowledged - set(there), "acknowledged and lost"
+            assert len(there) == len(set(there)), "stored twice"
+    acknowledged = sum(len(device.acknowledged) for device in devices)
+    assert acknowledged > 10 * ROUNDS * BATCH
