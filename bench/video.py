@@ -17,11 +17,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import trio
 
 from sightline.ports.video import Frame, FrameQuery, MediaKind
 from sightline.video.options import Options
 from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
+from tests.video.http_server import Reply, listen, serve
 
 TICKS = os.sysconf("SC_CLK_TCK")
 Row = tuple[str, str]
@@ -139,6 +141,32 @@ async def measure_frames(rig: Rig, ref: str, results: dict[str, Any]) -> None:
     results["jpeg_bytes"] = len(frames[-1].jpeg)
 
 
+async def measure_http(rig: Rig, ref: str, results: dict[str, Any]) -> None:
+    """The same picture over HTTP: served fresh, and as a static file of the same size by the same small server."""
+    still = await a_frame(rig.backend, ref)
+
+    async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
+        del method, headers, body
+        if target == "/static":
+            return 200, [("Content-Type", "image/jpeg")], still.jpeg
+        reply = await rig.backend.frame(ref, FrameQuery())
+        assert isinstance(reply, Frame)
+        return 200, [("Content-Type", "image/jpeg"), ("ETag", f'"{reply.sequence}"')], reply.jpeg
+
+    listeners, url = await listen()
+    async with trio.open_nursery() as nursery, httpx.AsyncClient() as http:
+        serve(nursery, listeners, handle)
+        for name, path in (("http_static_ms", "/static"), ("http_frame_ms", "/frame")):
+            taken = []
+            for index in range(80):
+                began = trio.current_time()
+                (await http.get(url + path)).raise_for_status()
+                taken.append((trio.current_time() - began) * 1000)
+                await trio.sleep(0.061 + 0.007 * (index % 9))
+            results[name] = taken[10:]
+        nursery.cancel_scope.cancel()
+
+
 async def measure_first_frame(rig: Rig, clip: str, results: dict[str, Any]) -> None:
     """From a publisher's connection to the first JPEG."""
     results["first_frame_ms"] = []
@@ -206,6 +234,8 @@ def table(results: dict[str, Any]) -> list[Row]:
         ("age of a waited-for frame since capture, ms", line(results["age_capture_ms"])),
         ("bytes of a JPEG", str(results["jpeg_bytes"])),
     ]
+    rows.append(("over HTTP: a fresh frame, ms", line(results["http_frame_ms"])))
+    rows.append(("baseline: a static file of that size, same server, ms", line(results["http_static_ms"])))
     if "ffmpeg_ms" in results:
         rows.append(("baseline: ffmpeg per snapshot, ms", line(results["ffmpeg_ms"])))
         rows.append(("baseline: ffmpeg CPU per snapshot, ms", line(results["ffmpeg_cpu_ms"])))
@@ -227,6 +257,7 @@ async def run(sessions: int, seconds: float, clip: str) -> dict[str, Any]:
             await a_frame(rig.backend, made[0].ref)
             await measure_viewers(rig, made[0].whep_url, seconds, results)
             await measure_frames(rig, made[0].ref, results)
+            await measure_http(rig, made[0].ref, results)
         await measure_first_frame(rig, clip, results)
     await measure_ffmpeg(clip, results)
     return results
@@ -244,7 +275,7 @@ def main() -> None:
         subprocess.run([sys.executable, "scripts/make_clip.py", clip, "2000"], check=True, stdout=subprocess.DEVNULL)
         results = trio.run(run, given.sessions, given.seconds, clip)
     for name, value in table(results):
-        print(f"{name:52} {value}")
+        print(f"{name:54} {value}")
     if given.json is not None:
         given.json.write_text(json.dumps(results, indent=1) + "\n")
 
