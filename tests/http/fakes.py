@@ -1,12 +1,14 @@
 """Behind the ports in these tests: a video engine whose pictures the test shows, a chain without contracts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import trio
 
-from sightline.domain.errors import ChainUnavailableError, VideoUnavailableError
+from sightline.domain.errors import AuthzUnavailableError, ChainUnavailableError, VideoUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainConfig
 from sightline.ports.clock import Clock
+from sightline.ports.relations import ObjectRef, Relations, RelationTuple, Staged, TupleUpdate
 from sightline.ports.video import (
     Frame,
     FrameMissing,
@@ -154,3 +156,42 @@ class ShownVideo:
         """A fact about the session's media."""
         event = MediaEvent(ref=f"vid-{session_id}", session_id=session_id, kind=kind, at_ms=self.clock.now_ms())
         self._send.send_nowait(event)
+
+
+class BreakableRelations:
+    """A graph that can be out of reach. Writes that ride on a store's commit go to the graph behind it."""
+
+    def __init__(self, graph: Relations) -> None:
+        self._graph = graph
+        self.is_down = False
+
+    def _look(self) -> Relations:
+        if self.is_down:
+            raise AuthzUnavailableError("the graph is down")
+        return self._graph
+
+    async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
+        return await self._look().write(updates, requires=requires)
+
+    async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
+        return await self._look().stage(updates)
+
+    async def check(
+        self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
+    ) -> bool:
+        return await self._look().check(resource, relation, subject, at_least=at_least)
+
+    async def read(
+        self,
+        *,
+        resource_type: str,
+        resource_id: str | None = None,
+        subject: ObjectRef | None = None,
+        at_least: str | None = None,
+    ) -> tuple[RelationTuple, ...]:
+        return await self._look().read(
+            resource_type=resource_type, resource_id=resource_id, subject=subject, at_least=at_least
+        )
+
+    def token_for(self, revision: int) -> str:
+        return self._graph.token_for(revision)

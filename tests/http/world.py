@@ -65,7 +65,7 @@ from sightline.storage.ledger_pg import PostgresLedger
 from sightline.storage.memory import MemoryStore
 from sightline.storage.postgres import PostgresStore
 from sightline.system.ids import SystemIds
-from tests.http.fakes import CHAIN, MovableClock, PlainChain, ShownVideo
+from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
 
 BERLIN = {"lat": 52.52, "lng": 13.405}
 EVERY_SCOPE = tuple(scope.value for scope in Scope)
@@ -238,7 +238,7 @@ class World:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
         self.store, self.ledger = storage.store, storage.ledger
-        self.relations, self.identity = storage.relations, storage.identity
+        self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
         self.video = ShownVideo(self.clock)
         self.watchers = Watchers()
         self.ready = {"database": True, "video": True}
