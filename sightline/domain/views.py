@@ -3,6 +3,7 @@ the very answer a call was given."""
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from sightline.domain.metering import Window, read_live
@@ -22,6 +23,7 @@ from sightline.domain.session.model import (
     SessionState,
 )
 from sightline.domain.settlement import BASIS_POINTS
+from sightline.domain.units import SECOND_MS
 
 View: TypeAlias = dict[str, Any]
 
@@ -31,7 +33,14 @@ COORDINATE_DECIMALS: Final = 6
 
 def iso(at_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds and Z."""
-    return (EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, millisecond = divmod(at_ms, SECOND_MS)
+    return f"{_iso_second(second)}.{millisecond:03}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _iso_second(second: int) -> str:
+    """An answer names three or four instants, most of them of this second or of one that was just named."""
+    return (EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def iso_or_none(at_ms: int | None) -> str | None:

@@ -7,6 +7,7 @@ that names a field twice, since two readers would read two things.
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import orjson
@@ -39,13 +40,22 @@ def parse_json(raw: bytes) -> object:
 def _count_keys(value: object, depth: int) -> int:
     if depth > _DEPTH_MAX:
         raise ApiError(Code.INVALID_INPUT, _BAD, "The body is nested too deeply")
+    count = 0
+    items: Iterable[object]
     if isinstance(value, dict):
-        return len(value) + sum(_count_keys(each, depth + 1) for each in value.values())
-    if isinstance(value, list):
-        return sum(_count_keys(each, depth + 1) for each in value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ApiError(Code.INVALID_INPUT, _BAD, "A number in the body is out of range")
-    return 0
+        count = len(value)
+        items = value.values()
+    elif isinstance(value, list):
+        items = value
+    else:
+        items = (value,)
+    for each in items:
+        if isinstance(each, float):
+            if not math.isfinite(each):
+                raise ApiError(Code.INVALID_INPUT, _BAD, "A number in the body is out of range")
+        elif isinstance(each, dict | list):
+            count += _count_keys(each, depth + 1)
+    return count
 
 
 def _refuse_duplicates(raw: bytes) -> None:

@@ -3,13 +3,14 @@
 from typing import Any, Final, final
 
 import orjson
+import trio
 
 from sightline.actors.types import Answer, HeartbeatReport
 from sightline.domain.access import Operation
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.bound import require_bound
-from sightline.http.call import Call, Socket
+from sightline.http.call import Call, Socket, SocketClosedError
 from sightline.http.deps import Deps
 from sightline.http.errors import ApiError, to_api_error
 from sightline.http.once import Once
@@ -21,6 +22,8 @@ from sightline.http.schemas.workspaces import Workspace
 TAG: Final = "location"
 ACCURACY_DEFAULT_M: Final = 50.0
 MESSAGE_BYTES_MAX: Final = 4_096
+INBOX_MAX: Final = 64
+"""Heartbeats of one socket that may wait for the commit under way."""
 _ERRORS: Final = (Code.NOT_FOUND, Code.CONFLICT, Code.INVALID_STATE)
 
 
@@ -79,6 +82,7 @@ class LocationResources:
                 body=HeartbeatsBody,
                 output=HeartbeatVerdicts,
                 errors=_ERRORS,
+                is_hot=True,
             ),
             SocketRoute(
                 path="/api/v1/workspaces/{id}/location/stream",
@@ -111,28 +115,99 @@ class LocationResources:
     async def stream(self, call: Call, socket: Socket) -> None:
         """Take heartbeats until the peer leaves. A refused one is answered and changes nothing."""
         workspace_id = await require_bound(call, self._deps.broker)
-        while True:
-            verdict = await self._take(call, workspace_id, await socket.receive())
-            await socket.send(orjson.dumps(verdict).decode())
+        inbox = Inbox(socket)
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(inbox.fill)
+            try:
+                while True:
+                    for verdict in await self._take(call, workspace_id, await inbox.take()):
+                        await socket.send(orjson.dumps(verdict).decode())
+            except Exception as error:  # noqa: BLE001 (raised again outside of the nursery, which would wrap it)
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
-    async def _take(self, call: Call, workspace_id: str, message: str | bytes) -> dict[str, Any]:
-        sequence: int | None = None
+    async def _take(self, call: Call, workspace_id: str, messages: list[str | bytes]) -> list[dict[str, Any]]:
+        """What became of each message, in their order. Those that came while a commit was under way share the next."""
+        verdicts: list[dict[str, Any]] = []
+        reports: list[HeartbeatReport] = []
+        places: list[int] = []
+        for message in messages:
+            try:
+                call.limit_rate(RateClass.LOCATION, workspace_id)
+                report = report_of(HeartbeatBody.parse(_read(message)))
+            except (ApiError, RefusedError) as error:
+                verdicts.append(_refusal(None, error))
+                continue
+            places.append(len(verdicts))
+            verdicts.append({"sequence": report.sequence, "ok": True})
+            reports.append(report)
+        if not reports:
+            return verdicts
         try:
-            call.limit_rate(RateClass.LOCATION, workspace_id)
-            heartbeat = HeartbeatBody.parse(_read(message))
-            sequence = heartbeat.sequence
-            await self._deps.broker.heartbeat(workspace_id, report_of(heartbeat))
-        except (ApiError, RefusedError, UnavailableError, OutcomeUnknownError) as error:
-            mapped = to_api_error(error, is_read=False)
-            assert mapped is not None
-            return {
-                "sequence": sequence,
-                "ok": False,
-                "code": mapped.code.value,
-                "detail": mapped.detail,
-                "message": mapped.message,
-            }
-        return {"sequence": sequence, "ok": True}
+            answer = await self._deps.broker.heartbeats(workspace_id, reports)
+        except (RefusedError, UnavailableError, OutcomeUnknownError) as error:
+            items = [_refusal(report.sequence, error) for report in reports]
+        else:
+            items = answer.data["items"]
+        for place, item in zip(places, items, strict=True):
+            verdicts[place] = item
+        return verdicts
+
+
+@final
+class Inbox:
+    """Messages of a socket that have come and not been looked at; the peer is held back when there are too many."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._messages: list[str | bytes] = []
+        self._ended: SocketClosedError | None = None
+        self._news = trio.Event()
+        self._room = trio.Event()
+
+    async def fill(self) -> None:
+        """Receive until the socket ends."""
+        while self._ended is None:
+            if len(self._messages) >= INBOX_MAX:
+                self._room = trio.Event()
+                await self._room.wait()
+            try:
+                message = await self._socket.receive()
+            except SocketClosedError as ended:
+                self._ended = ended
+            else:
+                self._messages.append(message)
+            self._news.set()
+
+    async def take(self) -> list[str | bytes]:
+        """All that have come, at least one.
+
+        Raises:
+            SocketClosedError: There will be no more.
+        """
+        while not self._messages:
+            if self._ended is not None:
+                raise self._ended
+            self._news = trio.Event()
+            await self._news.wait()
+        messages, self._messages = self._messages, []
+        self._room.set()
+        return messages
+
+
+def _refusal(sequence: int | None, error: Exception) -> dict[str, Any]:
+    mapped = to_api_error(error, is_read=False)
+    assert mapped is not None
+    return {
+        "sequence": sequence,
+        "ok": False,
+        "code": mapped.code.value,
+        "detail": mapped.detail,
+        "message": mapped.message,
+    }
 
 
 def _read(message: str | bytes) -> object:

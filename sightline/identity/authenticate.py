@@ -41,7 +41,7 @@ class Headers(Protocol):
 class AuthenticatorOptions:
     """How keys are remembered."""
 
-    remember_ms: int = 2_000
+    remember_ms: int = 30_000
     """How long a looked-up key is used without asking the store again.
 
     Shorter than the grace of a revoked key.
@@ -130,9 +130,9 @@ class Authenticator:
     async def _key_principal(self, authorization: str) -> ApiKeyPrincipal:
         scheme, _, key = authorization.partition(" ")
         key = key.strip(" ")
-        if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer" or not is_well_formed(key):
+        if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer":
             _refuse(refusals.INVALID_CREDENTIAL)
-        record = await self._record(self._hasher.digest(key))
+        record = await self._record(key)
         if record is None:
             _refuse(refusals.INVALID_CREDENTIAL)
         now_ms = self._clock.now_ms()
@@ -146,13 +146,16 @@ class Authenticator:
             environment=record.environment,
         )
 
-    async def _record(self, digest: bytes) -> ApiKeyRecord | None:
+    async def _record(self, key: str) -> ApiKeyRecord | None:
+        digest = self._hasher.digest(key)
         asked_at_ms = self._clock.now_ms()
         remembered = self._remembered.get(digest)
         # A clock that stepped back makes a memory look young for ever; then it is not used either.
         if remembered is not None and 0 <= asked_at_ms - remembered[1] < self._options.remember_ms:
             self._remembered.move_to_end(digest)
             return remembered[0]
+        if not is_well_formed(key):
+            return None
         record = await self._store.key_of(digest)
         if record is None:
             # A key that is minted now must work now, and unknown ones shall not push known ones out.

@@ -63,7 +63,22 @@ def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mu
     return {name: _field(name, value) for name, value in event.items()}
 
 
-def _render(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+def render_redacted(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    """A structlog processor: the event as one line of JSON without secrets.
+
+    Plain fields are looked at by name alone; what their text looks like is looked for once, in the whole line. A
+    pattern's end (a quote, white space, a semicolon) ends it there too.
+    """
+    for name, value in event.items():
+        if type(value) not in _PLAIN or name in SECRET_FIELDS or not name.islower():
+            event[name] = _field(name, value)
+    return redact_text(_render(event))
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _render(event: Mapping[str, Any]) -> str:
     return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
@@ -75,8 +90,7 @@ def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            redact,
-            _render,
+            render_redacted,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.WriteLoggerFactory(out),
@@ -99,4 +113,4 @@ class _StandardFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return _render(None, "", redact(None, "", fields))
+        return _render(redact(None, "", fields))

@@ -1,0 +1,183 @@
+"""The stack one would write instead: FastAPI on uvicorn (uvloop, httptools) with asyncpg, kept lean.
+
+One INSERT per heartbeat, one SELECT per read, `FOR UPDATE SKIP LOCKED` per dispatch. Keys are cached in the process,
+statements are prepared by asyncpg, answers are written by orjson, the pool never waits. Run by bench.run:
+
+    BENCH_DSN=postgresql://... uvicorn bench.baselines.fastapi_app:app --loop uvloop --http httptools
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import orjson
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Response
+from pydantic import BaseModel, Field
+
+POOL = 12
+_keys: dict[str, UUID] = {}
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Keep a pool open."""
+    app.state.pool = await asyncpg.create_pool(os.environ["BENCH_DSN"], min_size=POOL, max_size=POOL)
+    yield
+    await app.state.pool.close()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+def envelope(data: Any) -> Response:
+    """The same envelope as Sightline's."""
+    body = {
+        "statusCode": 200,
+        "message": "Request successful",
+        "data": data,
+        "timestamp": datetime.now(UTC),
+    }
+    return Response(orjson.dumps(body, default=str), media_type="application/json")
+
+
+async def principal(authorization: Annotated[str, Header()]) -> UUID:
+    """The workspace of an API key; looked up once per process."""
+    found = _keys.get(authorization)
+    if found is None:
+        digest = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
+        found = await app.state.pool.fetchval("SELECT workspace_id FROM api_key WHERE digest = $1", digest)
+        if found is None:
+            raise HTTPException(401)
+        _keys[authorization] = found
+    return found
+
+
+Workspace = Annotated[UUID, Depends(principal)]
+
+
+class Heartbeat(BaseModel):
+    """A heartbeat's body."""
+
+    lat: float = Field(ge=-90, le=90)
+    lng: float = Field(ge=-180, le=180)
+    sequence: int = Field(ge=0, le=9007199254740991)
+    accuracyMeters: float = Field(default=50, ge=0, le=100000)
+
+
+@app.post("/api/v1/workspaces/{workspace_id}/location")
+async def location(workspace_id: UUID, beat: Heartbeat, mine: Workspace) -> Response:
+    """Record one heartbeat."""
+    if workspace_id != mine:
+        raise HTTPException(403)
+    try:
+        received = await app.state.pool.fetchval(
+            "INSERT INTO heartbeat (workspace_id, sequence, lat, lng, accuracy_meters)"
+            " VALUES ($1, $2, $3, $4, $5) RETURNING received_at",
+            workspace_id,
+            beat.sequence,
+            beat.lat,
+            beat.lng,
+            beat.accuracyMeters,
+        )
+    except asyncpg.UniqueViolationError:
+        raise HTTPException(409) from None
+    return envelope({"id": workspace_id, "lastSeenAt": received})
+
+
+@app.get("/api/v1/sessions/{session_id}")
+async def read_session(session_id: UUID, mine: Workspace) -> Response:
+    """One session."""
+    row = await app.state.pool.fetchrow("SELECT * FROM session WHERE id = $1", session_id)
+    if row is None:
+        raise HTTPException(404)
+    if mine not in (row["consumer_workspace_id"], row["operator_workspace_id"]):
+        raise HTTPException(403)
+    return envelope(_session(row))
+
+
+def _session(row: Any) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "consumerWorkspaceId": row["consumer_workspace_id"],
+        "operatorWorkspaceId": row["operator_workspace_id"],
+        "state": row["state"],
+        "requestedLat": row["lat"],
+        "requestedLng": row["lng"],
+        "maxDurationSeconds": row["max_duration_seconds"],
+        "ratePerSecondMicroUsdc": str(row["rate_micro"]),
+        "holdMicroUsdc": str(row["rate_micro"] * row["max_duration_seconds"]),
+        "createdAt": row["created_at"],
+        "assignedAt": row["assigned_at"],
+    }
+
+
+@app.get("/api/v1/pricing/quote")
+async def quote(
+    lat: Annotated[float, Query(ge=-90, le=90)],
+    lng: Annotated[float, Query(ge=-180, le=180)],
+    durationSeconds: Annotated[int, Query(ge=1, le=14400)],
+    mine: Workspace,
+) -> Response:
+    """Price a point by supply and demand, and keep the quote: one statement."""
+    row = await app.state.pool.fetchrow(
+        """
+        WITH facts AS (
+            SELECT (SELECT count(*) FROM (SELECT 1 FROM workspace WHERE state = 'ONLINE' LIMIT 8) AS online) AS supply,
+                   (SELECT count(*) FROM session
+                    WHERE state IN ('REQUESTED', 'ASSIGNED') AND created_at > now() - interval '5 minutes'
+                      AND lat BETWEEN $3 - 0.05 AND $3 + 0.05 AND lng BETWEEN $4 - 0.08 AND $4 + 0.08) AS demand
+        )
+        INSERT INTO quote (id, workspace_id, lat, lng, duration_seconds, rate_micro, expires_at)
+        SELECT $1, $2, $3, $4, $5, greatest(1, 1000 * (10000 + 625 * (4 - least(supply, 8))) / 10000), $6 FROM facts
+        RETURNING rate_micro
+        """,
+        identity := uuid4(),
+        mine,
+        lat,
+        lng,
+        durationSeconds,
+        expires := datetime.now(UTC) + timedelta(seconds=120),
+    )
+    rate = row["rate_micro"]
+    return envelope(
+        {
+            "quoteId": identity,
+            "ratePerSecondMicroUsdc": str(rate),
+            "estimatedTotalMicroUsdc": str(rate * durationSeconds),
+            "expiresAt": expires,
+        }
+    )
+
+
+@app.post("/api/v1/sessions/{session_id}/dispatch")
+async def dispatch(session_id: UUID, mine: Workspace) -> Response:
+    """Assign the longest-idle ONLINE operator, in one transaction."""
+    async with app.state.pool.acquire() as connection, connection.transaction():
+        session = await connection.fetchrow("SELECT * FROM session WHERE id = $1 FOR UPDATE", session_id)
+        if session is None:
+            raise HTTPException(404)
+        if session["consumer_workspace_id"] != mine:
+            raise HTTPException(403)
+        if session["state"] != "REQUESTED":
+            raise HTTPException(409)
+        operator = await connection.fetchval(
+            """
+            UPDATE workspace SET state = 'BUSY' WHERE id = (
+                SELECT id FROM workspace WHERE state = 'ONLINE' ORDER BY idle_since, id LIMIT 1 FOR UPDATE SKIP LOCKED
+            ) RETURNING id
+            """
+        )
+        if operator is None:
+            raise HTTPException(503)
+        row = await connection.fetchrow(
+            "UPDATE session SET state = 'ASSIGNED', operator_workspace_id = $2, assigned_at = now()"
+            " WHERE id = $1 RETURNING *",
+            session_id,
+            operator,
+        )
+    return envelope(_session(row))

@@ -1,0 +1,286 @@
+"""The programs under test, each started as its user would, and what they need to be spoken to."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from eth_account import Account
+from eth_account.messages import encode_defunct
+
+from bench.wire import Client
+from sightline.storage.embedded import EmbeddedPostgresOptions, child_command
+
+HOST = "127.0.0.1"
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = {"lat": 52.52, "lng": 13.405}
+SETTERS = 12
+
+
+@dataclass
+class Target:
+    """A server that is up."""
+
+    name: str
+    port: int
+    process: subprocess.Popen[bytes]
+    consumer: dict[str, str] = field(default_factory=dict)
+    devices: list[dict[str, str]] = field(default_factory=list)
+    operators: int = 0
+    cookie: str = ""
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """Where the load goes."""
+        return {"host": HOST, "port": self.port}
+
+    def rest(self) -> None:
+        """Stand still while another is measured."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def rss_kb(self) -> int:
+        """Resident memory of the process that serves."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1])
+        raise RuntimeError("no VmRSS")
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
+    """`sightline serve`, rate limits off, everything else as it comes."""
+    command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
+    env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", **settings}
+    log_path = directory / "sightline.log"
+    with log_path.open("ab") as log_file:
+        process = subprocess.Popen(
+            [*command, "--data-dir", str(directory / "sightline")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            env=env,
+            cwd=ROOT,
+        )
+    assert process.stdout is not None
+    try:
+        line = (await asyncio.to_thread(process.stdout.readline)).decode()
+        if not line.startswith("ready "):
+            raise RuntimeError(f"sightline is not ready; see {log_path}")
+        yield Target("sightline", int(line.rsplit(":", 1)[1]), process)
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
+
+
+@contextlib.asynccontextmanager
+async def fastapi(directory: Path) -> AsyncIterator[Target]:
+    """The FastAPI baseline on a Postgres of the same make and settings."""
+    options = EmbeddedPostgresOptions(directory=directory / "baseline", log_path=directory / "baseline-postgres.log")
+    with options.log_path.open("ab") as log_file:
+        postgres = subprocess.Popen(
+            child_command(options).args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file
+        )
+    assert postgres.stdin is not None
+    assert postgres.stdout is not None
+    line = (await asyncio.to_thread(postgres.stdout.readline)).decode()
+    dsn = line.split(" ", 1)[1].strip()
+    connection = await asyncpg.connect(dsn)
+    await connection.execute((ROOT / "bench/baselines/schema.sql").read_text())
+    await connection.close()
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "bench.baselines.fastapi_app:app", "--port", str(port)]
+    with (directory / "fastapi.log").open("ab") as log_file:
+        process = subprocess.Popen(
+            [*command, "--loop", "uvloop", "--http", "httptools", "--backlog", "8192"],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            env={**os.environ, "BENCH_DSN": dsn},
+            cwd=ROOT,
+        )
+    try:
+        await listening(port)
+        target = Target("fastapi", port, process)
+        target.cookie = dsn
+        yield target
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
+        postgres.stdin.close()
+        await asyncio.to_thread(postgres.wait, 30)
+
+
+@contextlib.asynccontextmanager
+async def quart_static(directory: Path, content: bytes) -> AsyncIterator[Target]:
+    """Stock Quart-Trio on Hypercorn with one file."""
+    path = directory / "frame.jpg"
+    path.write_bytes(content)
+    port = free_port()
+    with (directory / "quart.log").open("ab") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.baselines.quart_static", str(port), str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            cwd=ROOT,
+        )
+    try:
+        await listening(port)
+        yield Target("quart", port, process)
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait, 30)
+
+
+async def listening(port: int) -> None:
+    """Wait until somebody listens."""
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.close()
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError(f"nobody listens on {port}")
+
+
+# Who uses Sightline, all of it made through its public API.
+
+
+async def populate_sightline(target: Target, *, operators: int, devices: int) -> None:
+    """One wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
+    account = Account.create()
+
+    async def sign(client: Client, challenge: str) -> dict[str, str]:
+        made = await client.call("POST", challenge, {"walletAddress": account.address})
+        signed = account.sign_message(encode_defunct(text=made["message"]))
+        return {
+            "walletAddress": account.address,
+            "nonce": made["nonce"],
+            "signature": "0x" + signed.signature.hex().removeprefix("0x"),
+        }
+
+    async def workspace(client: Client, slug: str, role: str) -> str:
+        signed = await sign(client, "/workspaces/challenge")
+        made = await client.call("POST", "/workspaces", {**signed, "slug": slug, "name": slug, "roles": [role]})
+        return str(made["id"])
+
+    async def key(client: Client, workspace_id: str, scopes: list[str]) -> str:
+        await client.call("POST", "/auth/workspace/select", {"workspaceId": workspace_id})
+        minted = await client.call(
+            "POST",
+            f"/workspaces/{workspace_id}/api-keys",
+            {"label": "bench", "environment": "TEST", "scopes": scopes},
+        )
+        return str(minted["plaintext"])
+
+    async def signed_in() -> Client:
+        client = Client(HOST, target.port)
+        await client.call("POST", "/auth/wallet/login", await sign(client, "/auth/wallet/challenge"))
+        return client
+
+    async def set_up(numbers: list[int]) -> None:
+        client = await signed_in()
+        for number in numbers:
+            workspace_id = await workspace(client, f"bench-{number:05}", "SUPPLIER")
+            if number < devices:
+                made = await key(client, workspace_id, ["sessions:operate", "sessions:read"])
+                target.devices.append({"id": workspace_id, "key": made})
+            else:
+                await client.call("POST", "/auth/workspace/select", {"workspaceId": workspace_id})
+            await client.call(
+                "PATCH",
+                f"/workspaces/{workspace_id}",
+                {
+                    "availabilityState": "ONLINE",
+                    "coverageLat": PLACE["lat"],
+                    "coverageLng": PLACE["lng"],
+                    "coverageRadiusMeters": 5_000,
+                    "deviceKind": "PHONE",
+                },
+            )
+        client.close()
+
+    client = await signed_in()
+    consumer = await workspace(client, "bench-consumer", "CONSUMER")
+    scopes = ["sessions:read", "sessions:create", "pricing:read", "wallet:read"]
+    target.consumer = {"id": consumer, "key": await key(client, consumer, scopes)}
+    client.close()
+    await asyncio.gather(*(set_up(list(range(start, operators, SETTERS))) for start in range(SETTERS)))
+    target.operators = operators
+
+
+async def sightline_sessions(target: Target, count: int) -> list[str]:
+    """Requested sessions that wait an hour."""
+    ids: list[str] = []
+
+    async def make(share: int) -> None:
+        client = Client(HOST, target.port)
+        for _ in range(share):
+            made = await client.call(
+                "POST", "/sessions", {**PLACE, "waitTimeoutSeconds": 3600}, key=target.consumer["key"]
+            )
+            ids.append(made["id"])
+        client.close()
+
+    shares = [count // SETTERS + (place < count % SETTERS) for place in range(SETTERS)]
+    await asyncio.gather(*(make(share) for share in shares if share))
+    return ids
+
+
+async def populate_fastapi(target: Target, like: Target) -> None:
+    """The same tenants in the baseline's tables."""
+    target.consumer = {"id": like.consumer["id"], "key": "consumer-" + like.consumer["id"]}
+    target.devices = [{"id": device["id"], "key": "device-" + device["id"]} for device in like.devices]
+    spare = [str(UUID(int=number)) for number in range(like.operators - len(like.devices))]
+    online = [UUID(device["id"]) for device in target.devices] + [UUID(each) for each in spare]
+    connection = await asyncpg.connect(target.cookie)
+    await connection.executemany(
+        "INSERT INTO workspace (id, name, state, idle_since) VALUES ($1, 'bench', 'ONLINE', $2)",
+        [(each, number) for number, each in enumerate(online)],
+    )
+    consumer = UUID(target.consumer["id"])
+    await connection.execute("INSERT INTO workspace VALUES ($1, 'bench', 'OFFLINE', 0, NULL)", consumer)
+    keys = [(target.consumer["key"], consumer)] + [(each["key"], UUID(each["id"])) for each in target.devices]
+    await connection.executemany(
+        "INSERT INTO api_key (digest, key_id, workspace_id) VALUES ($1, $2, $2)",
+        [(hashlib.sha256(key.encode()).digest(), workspace_id) for key, workspace_id in keys],
+    )
+    await connection.execute("ANALYZE")
+    await connection.close()
+    target.operators = like.operators
+
+
+async def fastapi_sessions(target: Target, count: int) -> list[str]:
+    """Requested sessions."""
+    connection = await asyncpg.connect(target.cookie)
+    rows = await connection.fetch(
+        "INSERT INTO session (id, consumer_workspace_id, state, lat, lng, max_duration_seconds, rate_micro)"
+        " SELECT gen_random_uuid(), $1, 'REQUESTED', 52.52, 13.405, 600, 1000 FROM generate_series(1, $2) RETURNING id",
+        UUID(target.consumer["id"]),
+        count,
+    )
+    await connection.close()
+    return [str(row["id"]) for row in rows]
