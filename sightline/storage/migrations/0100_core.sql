@@ -4,7 +4,7 @@ CREATE TABLE shard (
   owner text,
   incarnation text,
   epoch bigint NOT NULL DEFAULT 0
-) WITH (fillfactor = 10);
+);
 INSERT INTO shard (id) SELECT generate_series(0, 255);
 
 -- Hold shards at these epochs until the transaction ends; false if one of them is not at its epoch. Holders share; whoever takes a
@@ -16,6 +16,17 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(5300043, id) FROM unnest(ids) AS id;
   RETURN cardinality(ids) = (
     SELECT count(*) FROM shard JOIN unnest(ids, epochs) AS lease(id, epoch) USING (id, epoch));
+END $$;
+
+-- The same for one shard, at a third of the cost.
+CREATE FUNCTION hold_shard(p_id integer, p_epoch bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  -- As a condition it is evaluated directly, without a query around it.
+  IF pg_advisory_xact_lock_shared(5300043, p_id) IS NULL THEN
+    RETURN false;
+  END IF;
+  PERFORM FROM shard WHERE id = p_id AND epoch = p_epoch;
+  RETURN FOUND;
 END $$;
 
 -- Take every shard: writes under way at the old epochs finish first, later ones are refused.
@@ -202,7 +213,7 @@ CREATE FUNCTION admit_write(
   p_scope text, p_method text, p_path text, p_key text, p_body_hash text, p_result json, p_at_ms bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT hold_shards(ARRAY[p_shard::integer], ARRAY[p_epoch]) THEN
+  IF NOT hold_shard(p_shard, p_epoch) THEN
     RETURN 'FENCED';
   END IF;
   IF p_key IS NOT NULL THEN
