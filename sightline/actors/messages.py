@@ -90,6 +90,8 @@ class ClaimStanding(Enum):
     PENDING = "PENDING"
     """An operation is under way that may make it true."""
     GONE = "GONE"
+    NEVER = "NEVER"
+    """The workspace has not been the session's operator: a dispatch was cut in two."""
 
 
 @final

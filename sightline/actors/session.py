@@ -376,7 +376,9 @@ class SessionActor:
         if self._pending is not None:
             return ClaimStanding.PENDING
         phase = self._session.phase if self._session is not None else None
-        if not isinstance(phase, Assigned | Live) or phase.operator.workspace_id != workspace_id:
+        if self._session is None or Party.OPERATOR not in parties_of(self._session, workspace_id):
+            return ClaimStanding.NEVER
+        if not isinstance(phase, Assigned | Live):
             return ClaimStanding.GONE
         return ClaimStanding.LIVE if isinstance(phase, Live) else ClaimStanding.ASSIGNED
 

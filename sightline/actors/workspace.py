@@ -8,6 +8,9 @@ then acknowledged and passed on to the session that is live.
 from dataclasses import replace
 from typing import Any, Final, final
 
+import structlog
+import trio
+
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
 from sightline.actors.heartbeats import HeartbeatWriter
 from sightline.actors.kernel.behaviour import Context
@@ -49,7 +52,7 @@ from sightline.domain.operator.model import Claim, Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Assigned, Live, Session
 from sightline.domain.views import workspace_view
-from sightline.ports.relations import TupleUpdate, member_edge
+from sightline.ports.relations import TupleUpdate, member_edge, operator_edge
 from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, RejectedWhy, WorkspaceWrite
 
 DOUBT_TIMER: Final = "doubt"
@@ -57,6 +60,8 @@ NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
 SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
+
+log = structlog.get_logger("sightline.workspace")
 
 
 @final
@@ -264,10 +269,27 @@ class WorkspaceActor:
             claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
             if claim is None or claim.at_ms != at_ms:
                 continue
-            if standing is ClaimStanding.GONE:
+            if standing is ClaimStanding.NEVER and not await self._is_unrelated(session_id):
+                continue
+            if standing in (ClaimStanding.GONE, ClaimStanding.NEVER):
                 await self._fact(Release(session_id))
             elif standing is ClaimStanding.ASSIGNED and claim.is_live:
                 await self._fact(Vacate(session_id))
+
+    async def _is_unrelated(self, session_id: str) -> bool:
+        """Take away the edge that a dispatch cut in two may have left in a graph of its own (not in our transaction).
+
+        Before the claim goes, so that a crash in between finds it again; and in a turn, so that no new claim, with a
+        new edge, can come in between. False if the graph does not answer: the claim is doubted again later.
+        """
+        edge = operator_edge(session_id, self._context.id)
+        try:
+            with trio.fail_after(self._deps.limits.ask_timeout_s):
+                await self._deps.relations.write([TupleUpdate(edge, present=False)])
+        except (SightlineError, trio.TooSlowError) as error:
+            log.warning("relation_not_cleared", session_id=session_id, error=str(error))
+            return False
+        return True
 
     def _arm_doubt(self) -> None:
         timers = self._context.timers

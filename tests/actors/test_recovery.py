@@ -1,0 +1,151 @@
+"""Halves of a dispatch that a crash left behind: after a restart they are put together, or taken away."""
+
+import pytest
+import trio
+
+from sightline.actors.deps import shard_of
+from sightline.domain.operator import machine
+from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.model import SessionState
+from sightline.ports.relations import (
+    OPERATOR_WORKSPACE,
+    TupleUpdate,
+    operator_edge,
+    session_ref,
+    workspace_ref,
+)
+from sightline.ports.store import ShardLease, WorkspaceWrite
+from tests.actors.world import BOTH_SIDES
+
+UNKNOWN_SESSION = "00000000-0000-4000-8000-00000000dead"
+
+
+async def crash_and_leave(world, operator, *messages):
+    """Kill the server at an instant at which the operator's row is these steps further than anything else."""
+    world.kill()
+    workspace = await world.store.load_workspace(operator)
+    for message in messages:
+        stepped = machine.step(workspace, message, world.clock.now_ms())
+        assert isinstance(stepped, Workspace)
+        workspace = stepped
+    epochs = await world.store.acquire_shards("test", "crash")
+    lease = ShardLease(shard_of(operator), epochs[shard_of(operator)])
+    await world.store.write_workspace(WorkspaceWrite(lease=lease, workspace=workspace, at_ms=world.clock.now_ms()))
+
+
+async def is_related(world, session, operator):
+    return await world.relations.check(session_ref(session), OPERATOR_WORKSPACE, workspace_ref(operator))
+
+
+async def standing_of(world, operator):
+    """Availability and claims, as stored."""
+    stored = await world.store.load_workspace(operator)
+    return stored.availability.value, {claim.session_id: claim.is_live for claim in stored.claims.values()}
+
+
+async def is_standing(world, operator, availability, claims):
+    return await standing_of(world, operator) == (availability, claims)
+
+
+@pytest.mark.parametrize("edge_is_there", [False, True])
+async def test_a_claim_whose_session_is_still_requested_is_given_back_with_its_relation(world, nursery, edge_is_there):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await crash_and_leave(world, operator, ClaimByDispatch(session))
+    if edge_is_there:  # a graph of its own, not in our transaction
+        await world.relations.write([TupleUpdate(operator_edge(session, operator))])
+    assert await standing_of(world, operator) == ("BUSY", {session: False})
+    await nursery.start(world.run)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+    assert not await is_related(world, session, operator)
+    answer = await world.broker.dispatch(session, world.caller(consumer))
+    assert answer.data["operatorWorkspaceId"] == operator
+    assert await is_related(world, session, operator)
+
+
+async def test_a_claim_on_a_session_that_does_not_exist_is_given_back(world, nursery):
+    operator = await world.operator()
+    await crash_and_leave(world, operator, ClaimByDispatch(UNKNOWN_SESSION))
+    await nursery.start(world.run)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+
+
+async def test_a_claim_on_a_session_that_went_to_another_is_given_back_and_the_other_keeps_it(world, nursery):
+    consumer, winner, loser = await world.consumer(), await world.operator(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.accept(session, world.caller(winner), winner)
+    await crash_and_leave(world, loser, ClaimByDispatch(session))
+    await nursery.start(world.run)
+    await world.until(lambda: is_standing(world, loser, "ONLINE", {}))
+    assert await standing_of(world, winner) == ("ONLINE", {session: False})
+    assert await is_related(world, session, winner)
+
+
+async def test_a_claim_on_a_session_that_has_ended_is_given_back_and_its_operator_stays_a_party(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.broker.end(session, world.caller(consumer), BOTH_SIDES)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+    await crash_and_leave(world, operator, ClaimByDispatch(session), Occupy(session))
+    await nursery.start(world.run)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+    assert await is_related(world, session, operator)
+    assert (await world.view(session, operator))["state"] == "ENDED"
+
+
+async def test_a_claim_that_is_live_on_a_session_that_never_started_is_only_an_assignment_again(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.accept(session, world.caller(operator), operator)
+    await crash_and_leave(world, operator, Occupy(session))
+    assert await standing_of(world, operator) == ("BUSY", {session: True})
+    await nursery.start(world.run)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {session: False}))
+    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+
+
+@pytest.mark.parametrize("state", [SessionState.ASSIGNED, SessionState.LIVE])
+async def test_a_session_without_its_claim_gets_it_back(world, nursery, state):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.dispatch(session, world.caller(consumer))
+    if state is SessionState.LIVE:
+        await world.broker.start(session, world.caller(operator))
+    await crash_and_leave(world, operator, Release(session))
+    assert await standing_of(world, operator) == ("ONLINE", {})
+    await nursery.start(world.run)
+    is_live = state is SessionState.LIVE
+    await world.until(lambda: is_standing(world, operator, "BUSY" if is_live else "ONLINE", {session: is_live}))
+    await world.broker.cancel_all(world.caller(operator))
+    if is_live:
+        await world.broker.end(session, world.caller(operator), BOTH_SIDES)
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+
+
+async def test_a_relation_is_not_cleared_while_the_graph_is_silent_and_is_when_it_answers(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await crash_and_leave(world, operator, ClaimByAccept(session))
+    await world.relations.write([TupleUpdate(operator_edge(session, operator))])
+    world.faults.at["write"] = ["refused"]
+    await nursery.start(world.run)
+    await trio.sleep(20)
+    assert await standing_of(world, operator) == ("ONLINE", {session: False})
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+    assert not await is_related(world, session, operator)
+
+
+async def test_a_session_that_expired_while_the_server_was_down_is_over_when_it_is_up(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    waiting = await world.request(consumer, wait_timeout_s=60)
+    assigned = await world.request(consumer)
+    await world.broker.accept(assigned, world.caller(operator), operator)
+    live = await world.live(consumer, await world.operator(), max_duration_s=30)
+    world.kill()
+    await trio.sleep(600)
+    await nursery.start(world.run)
+    ends = {waiting: "WAIT_TIMEOUT", assigned: "START_TIMEOUT", live: "MAX_DURATION"}
+    for session, reason in ends.items():
+        assert (await world.view(session, consumer))["endReason"] == reason
+    await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
