@@ -216,17 +216,26 @@ class Device:
     async def _publish(self) -> None:
         while True:
             await trio.sleep(1 if self.live_session else self.habits.idle_beat_s / 2)
-            session_id, node = self.live_session, self.world.node
-            if session_id is None or node is None or node.video is None:
-                continue
-            if self.rng.random() < self.habits.stutters:
-                node.video.publish(session_id, MediaKind.DISCONNECTED)
-                self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
+            if self.live_session is not None and self.rng.random() < self.habits.stutters:
+                self._leave()
                 await trio.sleep(self.rng.random() * self.habits.flap_s)
-                continue
-            if node.video.publish(session_id, MediaKind.FRAMES):
-                shown = self.world.history.truth.media_ms.setdefault(session_id, [])
-                shown.append(self.world.clock.now_ms())
+            else:
+                self.show_frames()
+
+    def _leave(self) -> None:
+        node = self.world.node
+        if self.live_session is not None and node is not None and node.video is not None:
+            node.video.publish(self.live_session, MediaKind.DISCONNECTED)
+            self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
+
+    def show_frames(self) -> None:
+        """Publish for a moment, if a session is live and a server takes it."""
+        session_id, node = self.live_session, self.world.node
+        if session_id is None or node is None or node.video is None:
+            return
+        if node.video.publish(session_id, MediaKind.FRAMES):
+            shown = self.world.history.truth.media_ms.setdefault(session_id, [])
+            shown.append(self.world.clock.now_ms())
 
 
 async def _create(new: NewWorkspace, broker: Broker) -> Answer:

@@ -41,6 +41,7 @@ class Line:
 
     def __init__(self) -> None:
         self._is_dead = False
+        self._pauses = 0
         self._resumed = trio.Event()
         self._resumed.set()
 
@@ -55,11 +56,15 @@ class Line:
 
     def pause(self) -> None:
         """The process is stopped; what it is doing goes on only after `resume`."""
-        self._resumed = trio.Event()
+        self._pauses += 1
+        if self._pauses == 1:
+            self._resumed = trio.Event()
 
     def resume(self) -> None:
-        """The process goes on, not knowing how long it stood."""
-        self._resumed.set()
+        """One pause is over; with the last one the process goes on, not knowing how long it stood."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._resumed.set()
 
     async def pass_through(self) -> None:
         """Wait until the process may speak to the outside; for ever if it is dead."""

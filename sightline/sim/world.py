@@ -183,17 +183,19 @@ class World:
         self.disturbed()
         self.history.note("paused", node.name, take_over)
         node.line.pause()
+        try:
+            if take_over:
+                await trio.sleep(seconds / 2)
+                self.start_node()
+            await trio.sleep(seconds / 2 if take_over else seconds)
+        finally:
+            node.line.resume()
+            self.disturbed()
         if take_over:
-            await trio.sleep(seconds / 2)
-            self.start_node()
-            await trio.sleep(seconds / 2)
-            node.line.resume()
-            await trio.sleep(ZOMBIE_S)
-            node.kill()
-        else:
-            await trio.sleep(seconds)
-            node.line.resume()
-        self.disturbed()
+            try:
+                await trio.sleep(ZOMBIE_S)
+            finally:
+                node.kill()
 
     async def set_funds(self, address: str, amount: int) -> None:
         """What the chain says that a wallet has, and allows, from now on; micro-USDC."""
