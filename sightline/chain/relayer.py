@@ -180,6 +180,7 @@ class Relayer:
         await self._follow()
         if await self._sign_due():
             await self._follow()
+            self._wake.set()  # there may be more than fits one round
         await self._tell(on_settlement)
         return bool(await self._outbox.settlements(IN_FLIGHT, limit=1))
 

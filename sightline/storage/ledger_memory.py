@@ -44,6 +44,7 @@ class MemoryOutbox:
         self._settlements: dict[str, SettlementRecord] = {}
         self._keys: dict[str, _Key] = {}
         self._signers: dict[str, str] = {}
+        self._nonces: set[tuple[str, int]] = set()
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Record what is to be settled."""
@@ -117,13 +118,13 @@ class MemoryOutbox:
     async def store_signed(self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int) -> None:
         """Keep signed transactions and use up their nonces."""
         key = self._keys.setdefault(relayer.lower(), _Key())
-        known = {(old.session_id, old.nonce) for row in self._settlements.values() for old in row.attempts}
-        fresh = [item for item in attempts if (item.session_id, item.nonce) not in known]
+        fresh = [item for item in attempts if (item.session_id, item.nonce) not in self._nonces]
         if any(attempt.nonce < key.next_nonce for attempt in fresh):
             raise NonceTakenError(f"the next nonce is {key.next_nonce}")
         for attempt in attempts:
             row = self._settlements[attempt.session_id]
             self._signers[attempt.tx_hash] = relayer.lower()
+            self._nonces.add((attempt.session_id, attempt.nonce))
             if attempt.tx_hash not in {old.tx_hash for old in row.attempts}:
                 row = replace(row, attempts=(*row.attempts, attempt))
             if row.state not in (SettlementState.MINED, SettlementState.CONFIRMED):
@@ -225,6 +226,7 @@ class MemoryLedger(MemoryOutbox):
         self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
         self._events: dict[tuple[str, int, str], _Event] = {}
         self._holds: dict[str, _Hold] = {}
+        self._hold_by_hash: dict[str, _Hold] = {}
         self._headers: dict[int, BlockRef] = {}
         self._head: BlockRef | None = None
         self._checked_at_ms = 0
@@ -280,11 +282,9 @@ class MemoryLedger(MemoryOutbox):
             if known is None or known[1] or known[0].block_number <= reading.block_number:
                 self._readings[reading.address] = (reading, False, now_ms)
         for hashed, number in application.settled:
-            for hold in self._holds.values():
-                if session_id_hash(hold.session_id) != hashed:
-                    continue
-                if hold.state is not HoldState.RELEASED or hold.released_block is not None:
-                    hold.state, hold.released_block = HoldState.RELEASED, number
+            hold = self._hold_by_hash.get(hashed)
+            if hold is not None and (hold.state is not HoldState.RELEASED or hold.released_block is not None):
+                hold.state, hold.released_block = HoldState.RELEASED, number
         for header in application.headers:
             self._headers[header.number] = header
         for number in [old for old in self._headers if old <= application.head.number - HEADERS_KEPT]:
@@ -356,12 +356,13 @@ class MemoryLedger(MemoryOutbox):
     def _ledger_row(self, workspace_id: str, row: _Event) -> LedgerRow:
         event = row.event
         head = 0 if self._head is None else self._head.number
-        session_id = next((held for held in self._holds if session_id_hash(held) == event.session_id_hash), None)
+        hold = None if event.session_id_hash is None else self._hold_by_hash.get(event.session_id_hash)
         return LedgerRow(
             sequence=row.sequence, workspace_id=workspace_id, kind=event.kind, tx_hash=event.tx_hash,
             log_index=event.log_index, block_number=event.block_number, block_hash=event.block_hash,
             from_address=event.from_address, to_address=event.to_address, amount_micro=event.amount_micro,
-            session_id=session_id, confirmed_at_ms=row.confirmed_at_ms, removed=row.removed,
+            session_id=None if hold is None else hold.session_id, confirmed_at_ms=row.confirmed_at_ms,
+            removed=row.removed,
             confirmations=0 if row.removed else max(0, head - event.block_number + 1),
             created_at_ms=row.created_at_ms,
         )  # fmt: skip
@@ -381,7 +382,8 @@ class MemoryLedger(MemoryOutbox):
         wallet = payer.lower()
         if policy is FundsPolicy.ENFORCED and not self._covers(wallet, amount_micro, now_ms):
             return False
-        self._holds[session_id] = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
+        hold = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
+        self._holds[session_id] = self._hold_by_hash[session_id_hash(session_id)] = hold
         return True
 
     def _covers(self, wallet: str, amount: int, now_ms: int) -> bool:

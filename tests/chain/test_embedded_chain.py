@@ -219,6 +219,27 @@ async def test_transactions_are_refused_in_the_words_of_other_nodes(world: World
             await world.rpc.call("eth_sendRawTransaction", bad)
 
 
+async def test_transactions_of_one_batch_share_a_block_and_each_has_its_answer(world: World) -> None:
+    await faucet_of(world).fund(world.payer.address, 10)
+
+    def raw(nonce: int, value: int = 1) -> str:
+        fields = {
+            "type": 2, "chainId": 84_532_001, "nonce": nonce, "to": world.payee.address, "value": value, "data": b"",
+            "gas": 21_000, "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 1,
+        }  # fmt: skip
+        return "0x" + bytes(Account.sign_transaction(fields, world.payer.key).raw_transaction).hex()
+
+    batch = [raw(1), raw(0), raw(0, value=2), raw(2), "0x12", raw(2)]
+    answers = await world.rpc.send_once([("eth_sendRawTransaction", [item]) for item in batch])
+    refused = [str(answer) for answer in answers if isinstance(answer, RpcResponseError)]
+    assert len(refused) == 3
+    assert sum("already known" in reason for reason in refused) == 1
+    hashes = [answer for answer in answers if isinstance(answer, str)]
+    receipts = [await world.rpc.call("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
+    assert len({receipt["blockHash"] for receipt in receipts}) == 1
+    assert [receipt["status"] for receipt in receipts] == ["0x1"] * 3
+
+
 async def test_logs_are_found_by_range_hash_address_and_topic(world: World) -> None:
     payment = await faucet_of(world).fund(world.payer.address, 10)
     receipt = await world.rpc.call("eth_getTransactionReceipt", payment.tx_hash)

@@ -56,6 +56,7 @@ class World:
     """Everything a test acts on. `rpc` and `faucet` speak to the node itself, past the endpoint's faults."""
 
     chain_dir: Path
+    node_url: str
     rpc: JsonRpc
     ledger: Ledger
     token: str
@@ -227,6 +228,7 @@ async def open_world(chain_dir: Path, *, ledger: Ledger | None = None) -> AsyncI
     async with open_endpoint(url) as endpoint, open_rpc(url, RpcOptions(timeout_ms=30_000), ids) as rpc:
         yield World(
             chain_dir=chain_dir,
+            node_url=url,
             rpc=rpc,
             ledger=ledger or MemoryLedger(),
             token=report["usdcAddress"],

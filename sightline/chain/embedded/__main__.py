@@ -58,6 +58,13 @@ def answer_body(methods: Methods, body: bytes) -> bytes:
     except orjson.JSONDecodeError:
         request = None
     if isinstance(request, list) and 0 < len(request) <= BATCH_MAX:
+        methods.expect(
+            [
+                item["params"][0]
+                for item in request
+                if isinstance(item, dict) and item.get("method") == "eth_sendRawTransaction" and item.get("params")
+            ]
+        )
         return json.dumps([answer_one(methods, item) for item in request]).encode()
     return json.dumps(answer_one(methods, request)).encode()
 

@@ -52,8 +52,8 @@ class Methods:
         self._secret = secret
         self._lock = threading.Lock()
         self._arrivals = threading.Lock()
-        self._waiting: list[Any] = []
-        self._refused: dict[bytes, RejectedError] = {}
+        self._waiting: dict[bytes, Any] = {}
+        self._outcomes: dict[bytes, RejectedError | None] = {}
         self._table: dict[str, Callable[..., Any]] = {
             "eth_chainId": lambda: views.quantity(machine.chain_id),
             "net_version": lambda: str(machine.chain_id),
@@ -103,33 +103,39 @@ class Methods:
 
     # Transactions.
 
+    def expect(self, raws: list[str]) -> None:
+        """Transactions that come in one batch: the first one's turn mines them all, in one block."""
+        for raw in raws:
+            try:
+                transaction = self._machine.decode(decode_hex(raw))
+            except (RejectedError, ValueError, TypeError):
+                continue  # its own turn will say so
+            with self._arrivals:
+                self._waiting.setdefault(transaction.hash, transaction)
+
     def _send_raw(self, raw: str) -> str:
         transaction = self._machine.decode(decode_hex(raw))
-        tx_hash = views.data(transaction.hash)
-        with self._arrivals:
-            self._waiting.append(transaction)
         # Whoever gets the lock mines everything that waits; the others find their transaction done.
         with self._lock:
-            while True:
-                refused = self._refused.pop(transaction.hash, None)
-                if refused is not None:
-                    raise refused
+            while transaction.hash not in self._outcomes:
                 with self._arrivals:
-                    if transaction not in self._waiting:
-                        return tx_hash
-                    batch = sorted(self._waiting, key=lambda item: item.nonce)
+                    self._waiting.setdefault(transaction.hash, transaction)
+                    batch = sorted(self._waiting.values(), key=lambda item: int(item.nonce))
                 self._mine(batch)
+            refused = self._outcomes.pop(transaction.hash)
+        if refused is not None:
+            raise refused
+        return views.data(transaction.hash)
 
     def _mine(self, batch: list[Any]) -> None:
+        known = {item.hash for item in batch if self._machine.store.receipt(views.data(item.hash)) is not None}
         refused = self._machine.mine(batch)
-        self._refused.update(refused)
-        done = {
-            item.hash
-            for item in batch
-            if item.hash in refused or self._machine.store.receipt(views.data(item.hash)) is not None
-        }
-        with self._arrivals:
-            self._waiting = [item for item in self._waiting if item.hash not in done]
+        for item in batch:
+            is_mined = item.hash not in known and self._machine.store.receipt(views.data(item.hash)) is not None
+            if item.hash in refused or is_mined:
+                self._outcomes[item.hash] = refused.get(item.hash)
+                with self._arrivals:
+                    del self._waiting[item.hash]
 
     def _faucet(self, secret: str, address: str, amount_micro: str) -> Json:
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):

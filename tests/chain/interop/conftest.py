@@ -23,7 +23,7 @@ async def anvil() -> AsyncIterator[Anvil]:
 async def a_world_on(anvil: Anvil) -> AsyncIterator[World]:
     async with open_endpoint(anvil.url) as endpoint:
         yield World(
-            chain_dir=Path("/nonexistent"), rpc=anvil.rpc, ledger=MemoryLedger(), token=anvil.token,
+            chain_dir=Path("/nonexistent"), node_url=anvil.url, rpc=anvil.rpc, ledger=MemoryLedger(), token=anvil.token,
             settlement=anvil.settlement, relayer_key=bytes.fromhex(anvil.relayer_key[2:]),
             treasury_key=anvil.treasury_key, endpoint=endpoint,
         )  # fmt: skip
