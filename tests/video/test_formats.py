@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from tests.video.harness import a_frame, a_rig, a_session_id, play_json, publishing
+from tests.video.harness import a_frame, a_rig, a_session_id, next_frame, play_json, publishing
 
 FORMATS = {
     "baseline.mp4": ("libx264", {"profile": "baseline"}),
@@ -18,17 +18,17 @@ FORMATS = {
 }
 
 
-def a_clip(path: Path, codec: str, options: dict[str, str]) -> None:
-    """A second of a white square that wanders over a dark ground."""
+def a_clip(path: Path, codec: str, options: dict[str, str], *, frames: int = 30, gop: int = 15) -> None:
+    """A white square that wanders over a dark ground."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=30)
         stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
         stream.time_base = Fraction(1, 30)
-        stream.codec_context.gop_size = 15
+        stream.codec_context.gop_size = gop
         stream.codec_context.options = options
-        for index in range(30):
+        for index in range(frames):
             image = np.full((240, 320, 3), 40, np.uint8)
-            image[80:160, index * 6 : index * 6 + 80] = 235
+            image[80:160, index * 6 % 240 : index * 6 % 240 + 80] = 235
             frame = av.VideoFrame.from_ndarray(image, format="rgb24")
             frame.pts = index
             container.mux(stream.encode(frame))
@@ -50,6 +50,21 @@ async def test_a_clip_of_each_kind_is_decoded_and_played(name: str, tmp_path: Pa
             assert abs(float(np.median(picture)) - 40) < 6, "the ground has its shade"
             watched = await play_json(made.whep_url, 0.5)
             assert watched["frames"] > 3
+
+
+async def test_a_late_viewer_sees_a_picture_long_before_the_next_keyframe(tmp_path: Path):
+    """Ten seconds between keyframes, and a publisher that does not answer requests for one."""
+    clip = tmp_path / "long.mp4"
+    a_clip(clip, "libx264", {"profile": "baseline", "x264-params": "scenecut=0"}, frames=300, gop=300)
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url, path=str(clip)):
+            first = frame = await a_frame(rig.backend, made.ref)
+            while frame.received_at_ms - first.received_at_ms < 3_500:
+                frame = await next_frame(rig.backend, made.ref, frame.sequence)
+            watched = await play_json(made.whep_url, 0.5)
+    assert watched["frames"], watched
+    assert watched["first_frame_ms"] < 5_000, "the next keyframe was more than six seconds away"
 
 
 async def test_what_cannot_be_published_is_said_before_anything_is_connected(tmp_path: Path):
