@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path("sightline-data"), description="Everything that is kept: database, chain, secrets")
     database_url: SecretStr | None = Field(None, description="Postgres to use in place of the embedded one")
     database_pool: int = Field(12, ge=2, le=200, description="Connections to the database")
+    heartbeat_keep_days: int = Field(30, ge=1, description="Full days of heartbeats kept behind today")
 
     # Identity.
     cookie_keys: SecretStr | None = Field(

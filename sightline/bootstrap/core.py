@@ -46,6 +46,7 @@ from sightline.storage.ledger_pg import PostgresLedger
 from sightline.storage.migrate import migrate
 from sightline.storage.pool import PoolOptions
 from sightline.storage.postgres import PostgresStore
+from sightline.storage.retention import RetentionOptions, run_retention
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.secrets import Secrets
@@ -238,6 +239,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 services.start_soon(core.pump.run)
                 await services.start(partial(chain.run, partial(_tell_settlement, registry)))
                 services.start_soon(_keep_house, store, clock)
+                retention = RetentionOptions(heartbeat_days=settings.heartbeat_keep_days)
+                services.start_soon(run_retention, store, clock, retention)
                 await recover(store, registry)
                 yield core
                 await registry.close(drain_s=ACTOR_DRAIN_S)
