@@ -50,14 +50,17 @@ class Signer:
     def __repr__(self) -> str:
         return f"Signer({self.address})"
 
-    def sign(self, *, chain_id: int, nonce: int, to: str, data: bytes, gas: int, fees: Fees) -> tuple[str, bytes]:
-        """Hash and bytes of a type 2 transaction that moves no native coin.
+    def sign(
+        self, *, chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, fees: Fees
+    ) -> tuple[str, bytes]:
+        """Hash and bytes of a type 2 transaction that moves no native coin; without `to` it creates a contract.
 
         Written out because eth_account takes half a second to import, for curves that are not used here.
 
         Source: EIP-1559, section "Specification"; the nonce of the signature is that of RFC 6979.
         """
-        fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, to_canonical_address(to), 0, data, []]
+        target = b"" if to is None else to_canonical_address(to)
+        fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, 0, data, []]
         unsigned = TYPE_2 + rlp.encode(fields)
         signature = self._key.sign_recoverable(keccak256(unsigned), hasher=None)
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")

@@ -1,0 +1,168 @@
+"""Puts the contracts on a public test network: `python -m sightline.chain.deploy --help`.
+
+The key that pays and becomes the owner comes from a keystore file (its password is asked for) or from the environment
+variable SIGHTLINE_DEPLOYER_KEY. Prints the settings for the server as KEY=value lines.
+"""
+
+import argparse
+import getpass
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import trio
+from eth_utils.address import is_address, to_canonical_address, to_checksum_address
+
+from sightline.chain.artefacts import artefact
+from sightline.chain.contracts_abi import settlement_constructor
+from sightline.chain.fees import suggested
+from sightline.chain.reader import hex_int
+from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.signer import Signer, read_keystore, require_private_key
+from sightline.system.ids import SystemIds
+
+MAINNETS: Final = frozenset({1, 10, 56, 100, 137, 8453, 42161, 43114, 59144})
+POLL_S: Final = 1.0
+PATIENCE_S: Final = 300.0
+
+
+class DeploymentError(Exception):
+    """Nothing was deployed, or its outcome is not known; the message says which."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What to deploy. `usdc` None deploys the test USDC too."""
+
+    relayer: str
+    fee_receiver: str
+    usdc: str | None = None
+    max_fee_bps: int = 5_000
+    session_cap_micro: int = 1_000_000_000_000
+    consent_required: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """Where the contracts are."""
+
+    chain_id: int
+    usdc_address: str
+    settlement_address: str
+    start_block: int
+
+
+async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deployed:
+    """Deploy, and wait until both receipts are there.
+
+    Raises:
+        DeploymentError: For a main network, a refusal by the node, or a receipt that does not come.
+        ChainUnavailableError: The endpoint does not answer.
+    """
+    chain_id = hex_int(await rpc.call("eth_chainId"))
+    if chain_id in MAINNETS:
+        raise DeploymentError(f"chain {chain_id} is a main network; Sightline settles on test networks")
+    usdc = deployment.usdc
+    if usdc is None:
+        creation = artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(signer.address)
+        usdc = (await _create(rpc, signer, chain_id, creation))["contractAddress"]
+    arguments = settlement_constructor(
+        token=to_checksum_address(usdc), owner=signer.address, relayer=to_checksum_address(deployment.relayer),
+        fee_receiver=to_checksum_address(deployment.fee_receiver), max_fee_bps=deployment.max_fee_bps,
+        session_cap_micro=deployment.session_cap_micro, consent_required=deployment.consent_required,
+    )  # fmt: skip
+    receipt = await _create(rpc, signer, chain_id, artefact("SessionSettlement").bytecode + arguments)
+    return Deployed(
+        chain_id=chain_id,
+        usdc_address=to_checksum_address(usdc),
+        settlement_address=to_checksum_address(receipt["contractAddress"]),
+        start_block=hex_int(receipt["blockNumber"]),
+    )
+
+
+async def _create(rpc: JsonRpc, signer: Signer, chain_id: int, creation: bytes) -> dict[str, Any]:
+    call = {"from": signer.address, "data": "0x" + creation.hex()}
+    nonce, head, tip, gas = await rpc.batch(
+        [
+            ("eth_getTransactionCount", [signer.address, "pending"]),
+            ("eth_getBlockByNumber", ["latest", False]),
+            ("eth_maxPriorityFeePerGas", []),
+            ("eth_estimateGas", [call]),
+        ]
+    )
+    if isinstance(gas, RpcResponseError):
+        raise DeploymentError(f"the node would not run the creation: {gas.message}")
+    tx_hash, raw = signer.sign(
+        chain_id=chain_id, nonce=hex_int(nonce), to=None, data=creation, gas=hex_int(gas) * 6 // 5,
+        fees=suggested(head, tip),
+    )  # fmt: skip
+    (answer,) = await rpc.send_once([("eth_sendRawTransaction", ["0x" + raw.hex()])])
+    if isinstance(answer, RpcResponseError):
+        raise DeploymentError(f"the node refused the creation: {answer.message}")
+    return await _receipt(rpc, tx_hash)
+
+
+async def _receipt(rpc: JsonRpc, tx_hash: str) -> dict[str, Any]:
+    with trio.move_on_after(PATIENCE_S):
+        while True:
+            receipt = await rpc.call("eth_getTransactionReceipt", tx_hash)
+            if isinstance(receipt, dict):
+                if hex_int(receipt["status"]) != 1:
+                    raise DeploymentError(f"the creation {tx_hash} reverted")
+                return receipt
+            await trio.sleep(POLL_S)
+    raise DeploymentError(f"no receipt of {tx_hash} after {PATIENCE_S:.0f} s; look for it before trying again")
+
+
+def _key(keystore: Path | None) -> bytes:
+    if keystore is not None:
+        return read_keystore(keystore, getpass.getpass(f"password of {keystore.name}: "))
+    text = os.environ.get("SIGHTLINE_DEPLOYER_KEY", "")
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raise DeploymentError("SIGHTLINE_DEPLOYER_KEY is not hex") from None
+
+
+def _address(text: str) -> str:
+    if not is_address(text):
+        raise argparse.ArgumentTypeError(f"{text} is not an address")
+    return to_checksum_address(text)
+
+
+async def main() -> None:
+    """Deploy as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m sightline.chain.deploy", description=__doc__)
+    parser.add_argument("--rpc-url", required=True)
+    parser.add_argument("--relayer", type=_address, required=True, help="address of the server's relayer key")
+    parser.add_argument("--fee-receiver", type=_address, required=True)
+    parser.add_argument("--usdc", type=_address, help="the network's USDC; without it a test USDC is deployed")
+    parser.add_argument("--max-fee-bps", type=int, default=5_000)
+    parser.add_argument("--session-cap-micro", type=int, default=1_000_000_000_000)
+    parser.add_argument("--consent-required", action="store_true")
+    parser.add_argument("--keystore", type=Path)
+    chosen = parser.parse_args()
+    key = _key(chosen.keystore)
+    signer = Signer(key)
+    require_private_key(signer, key)
+    deployment = Deployment(
+        relayer=chosen.relayer, fee_receiver=chosen.fee_receiver, usdc=chosen.usdc, max_fee_bps=chosen.max_fee_bps,
+        session_cap_micro=chosen.session_cap_micro, consent_required=chosen.consent_required,
+    )  # fmt: skip
+    async with open_rpc(chosen.rpc_url, RpcOptions(), SystemIds()) as rpc:
+        deployed = await deploy(rpc, signer, deployment)
+    sys.stdout.write(
+        f"SIGHTLINE_CHAIN_RPC_URL={chosen.rpc_url}\n"
+        f"SIGHTLINE_CHAIN_ID={deployed.chain_id}\n"
+        f"SIGHTLINE_CHAIN_USDC_ADDRESS={deployed.usdc_address}\n"
+        f"SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS={deployed.settlement_address}\n"
+        f"SIGHTLINE_CHAIN_START_BLOCK={deployed.start_block}\n"
+    )
+
+
+if __name__ == "__main__":
+    trio.run(main)
