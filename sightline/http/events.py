@@ -60,6 +60,11 @@ class EventResources:
                 operation_id="watchSession",
                 tag=TAG,
                 summary="A session and its meter, now and on every change",
+                description=(
+                    "Events session and meter. First comes the current state; id counts per stream and goes "
+                    "on after Last-Event-ID. A comment every 15 s keeps the stream open; after an hour it "
+                    "ends."
+                ),
                 handler=self.session_events,
                 operation=Operation.WATCH_EVENTS,
                 media_type="text/event-stream",
@@ -71,6 +76,7 @@ class EventResources:
                 operation_id="watchWorkspace",
                 tag=TAG,
                 summary="The caller's workspace and its assignments, now and on every change",
+                description="Events workspace and assignment, otherwise like a session's stream.",
                 handler=self.workspace_events,
                 operation=Operation.WATCH_EVENTS,
                 media_type="text/event-stream",

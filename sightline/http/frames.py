@@ -93,6 +93,12 @@ class FrameResources:
                 operation_id="getFrame",
                 tag="video",
                 summary="The newest frame as JPEG",
+                description=(
+                    "Headers: ETag is the frame's sequence, Last-Modified its capture; x-svc-frame-sequence, "
+                    "-captured-at, -age-ms, -width, -height, -state (live, black, frozen), x-svc-meter-state, "
+                    "x-svc-in-geofence (true, false, unknown), x-svc-location. With after and waitMs the "
+                    "answer comes as soon as there is a newer frame, else 304. Never a placeholder."
+                ),
                 handler=self.frame,
                 operation=Operation.READ_SESSION,
                 rate=RateClass.FRAME,
@@ -107,6 +113,7 @@ class FrameResources:
                 operation_id="streamFrames",
                 tag="video",
                 summary="Frames as multipart/x-mixed-replace",
+                description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
                 handler=self.frames,
                 operation=Operation.READ_SESSION,
                 rate=RateClass.FRAME,

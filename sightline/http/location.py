@@ -62,6 +62,10 @@ class LocationResources:
                 operation_id="postLocation",
                 tag=TAG,
                 summary="Operator heartbeat, about every 2 seconds",
+                description=(
+                    "The answer is given only once the heartbeat is durable. sequence must be greater than "
+                    "the last accepted one."
+                ),
                 handler=self.post,
                 operation=Operation.POST_LOCATION,
                 rate=RateClass.LOCATION,
@@ -113,15 +117,19 @@ class LocationResources:
         return await self._once.recorded(key, lambda: self._deps.broker.heartbeats(workspace_id, reports))
 
     async def stream(self, call: Call, socket: Socket) -> None:
-        """Take heartbeats until the peer leaves. A refused one is answered and changes nothing."""
+        """Take heartbeats until the peer leaves, or for a stream's lifetime. A refused one changes nothing."""
         workspace_id = await require_bound(call, self._deps.broker)
         inbox = Inbox(socket)
         failure: Exception | None = None
+        ends_s = trio.current_time() + self._deps.options.stream_lifetime_ms / 1_000
         async with trio.open_nursery() as nursery:
             nursery.start_soon(inbox.fill)
             try:
-                while True:
-                    for verdict in await self._take(call, workspace_id, await inbox.take()):
+                while trio.current_time() < ends_s:
+                    messages: list[str | bytes] = []
+                    with trio.move_on_at(ends_s):  # between messages: what has come is always answered
+                        messages = await inbox.take()
+                    for verdict in await self._take(call, workspace_id, messages):
                         await socket.send(orjson.dumps(verdict).decode())
             except Exception as error:  # noqa: BLE001 (raised again outside of the nursery, which would wrap it)
                 failure = error

@@ -28,6 +28,7 @@ class QuoteResources:
                 operation_id="getQuote",
                 tag="pricing",
                 summary="Price a place and a duration; the quote lives 120 s and can be used once",
+                description="The factors multiply to the rate. Bound to the workspace; good within 50 m of the point.",
                 handler=self.quote,
                 operation=Operation.GET_QUOTE,
                 rate=RateClass.QUOTE,

@@ -64,6 +64,7 @@ class SessionResources:
                 operation_id="createSession",
                 tag=TAG,
                 summary="Request live video of a place",
+                description="Locks the rate (the quote's, else the spot rate) and reserves it for maxDurationSeconds.",
                 handler=self.create,
                 operation=Operation.CREATE_SESSION,
                 rate=RateClass.CREATE,
@@ -87,6 +88,7 @@ class SessionResources:
                 operation_id="listSessions",
                 tag=TAG,
                 summary="List sessions, newest first",
+                description="view=open shows what an operator may accept: REQUESTED, unexpired, inside its coverage.",
                 handler=self.list,
                 operation=Operation.READ_SESSION,
                 rate=RateClass.LIST,
@@ -115,6 +117,10 @@ class SessionResources:
                 operation_id="dispatchSession",
                 tag=TAG,
                 summary="Consumer: assign the longest-idle operator",
+                description=(
+                    "One atomic decision: an ONLINE operator becomes BUSY and has the session. 503 "
+                    "UNAVAILABLE when there is none."
+                ),
                 handler=self.dispatch,
                 operation=Operation.DISPATCH_SESSION,
                 rate=RateClass.CREATE,
@@ -141,6 +147,10 @@ class SessionResources:
                 operation_id="startSession",
                 tag=TAG,
                 summary="Operator: go live",
+                description=(
+                    "Creates the live input. whipUrl embeds a secret. After 503 VIDEO_ERROR the session is "
+                    "still ASSIGNED; a retry is safe."
+                ),
                 handler=self.start,
                 operation=Operation.START_SESSION,
                 output=StartedSession,
@@ -156,6 +166,10 @@ class SessionResources:
                 operation_id="endSession",
                 tag=TAG,
                 summary="Either party: hang up",
+                description=(
+                    "A key ends for the side of its scope. The charge is fixed at this moment; a second end "
+                    "changes nothing."
+                ),
                 handler=self.end,
                 operation=Operation.END_SESSION,
                 output=Session,

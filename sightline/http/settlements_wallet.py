@@ -102,6 +102,7 @@ class MoneyResources:
                 operation_id="getSettlement",
                 tag="money",
                 summary="How far the settlement of a session is",
+                description="NOT_READY before the end, PENDING once composed, CONFIRMED once mined.",
                 handler=self.settlement,
                 operation=Operation.READ_SESSION,
                 output=Settlement,

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from sightline.domain.views import iso
+from sightline.http.deps import ResourceOptions
 from tests.http.socket_client import RefusedSocketError, SocketClosedByServerError, open_socket
-from tests.http.world import BERLIN, World, data_of, error_of
+from tests.http.world import BERLIN, World, WorldOptions, data_of, error_of, open_world
 
 FULL = BERLIN | {
     "sequence": 1,
@@ -155,3 +156,13 @@ async def test_a_websocket_for_another_workspace_is_closed_with_the_reason(world
         with pytest.raises(SocketClosedByServerError) as closed:
             await socket.receive()
     assert (closed.value.code, closed.value.reason) == (1008, "NOT_AUTHORIZED workspace:mismatch")
+
+
+async def test_a_websocket_ends_at_its_lifetime_so_that_its_credential_is_checked_again() -> None:
+    async with open_world(WorldOptions(resources=ResourceOptions(stream_lifetime_ms=200))) as world:
+        operator = await world.party("SUPPLIER")
+        path = f"{operator.path}/location/stream"
+        async with open_socket(world.base_url, path, operator.key.headers) as socket:
+            with pytest.raises(SocketClosedByServerError) as closed:
+                await socket.receive()
+        assert closed.value.code == 1000

@@ -142,11 +142,15 @@ def decimal_text(pattern: str, example: str, description: str) -> WithJsonSchema
     return WithJsonSchema({"type": "string", "pattern": pattern, "description": description, "examples": [example]})
 
 
+def _title(name: str, _field: object) -> str:
+    return name.strip("_").replace("_", " ").capitalize()
+
+
 class Model(BaseModel):
     """Base of all: wire names are camelCase, values never change."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_enum_values=True
+        alias_generator=to_camel, field_title_generator=_title, populate_by_name=True, frozen=True, extra="ignore"
     )
 
 
