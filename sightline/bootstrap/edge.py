@@ -147,13 +147,17 @@ async def _readiness(core: Core) -> dict[str, bool]:
 
 def read_gauges(core: Core) -> Gauges:
     """What the parts know of themselves, for /metrics."""
-    kernel, chain = core.registry.statistics(), core.chain.snapshot()
+    kernel, chain, database = core.registry.statistics(), core.chain.snapshot(), core.database.statistics()
     return {
         "actors_active": {kind: counts.active for kind, counts in kernel.kinds.items()},
         "actor_messages_waiting": {kind: counts.depth for kind, counts in kernel.kinds.items()},
         "actors_parked": {kind: len(counts.parked) for kind, counts in kernel.kinds.items()},
         "timers_armed": kernel.timers,
         "heartbeats_waiting": core.writer.depth,
+        "database_units_in_flight": database.in_flight,
+        "database_units_waiting": database.waiting_for_connection,
+        "database_connections_open": database.connections_open,
+        "database_connections_idle": database.connections_idle,
         "chain_head": chain["headNumber"] or 0,
         "chain_lag_blocks": chain["lagBlocks"] or 0,
         "chain_failures": chain["watcherFailures"] or 0,
