@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     # Where it keeps things.
     data_dir: Path = Field(Path("sightline-data"), description="Everything that is kept: database, chain, secrets")
     database_url: SecretStr | None = Field(None, description="Postgres to use in place of the embedded one")
+    database_account: str = Field("nobody", description="Account of the embedded Postgres when we run as root")
     database_pool: int = Field(12, ge=2, le=200, description="Connections to the database")
     heartbeat_keep_days: int = Field(30, ge=1, description="Full days of heartbeats kept behind today")
 
@@ -63,6 +64,10 @@ class Settings(BaseSettings):
     chain_usdc_address: str | None = Field(None, description="USDC contract; required with chain_rpc_url")
     chain_settlement_address: str | None = Field(None, description="Settlement contract; required with chain_rpc_url")
     chain_relayer_key: SecretStr | None = Field(None, description="Private key of the relayer, hex")
+    chain_relayer_keystore: Path | None = Field(
+        None, description="Encrypted keystore file with the relayer's key, in place of chain_relayer_key"
+    )
+    chain_relayer_password: SecretStr | None = Field(None, description="Password of that keystore")
     chain_confirmations: int | None = Field(None, ge=0, description="Blocks on top of a settlement until CONFIRMED")
 
     # Video.

@@ -28,6 +28,7 @@ from sightline.actors.watch import Watchers
 from sightline.actors.workspace import WorkspaceActor
 from sightline.bootstrap.parts import open_parts
 from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place
+from sightline.chain.signer import KeyRefusedError, read_keystore
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError, StoreUnavailableError
 from sightline.domain.units import DAY_MS
@@ -113,7 +114,9 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
             dsn = settings.database_url.get_secret_value()
         else:
             options = EmbeddedPostgresOptions(
-                directory=settings.data_dir / "postgres", log_path=settings.data_dir / "log" / "postgres.log"
+                directory=settings.data_dir / "postgres",
+                log_path=settings.data_dir / "log" / "postgres.log",
+                run_as=settings.database_account,
             )
             dsn = await nursery.start(run_embedded_postgres, options)
         pool = PoolOptions(dsn=dsn, connections_max=settings.database_pool)
@@ -170,16 +173,32 @@ async def _reach_database(stack: AsyncExitStack, options: DatabaseOptions) -> Da
             await trio.sleep(DATABASE_RETRY_S)
 
 
+def relayer_key(settings: Settings) -> bytes | None:
+    """The relayer's key from its setting or its keystore.
+
+    Raises:
+        KeyRefusedError: If there is one and it can not be read.
+    """
+    if settings.chain_relayer_keystore is not None:
+        password = settings.chain_relayer_password
+        return read_keystore(settings.chain_relayer_keystore, "" if password is None else password.get_secret_value())
+    if settings.chain_relayer_key is None:
+        return None
+    try:
+        return bytes.fromhex(settings.chain_relayer_key.get_secret_value().removeprefix("0x"))
+    except ValueError:
+        raise KeyRefusedError("chain_relayer_key is not hex") from None
+
+
 def chain_options(settings: Settings, public_url: str) -> ChainOptions:
     """The chain room's options."""
-    key = settings.chain_relayer_key
     return ChainOptions(
         data_dir=settings.data_dir / "chain",
         rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,
         chain_id=settings.chain_id,
         usdc_address=settings.chain_usdc_address,
         settlement_address=settings.chain_settlement_address,
-        relayer_key=bytes.fromhex(key.get_secret_value().removeprefix("0x")) if key is not None else None,
+        relayer_key=relayer_key(settings),
         start_block=settings.chain_start_block,
         chain_name=settings.chain_name,
         explorer_url=settings.chain_explorer_url or public_url,

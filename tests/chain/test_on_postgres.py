@@ -1,0 +1,43 @@
+"""Relayer and watcher over the real database: what the ledger in memory promises, Postgres keeps."""
+
+from pathlib import Path
+
+from sightline.ports.ledger import FundsPolicy, SettlementState
+from sightline.storage.bridge import Database
+from sightline.storage.ledger_pg import PostgresLedger
+from tests.chain.endpoint import lose_reply, of_method, some_times
+from tests.chain.world import World, clock, ids, running
+
+
+async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(
+    world: World, database: Database, tmp_path: Path
+) -> None:
+    world.ledger = PostgresLedger(database)
+    await world.ready_parties()
+    world.endpoint.fault = of_method("eth_sendRawTransaction", some_times(1, lose_reply))
+    async with running(world, tmp_path) as service:
+        charges = {await world.end_session(seconds=second): second * 1_000 for second in range(12)}
+        service.notify()
+        await world.until_told(*charges)
+        assert await world.settled_on_chain() == charges
+        await world.assert_books_balance()
+        view = await world.ledger.wallet(world.payer.workspace_id)
+        assert view is not None
+        assert view.held_micro == 0
+        for session_id in charges:
+            record = await world.record(session_id)
+            assert (record.state, record.notified) == (SettlementState.CONFIRMED, True)
+
+
+async def test_an_enforced_hold_in_postgres_follows_the_chain(world: World, database: Database, tmp_path: Path) -> None:
+    world.ledger = PostgresLedger(database)
+    await world.ready_parties(micro=100)
+    payer = world.payer.address
+    async with running(world, tmp_path):
+        await world.until_in_step()
+        now_ms = clock.now_ms()
+        assert not await world.ledger.take_hold(ids.uuid(), payer, 101, FundsPolicy.ENFORCED, now_ms=now_ms)
+        assert await world.ledger.take_hold(ids.uuid(), payer, 100, FundsPolicy.ENFORCED, now_ms=now_ms)
+        await world.fund(world.payer, 5)
+        await world.until_in_step()
+        assert await world.ledger.take_hold(ids.uuid(), payer, 5, FundsPolicy.ENFORCED, now_ms=clock.now_ms())
