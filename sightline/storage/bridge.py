@@ -95,7 +95,9 @@ class Database:
         return cast(T, await self._cross(Kind.READ, unit, deadline_ms))
 
     async def run(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
-        """Run a unit on one connection; each of its statements commits itself. One statement is one round trip.
+        """Run a unit of one statement, which commits itself in one round trip.
+
+        Several statements are possible if the unit may be repeated: a deadlock's victim is run again from its start.
 
         Raises:
             StoreUnavailableError: No connection within the deadline; nothing was applied.
