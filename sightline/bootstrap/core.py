@@ -204,6 +204,7 @@ def chain_options(settings: Settings, public_url: str) -> ChainOptions:
         explorer_url=settings.chain_explorer_url or public_url,
         public_rpc_url=settings.chain_public_rpc_url,
         depth=settings.chain_confirmations,
+        platform_fee_bps=settings.platform_fee_bps,
     )
 
 

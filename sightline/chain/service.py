@@ -66,6 +66,8 @@ class ChainOptions:
     """Blocks on top before anything counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
     poll_ms: int | None = None
     """Default 200 on the embedded chain, 2000 elsewhere."""
+    platform_fee_bps: int = 0
+    """What sessions will be charged with; refused at the start when the contract would refuse it."""
     settle_gas: int = 300_000
     fee_cap_wei: int = 500_000_000_000
     replace_ms: int = 30_000
@@ -182,7 +184,7 @@ async def open_chain(
         token = to_checksum_address(place.identity.usdc_address)
         settlement = to_checksum_address(place.identity.settlement_address)
         reader = RpcReader(place.rpc, token=token, settlement=settlement)
-        await _require_contracts(reader, token, settlement, place.signer.address)
+        await _require_contracts(reader, token, settlement, place.signer.address, options.platform_fee_bps)
         relayer = Relayer(
             place.rpc, ledger, place.signer, place.identity, _relayer_options(options, place), clock=clock, ids=ids
         )
@@ -294,16 +296,21 @@ async def _require_identity(ledger: Ledger, identity: ChainIdentity) -> None:
         )
 
 
-async def _require_contracts(reader: RpcReader, token: str, settlement: str, relayer: str) -> None:
+async def _require_contracts(
+    reader: RpcReader, token: str, settlement: str, relayer: str, platform_fee_bps: int
+) -> None:
     for name, address in (("usdc_address", token), ("settlement_address", settlement)):
         if not await reader.code(address):
             raise ChainRefusedError(f"there is no contract at {name} {address}")
     try:
         settles_in = await reader.call(settlement, call_data("TOKEN()"))
         is_relayer = await reader.call(settlement, call_data("isRelayer(address)", [relayer]))
+        bound = int.from_bytes(await reader.call(settlement, call_data("MAX_FEE_BPS()")), "big")
     except CallRevertedError as error:
         raise ChainRefusedError(f"the contract at {settlement} is not a SessionSettlement") from error
     if settles_in[-20:].hex() != token[2:].lower():
         raise ChainRefusedError(f"the settlement contract settles in another token than {token}")
+    if platform_fee_bps > bound:
+        raise ChainRefusedError(f"platform_fee_bps {platform_fee_bps} is over the settlement contract's bound {bound}")
     if not any(is_relayer):
         log.error("relayer_not_allowed", relayer=relayer, settlement=settlement)
