@@ -3,13 +3,24 @@
 The table below is written from the promises alone; it does not look at the rules of the code.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pytest
 
-from tests.http.world import BERLIN, EVERY_SCOPE, Client, Party, World, data_of, error_of
+from sightline.http.deps import ResourceOptions
+from tests.http.world import (
+    BERLIN,
+    EVERY_SCOPE,
+    Client,
+    Party,
+    World,
+    WorldOptions,
+    data_of,
+    error_of,
+    open_world,
+)
 
 Outcome: TypeAlias = int | tuple[int, str]
 
@@ -319,7 +330,15 @@ RULES = [
             roles=ANYBODY,
             parties=BOTH,
         )
-        for tail in ("", "/meter", "/viewer-token", "/frame")
+        for tail in ("", "/meter", "/viewer-token", "/frame", "/frames?fps=30", "/events")
+    ),
+    Rule(
+        name="watch workspace",
+        method="GET",
+        prepare=on_operators_workspace("/events"),
+        scopes=(READ,),
+        roles=ANYBODY,
+        parties=OPERATOR,
     ),
     Rule(name="settlement", method="GET", prepare=settlement, scopes=(READ,), roles=ANYBODY, parties=BOTH),
     Rule(
@@ -339,6 +358,13 @@ RULES = [
         parties=EACH,
     ),
 ]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Streams end quickly here."""
+    async with open_world(WorldOptions(resources=ResourceOptions(stream_lifetime_ms=5))) as opened:
+        yield opened
 
 
 @pytest.fixture
