@@ -77,18 +77,21 @@ class OneEffect(Checker):
     name: ClassVar[str] = "one effect"
 
     def __init__(self) -> None:
-        self._by_key: dict[str, set[str]] = {}
+        self._by_key: dict[tuple[str, str], set[str]] = {}
+        self._keys: set[str] = set()
 
     def on_session(self, step: SessionStep) -> None:
         record = step.write.idempotency
         if record is None:
             return
-        sessions = self._by_key.setdefault(record.key.key, set())
+        # The path tells the parts of one command apart: cancel-all has a record for each assignment it drops.
+        self._keys.add(record.key.key)
+        sessions = self._by_key.setdefault((record.key.path, record.key.key), set())
         sessions.add(f"{step.after.id}/{step.after.version}")
         self.require(len(sessions) == 1, f"the command {record.key.key} took effect as {sorted(sessions)}")
 
     def on_reply(self, reply: Reply) -> None:
-        happened = reply.key in self._by_key
+        happened = reply.key in self._keys
         if reply.outcome == "ok" and reply.what in PROOF:
             self.require(happened, f"{reply.what} by {reply.who} was acknowledged without a recorded answer")
         if reply.outcome == "refused":
