@@ -56,7 +56,7 @@ class DispatcherActor:
             case PickOperator() as pick:
                 envelope.reply(self._pick(pick, now_ms))
             case CountOperators(lat=lat, lng=lng):
-                envelope.reply(sum(1 for _ in self._index.covering(lat, lng)))
+                envelope.reply(self._index.count_covering(lat, lng))
             case message:
                 raise InvariantError(f"the dispatcher does not understand {type(message).__name__}")
 

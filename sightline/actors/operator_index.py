@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import Final, TypeAlias, final
 
+import numpy as np
 from sortedcontainers import SortedList
 
+from sightline.domain.geofence import EARTH_RADIUS_M
 from sightline.domain.operator.model import Availability, Workspace
 
 CELL_DEGREES: Final = (0.02, 0.08, 0.32, 1.25, 5.0)
@@ -25,6 +27,10 @@ Place: TypeAlias = tuple[int, int, int]
 Entry: TypeAlias = tuple[int, str]
 
 EVERYWHERE: Final[Place] = (-1, 0, 0)
+
+EDGE_RATIO: Final = 1e-6
+EDGE_FLOOR: Final = 1e-15
+"""How near to a circle's edge, in squared chords, rounding could tell a point's side wrongly; far on the safe side."""
 
 
 def _places(workspace: Workspace) -> tuple[Place, ...]:
@@ -59,6 +65,60 @@ def _wrapped(column: int, size: float) -> int:
 
 
 @final
+class Circles:
+    """The coverage circles of one cell as columns, so that those around a point are counted at once.
+
+    A circle is kept as the unit vector of its centre and the squared chord of its radius. What lies within rounding of
+    an edge is left to `Workspace.covers`, whose word is the only one that counts.
+    """
+
+    def __init__(self) -> None:
+        self._rows = np.empty((8, 4))
+        self._ids: list[str] = []
+        self._place: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def put(self, workspace: Workspace) -> None:
+        """Add an operator that is not there yet; one without coverage is a circle around the whole globe."""
+        row = len(self._ids)
+        if row == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)))
+        circle = workspace.coverage
+        if circle is None:
+            self._rows[row] = (0.0, 0.0, 0.0, math.inf)
+        else:
+            reach = math.sin(min(circle.radius_m / (2 * EARTH_RADIUS_M), math.pi / 2))
+            self._rows[row] = (*_vector(circle.lat, circle.lng), 4 * reach * reach)
+        self._place[workspace.id] = row
+        self._ids.append(workspace.id)
+
+    def remove(self, workspace_id: str) -> None:
+        """Take an operator out; the last one moves to its place."""
+        row, last = self._place.pop(workspace_id), self._ids.pop()
+        if last != workspace_id:
+            self._rows[row] = self._rows[len(self._ids)]
+            self._ids[row] = last
+            self._place[last] = row
+
+    def around(self, lat: float, lng: float) -> tuple[int, list[str]]:
+        """How many surely cover the point, and who must be asked."""
+        rows = self._rows[: len(self._ids)]
+        away = rows[:, :3] - _vector(lat, lng)
+        chords, limits = np.einsum("ij,ij->i", away, away), rows[:, 3]
+        slack = EDGE_RATIO * np.where(np.isfinite(limits), limits, 0.0) + EDGE_FLOOR
+        sure = int(np.count_nonzero(chords < limits - slack))
+        edge = np.flatnonzero(np.abs(chords - limits) <= slack)
+        return sure, [self._ids[row] for row in edge]
+
+
+def _vector(lat: float, lng: float) -> tuple[float, float, float]:
+    phi, theta = math.radians(lat), math.radians(lng)
+    return math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi)
+
+
+@final
 class OperatorIndex:
     """The ONLINE operators of one process."""
 
@@ -66,6 +126,7 @@ class OperatorIndex:
         self._online: dict[str, Workspace] = {}
         self._all: SortedList = SortedList()
         self._cells: dict[Place, SortedList] = {}
+        self._circles: dict[Place, Circles] = {}
 
     def __len__(self) -> int:
         return len(self._online)
@@ -79,7 +140,10 @@ class OperatorIndex:
         entry = (workspace.idle_since_ms, workspace.id)
         self._all.add(entry)
         for place in _places(workspace):
-            self._cells.setdefault(place, SortedList()).add(entry)
+            if place not in self._cells:
+                self._cells[place], self._circles[place] = SortedList(), Circles()
+            self._cells[place].add(entry)
+            self._circles[place].put(workspace)
 
     def remove(self, workspace_id: str) -> Workspace | None:
         """Leave a workspace out; returns what was known of it."""
@@ -91,8 +155,9 @@ class OperatorIndex:
         for place in _places(workspace):
             cell = self._cells[place]
             cell.remove(entry)
+            self._circles[place].remove(workspace_id)
             if not cell:
-                del self._cells[place]
+                del self._cells[place], self._circles[place]
         return workspace
 
     def longest_idle(self) -> Iterator[Workspace]:
@@ -102,15 +167,25 @@ class OperatorIndex:
 
     def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
         """Those that cover the point, longest idle first."""
-        lists = [self._cells[EVERYWHERE]] if EVERYWHERE in self._cells else []
-        for grid, size in enumerate(CELL_DEGREES):
-            place = (grid, _row(lat, size), _wrapped(_column(lng, size), size))
-            if place in self._cells:
-                lists.append(self._cells[place])
-        for _, workspace_id in merge(*lists):
+        for _, workspace_id in merge(*(self._cells[place] for place in self._places_of(lat, lng))):
             workspace = self._online[workspace_id]
             if workspace.covers(lat, lng):
                 yield workspace
+
+    def count_covering(self, lat: float, lng: float) -> int:
+        """How many cover the point."""
+        count = 0
+        for place in self._places_of(lat, lng):
+            sure, doubtful = self._circles[place].around(lat, lng)
+            count += sure + sum(self._online[workspace_id].covers(lat, lng) for workspace_id in doubtful)
+        return count
+
+    def _places_of(self, lat: float, lng: float) -> list[Place]:
+        places = [EVERYWHERE]
+        places += [
+            (grid, _row(lat, size), _wrapped(_column(lng, size), size)) for grid, size in enumerate(CELL_DEGREES)
+        ]
+        return [place for place in places if place in self._cells]
 
     def choose(
         self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], is_fresh: Callable[[Workspace], bool]

@@ -272,6 +272,11 @@ def test_the_index_finds_exactly_who_covers_a_point_longest_idle_first(drawn, la
         index.put(workspace)
     expected = sorted((each for each in known if each.covers(lat, lng)), key=lambda each: (each.idle_since_ms, each.id))
     assert [found.id for found in index.covering(lat, lng)] == [each.id for each in expected]
+    assert index.count_covering(lat, lng) == len(expected)
+    for workspace in known[::2]:
+        index.remove(workspace.id)
+    gone = {workspace.id for workspace in known[::2]}
+    assert index.count_covering(lat, lng) == len([each for each in expected if each.id not in gone])
     for workspace in known:
         index.remove(workspace.id)
     assert len(index) == 0

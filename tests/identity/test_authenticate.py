@@ -173,7 +173,7 @@ async def test_memory_is_bounded(world: World) -> None:
         await authenticator.authenticate({"authorization": f"Bearer {key}"})
     assert len(authenticator._remembered) == 3
     await authenticator.authenticate({"authorization": f"Bearer {keys[-1]}"})
-    assert store.lookups == 4
+    assert store.lookups == 5
 
 
 async def test_a_store_that_is_down_says_neither_yes_nor_no(world: World) -> None:
