@@ -110,9 +110,6 @@ async def paced(job: dict[str, Any], tally: Tally) -> float:
     sources = [heartbeats(device) for device in devices]
     callers = [Caller(tally, lambda source=source: next(source), paced=True) for source in sources]
     await connected(job, callers)
-    if job.get("hold_s"):
-        print(json.dumps({"connected": len(callers)}), flush=True)
-        await asyncio.sleep(job["hold_s"])
     loop = asyncio.get_running_loop()
     began = loop.time()
     ends = began + job["seconds"]
@@ -142,7 +139,25 @@ async def paced(job: dict[str, Any], tally: Tally) -> float:
     return took
 
 
-KINDS = {"closed": closed, "once": once, "stream": stream, "paced": paced}
+async def hold(job: dict[str, Any], tally: Tally) -> float:
+    """Keep-alive connections that made one call each and then stay, until stdin says so."""
+    wanted = [request(**each) for each in job["requests"]]
+    calls = [wanted[place % len(wanted)] for place in range(job["connections"])]
+    callers = [Caller(tally, lambda data=data: data, paced=True) for data in calls]
+    await connected(job, callers)
+    for at in range(0, len(callers), 200):
+        for caller in callers[at : at + 200]:
+            caller.send()
+        while any(caller.is_waiting for caller in callers[at : at + 200]):  # noqa: ASYNC110 (200 connections, one wait)
+            await asyncio.sleep(0.01)
+    print("held", flush=True)
+    await asyncio.sleep(job["seconds"])
+    for caller in callers:
+        caller.finish()
+    return float(job["seconds"])
+
+
+KINDS = {"hold": hold, "closed": closed, "once": once, "stream": stream, "paced": paced}
 
 
 async def main() -> None:
@@ -160,7 +175,9 @@ async def main() -> None:
     }
     if tally.bodies is not None:
         result["operators"] = [
-            json.loads(body)["data"]["operatorWorkspaceId"] for body in tally.bodies if body.startswith(b'{"statusCode":200')
+            json.loads(body)["data"]["operatorWorkspaceId"]
+            for body in tally.bodies
+            if body.startswith(b'{"statusCode":200')
         ]
     print(json.dumps(result), flush=True)
 

@@ -74,7 +74,7 @@ async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
     env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", **settings}
     log_path = directory / "sightline.log"
     with log_path.open("ab") as log_file:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)
             [*command, "--data-dir", str(directory / "sightline")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -99,7 +99,7 @@ async def fastapi(directory: Path) -> AsyncIterator[Target]:
     """The FastAPI baseline on a Postgres of the same make and settings."""
     options = EmbeddedPostgresOptions(directory=directory / "baseline", log_path=directory / "baseline-postgres.log")
     with options.log_path.open("ab") as log_file:
-        postgres = subprocess.Popen(
+        postgres = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)
             child_command(options).args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file
         )
     assert postgres.stdin is not None
@@ -112,7 +112,7 @@ async def fastapi(directory: Path) -> AsyncIterator[Target]:
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "bench.baselines.fastapi_app:app", "--port", str(port)]
     with (directory / "fastapi.log").open("ab") as log_file:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)
             [*command, "--loop", "uvloop", "--http", "httptools", "--backlog", "8192"],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
@@ -140,7 +140,7 @@ async def quart_static(directory: Path, content: bytes) -> AsyncIterator[Target]
     path.write_bytes(content)
     port = free_port()
     with (directory / "quart.log").open("ab") as log_file:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)
             [sys.executable, "-m", "bench.baselines.quart_static", str(port), str(path)],
             stdin=subprocess.DEVNULL,
             stdout=log_file,

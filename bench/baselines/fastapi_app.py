@@ -66,7 +66,7 @@ class Heartbeat(BaseModel):
     lat: float = Field(ge=-90, le=90)
     lng: float = Field(ge=-180, le=180)
     sequence: int = Field(ge=0, le=9007199254740991)
-    accuracyMeters: float = Field(default=50, ge=0, le=100000)
+    accuracyMeters: float = Field(default=50, ge=0, le=100000)  # noqa: N815 (the name on the wire)
 
 
 @app.post("/api/v1/workspaces/{workspace_id}/location")
@@ -120,7 +120,7 @@ def _session(row: Any) -> dict[str, Any]:
 async def quote(
     lat: Annotated[float, Query(ge=-90, le=90)],
     lng: Annotated[float, Query(ge=-180, le=180)],
-    durationSeconds: Annotated[int, Query(ge=1, le=14400)],
+    durationSeconds: Annotated[int, Query(ge=1, le=14400)],  # noqa: N803 (the name on the wire)
     mine: Workspace,
 ) -> Response:
     """Price a point by supply and demand, and keep the quote: one statement."""

@@ -1,0 +1,431 @@
+"""Measure Sightline beside what one would write instead: `python -m bench.run [--quick] [--only ROW,...]`.
+
+Each row is measured in alternating runs (Sightline, baseline, Sightline, ...) on the same machine; while one is
+measured the other stands still (SIGSTOP). Load generator, Postgres and server share the cores. The table shows
+medians; the ratio is the median of the ratios of neighbouring runs, with the smallest and the largest. CPU is that of
+the serving process alone per item, from /proc: it tells what a core is worth where a busy machine blurs the rest.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.servers import (
+    HOST,
+    PLACE,
+    ROOT,
+    Target,
+    fastapi,
+    fastapi_sessions,
+    populate_fastapi,
+    populate_sightline,
+    quart_static,
+    sightline,
+    sightline_sessions,
+)
+from bench.wire import Client
+from sightline.video.assets import clip_path
+
+FRAME_BYTES = 80_000
+TICKS = os.sysconf("SC_CLK_TCK")
+DEVICE_COUNTS = (1_000, 2_000, 4_000)
+HELD_COUNTS = (1_000, 4_000, 16_000)
+
+Result = dict[str, Any]
+Measure = Callable[[Target], Awaitable[Result]]
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    work: str
+    unit: str
+    aim: str
+    ours: list[Result] = field(default_factory=list)
+    theirs: list[Result] = field(default_factory=list)
+
+    def median(self, runs: list[Result], what: str) -> float:
+        """The median of one figure."""
+        return statistics.median(run[what] for run in runs) if runs else 0.0
+
+    def ratios(self) -> list[float]:
+        """Ours to the baseline's of the same round."""
+        return [mine["per_s"] / max(other["per_s"], 0.1) for mine, other in zip(self.ours, self.theirs, strict=False)]
+
+    def cells(self) -> list[str]:
+        """As the table shows it."""
+        ratios = self.ratios()
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
+        return [
+            self.work,
+            f"{self.median(self.ours, 'per_s'):,.0f}",
+            f"{self.median(self.theirs, 'per_s'):,.0f}",
+            self.unit,
+            spread,
+            self.aim,
+            *(f"{self.median(self.ours, name):.1f} / {self.median(self.theirs, name):.1f}" for name in ("p50", "p99")),
+            f"{self.median(self.ours, 'cpu_us'):.0f} / {self.median(self.theirs, 'cpu_us'):.0f}",
+        ]
+
+
+HEADS = ["work", "Sightline", "baseline", "per second", "ratio (spread)", "aim", "p50 ms", "p99 ms", "server CPU us"]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+async def load(target: Target, **job: Any) -> Result:
+    """Run the load generator against a server."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.load", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    before = cpu_s(target.process.pid)
+    out, _ = await process.communicate(json.dumps({**target.address, **job}).encode())
+    if process.returncode != 0:
+        raise RuntimeError(f"the load generator failed on {target.name} {job.get('kind')}")
+    result: Result = json.loads(out.decode().splitlines()[-1])
+    done = max(1.0, result["per_s"] * result["took_s"])
+    result["cpu_us"] = (cpu_s(target.process.pid) - before) / done * 1e6
+    return result
+
+
+@contextlib.contextmanager
+def alone(target: Target, others: list[Target]) -> Any:
+    """Let everybody else stand still."""
+    for other in others:
+        if other is not target:
+            other.rest()
+    try:
+        yield
+    finally:
+        for other in others:
+            if other is not target:
+                other.wake()
+
+
+class Bench:
+    """One run of the suite."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.options = options
+        self.directory = directory
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+        self.everybody: list[Target] = []
+        self.ours: Target
+        self.base: Target
+
+    async def alternate(
+        self, work: str, aim: str, ours: Measure, theirs: Measure, *, unit: str = "requests", base: Target | None = None
+    ) -> None:
+        """Measure a row."""
+        row = Row(work, unit, aim)
+        for _ in range(self.options.rounds):
+            for target, measure, runs in ((self.ours, ours, row.ours), (base or self.base, theirs, row.theirs)):
+                with alone(target, self.everybody):
+                    await asyncio.sleep(0.5)
+                    result = await measure(target)
+                runs.append(result)
+                print(
+                    f"  {work}: {target.name}: {result['per_s']:,.0f}/s p99 {result['p99']} ms "
+                    f"{result['statuses']} lost {result['lost']} cpu {result['cpu_us']:.0f} us",
+                    flush=True,
+                )
+        self.rows.append(row)
+        self.write()
+
+    # Rows.
+
+    async def heartbeats(self) -> None:
+        """Single, batch, WebSocket; the baseline is one INSERT per request each time."""
+        seconds = self.options.seconds
+
+        async def single(target: Target) -> Result:
+            return await load(target, kind="closed", connections=64, seconds=seconds, devices=target.devices[:64])
+
+        async def batch(target: Target) -> Result:
+            return await load(
+                target, kind="closed", connections=16, seconds=seconds, devices=target.devices[:16], batch=100
+            )
+
+        async def stream(target: Target) -> Result:
+            devices = target.devices[:32]
+            return await load(target, kind="stream", connections=32, seconds=seconds, devices=devices, window=16)
+
+        await self.alternate("single POST heartbeats, durable", ">= 2", single, single)
+        await self.alternate("batch POST heartbeats (100), durable", ">= 20", batch, single, unit="heartbeats")
+        await self.alternate("WebSocket heartbeats, durable", ">= 5", stream, single, unit="heartbeats")
+
+    async def reads(self) -> None:
+        """GET session and quote."""
+        ids = {
+            self.ours.name: await sightline_sessions(self.ours, 50),
+            self.base.name: await fastapi_sessions(self.base, 50),
+        }
+
+        async def get(target: Target) -> Result:
+            wanted = [
+                {"method": "GET", "path": f"/api/v1/sessions/{each}", "key": target.consumer["key"]}
+                for each in ids[target.name]
+            ]
+            return await load(target, kind="closed", connections=32, seconds=self.options.seconds, requests=wanted)
+
+        async def quote(target: Target) -> Result:
+            path = f"/api/v1/pricing/quote?lat={PLACE['lat']}&lng={PLACE['lng']}&durationSeconds=600"
+            wanted = [{"method": "GET", "path": path, "key": target.consumer["key"]}]
+            return await load(target, kind="closed", connections=32, seconds=self.options.seconds, requests=wanted)
+
+        await self.alternate("GET session", ">= 1.2", get, get)
+        await self.alternate("quote", ">= 1.2", quote, quote)
+
+    async def frames(self) -> None:
+        """A warm frame and a 304, beside a static file."""
+        async with self.a_frame() as (path, etag, jpeg), quart_static(self.directory, jpeg) as static:
+            self.everybody.append(static)
+            probe = await static_etag(static)
+            self.notes.append(f"frame: {len(jpeg)} bytes; the baseline's file is the same JPEG")
+            key = self.ours.consumer["key"]
+            asked = {"method": "GET", "path": path, "key": key}
+            file = {"method": "GET", "path": "/frame.jpg"}
+
+            def polls(request: dict[str, str], good: int) -> Measure:
+                async def measure(target: Target) -> Result:
+                    return await load(target, kind="closed", connections=32, seconds=2, requests=[request], good=good)
+
+                return measure
+
+            unchanged = {**asked, "extra": f"If-None-Match: {etag}\r\n"}
+            unchanged_file = {**file, "extra": f"If-None-Match: {probe}\r\n"}
+            rounds, self.options.rounds = self.options.rounds, 1
+            await self.alternate("warm 80 KB frame", ">= 1.5", polls(asked, 200), polls(file, 200), base=static)
+            await self.alternate("304", ">= 2", polls(unchanged, 304), polls(unchanged_file, 304), base=static)
+            self.options.rounds = rounds
+            self.everybody.remove(static)
+
+    @contextlib.asynccontextmanager
+    async def a_frame(self) -> AsyncIterator[tuple[str, str, bytes]]:
+        """A LIVE session whose publisher has just left: the newest frame stays good for ten seconds."""
+        device = self.ours.devices[0]
+        client = Client(HOST, self.ours.port)
+        (session,) = await sightline_sessions(self.ours, 1)
+        await client.call(
+            "POST", f"/sessions/{session}/accept", {"operatorWorkspaceId": device["id"]}, key=device["key"]
+        )
+        started = await client.call("POST", f"/sessions/{session}/start", key=device["key"])
+        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", started["whipUrl"]]
+        publisher = await asyncio.create_subprocess_exec(
+            *command, "--seconds", "4", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+        )
+        await publisher.wait()
+        found: list[tuple[int, str, str, bytes]] = []
+        for quality in (95, 90, 85, 80, 70, 60):
+            path = f"/api/v1/sessions/{session}/frame?quality={quality}"
+            head, jpeg = await raw_get(self.ours.port, path, self.ours.consumer["key"])
+            if jpeg[:2] == b"\xff\xd8":
+                found.append((abs(len(jpeg) - FRAME_BYTES), path, head["etag"], jpeg))
+        if not found:
+            raise RuntimeError("no frame came")
+        _, path, etag, jpeg = min(found)
+        yield path, etag, jpeg
+        await client.call("POST", f"/sessions/{session}/end", key=self.ours.consumer["key"])
+        client.close()
+
+    async def dispatch(self) -> None:
+        """Dispatch over HTTP with everybody ONLINE; no operator may be given twice."""
+        count = self.options.dispatches
+
+        def measure(make: Callable[[Target, int], Awaitable[list[str]]]) -> Measure:
+            async def run(target: Target) -> Result:
+                key = target.consumer["key"]
+                wanted = [
+                    {"method": "POST", "path": f"/api/v1/sessions/{each}/dispatch", "key": key}
+                    for each in await make(target, count)
+                ]
+                result = await load(target, kind="once", connections=16, requests=wanted)
+                operators = result.pop("operators")
+                assert len(set(operators)) == len(operators), "an operator was given twice"
+                assert len(operators) == count, result
+                return result
+
+            return run
+
+        work = f"dispatch, {self.ours.operators:,} operators ONLINE"
+        await self.alternate(work, ">= 2, p95 < 25 ms", measure(sightline_sessions), measure(fastapi_sessions))
+        row = self.rows[-1]
+        p95 = row.median(row.ours, "p95"), row.median(row.theirs, "p95")
+        self.notes.append(f"dispatch p95: {p95[0]:.1f} ms, baseline {p95[1]:.1f} ms; 0 operators given twice")
+
+    async def devices(self) -> None:
+        """Devices that heartbeat every two seconds on keep-alive connections."""
+        for count in DEVICE_COUNTS:
+            if count > len(self.ours.devices):
+                break
+
+            async def paced(target: Target, count: int = count) -> Result:
+                return await load(target, kind="paced", connections=count, seconds=10, devices=target.devices[:count])
+
+            rounds, self.options.rounds = self.options.rounds, min(2, self.options.rounds)
+            await self.alternate(f"{count:,} devices, one heartbeat in 2 s", "p99 < 50 ms", paced, paced)
+            self.options.rounds = rounds
+
+    async def memory(self) -> None:
+        """Resident memory per keep-alive connection."""
+        for target in (self.ours, self.base):
+            wanted = [
+                {"method": "GET", "path": "/api/v1/pricing/quote?lat=1&lng=2&durationSeconds=9", "key": "none"},
+            ]
+            found = []
+            with alone(target, self.everybody):
+                for count in HELD_COUNTS:
+                    before = target.rss_kb()
+                    process = await asyncio.create_subprocess_exec(
+                        sys.executable, "-m", "bench.load", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+                    )
+                    assert process.stdin is not None
+                    assert process.stdout is not None
+                    job = {**target.address, "kind": "hold", "connections": count, "seconds": 3, "requests": wanted}
+                    process.stdin.write(json.dumps(job).encode())
+                    process.stdin.close()
+                    await process.stdout.readline()
+                    found.append(f"{count:,}: {(target.rss_kb() - before) / count:.1f} KB")
+                    await process.wait()
+                    await asyncio.sleep(2)
+            self.notes.append(
+                f"memory per connection held, {target.name} (growth over the run before): {', '.join(found)}"
+            )
+        self.write()
+
+    # Output.
+
+    def write(self) -> None:
+        """Write what is known so far."""
+        self.options.output.write_text(report(self))
+
+
+async def raw_get(port: int, path: str, key: str = "") -> tuple[dict[str, str], bytes]:
+    """One GET on a connection of its own."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n{authorization}\r\n".encode())
+    head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    writer.close()
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}, body
+
+
+async def static_etag(target: Target) -> str:
+    """The ETag of the baseline's file."""
+    head, _ = await raw_get(target.port, "/frame.jpg")
+    return head["etag"]
+
+
+def report(bench: Bench) -> str:
+    """RESULTS.md."""
+    lines = ["# Results of `make bench`", ""]
+    lines += [f"- {line}" for line in surroundings(bench.options)]
+    lines += ["", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
+    lines += [f"| {' | '.join(row.cells())} |" for row in bench.rows]
+    lines += ["", "Pairs of figures are Sightline / baseline. " + " ".join(__doc__.split("\n\n")[1].split())]
+    lines += [
+        "",
+        "Baselines: FastAPI on uvicorn (uvloop, httptools) with asyncpg: one INSERT per heartbeat, one SELECT a read,",
+        "`FOR UPDATE SKIP LOCKED` per dispatch, on a Postgres of the same make and settings; for frames, the same JPEG",
+        "as a static file by stock Quart-Trio on Hypercorn. Every server writes one access line per call. Batch and",
+        "WebSocket rows are compared with the baseline's single POSTs.",
+    ]
+    if bench.notes:
+        lines += ["", "## Beside the table", ""] + [f"- {note}" for note in bench.notes]
+    return "\n".join(lines) + "\n"
+
+
+def surroundings(options: argparse.Namespace) -> list[str]:
+    """Machine, versions, command."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    names = ("trio", "asyncpg", "httptools", "fastapi", "uvicorn", "uvloop", "pydantic", "quart-trio", "hypercorn")
+    return [
+        f"machine: {os.cpu_count()} cores, {model}, {memory:.0f} GB, Linux {platform.release()}",
+        f"load average at the start {options.load_average:.1f}: what is above 0 took part of the cores from both",
+        f"versions: Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names),
+        f"command: python -m bench.run {' '.join(options.arguments)}".rstrip(),
+        f"{options.rounds} rounds of {options.seconds} s",
+    ]
+
+
+ROWS: dict[str, Callable[[Bench], Awaitable[None]]] = {
+    "heartbeats": Bench.heartbeats,
+    "reads": Bench.reads,
+    "frames": Bench.frames,
+    "devices": Bench.devices,
+    "memory": Bench.memory,
+    "dispatch": Bench.dispatch,
+}
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Run the suite."""
+    directory = Path(tempfile.mkdtemp(prefix="sightline-bench-"))
+    print(f"logs and data in {directory}", flush=True)
+    bench = Bench(options, directory)
+    async with sightline(directory) as ours, fastapi(directory) as base:
+        bench.ours, bench.base, bench.everybody = ours, base, [ours, base]
+        print(f"setting up {options.operators:,} operators through the API", flush=True)
+        await populate_sightline(ours, operators=options.operators, devices=options.devices)
+        await populate_fastapi(base, ours)
+        for name in options.only or ROWS:
+            print(name, flush=True)
+            await ROWS[name](bench)
+    bench.write()
+    print(options.output.read_text())
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.run")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the operators, short runs")
+    parser.add_argument("--only", type=lambda text: text.split(","), help=f"of {', '.join(ROWS)}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--operators", type=int, default=10_000)
+    parser.add_argument("--devices", type=int, default=4_000, help="operators with a key of their own")
+    parser.add_argument("--dispatches", type=int, default=1_000)
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "RESULTS.md")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.rounds, options.seconds, options.operators, options.devices = 2, 2.0, 1_000, 1_000
+        options.dispatches = 300
+    options.arguments = arguments
+    options.load_average = os.getloadavg()[0]
+    return options
+
+
+if __name__ == "__main__":
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    uvloop.run(main(parsed(sys.argv[1:])))
