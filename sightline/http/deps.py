@@ -162,6 +162,8 @@ class ResourceOptions:
     """A comment line goes down an event stream that was silent for so long."""
     stream_lifetime_ms: int = 3_600_000
     """A stream is ended after so long, so that its credential is checked again."""
+    streams_max: int = 1_000
+    """Event and frame streams that one workspace may hold open."""
     frame_retry_ms: int = 250
     """How long the multipart stream waits where there is no frame to give."""
     webhook_secret: bytes = field(default=b"", repr=False)

@@ -19,6 +19,7 @@ from sightline.http.bound import require_bound
 from sightline.http.call import Call, Emit, Stream
 from sightline.http.deps import Deps
 from sightline.http.routes import Route
+from sightline.http.streams import StreamSlots
 
 Changes: TypeAlias = AsyncIterator[tuple[str, View]]
 
@@ -48,8 +49,9 @@ def last_number(header: str | None) -> int:
 class EventResources:
     """/sessions/{id}/events and /workspaces/{id}/events."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, slots: StreamSlots) -> None:
         self._deps = deps
+        self._slots = slots
 
     def routes(self) -> tuple[Route, ...]:
         """The calls of this resource."""
@@ -98,9 +100,12 @@ class EventResources:
 
     def _stream(self, call: Call, watched: AbstractAsyncContextManager[Changes]) -> Stream:
         number = last_number(call.headers.get("last-event-id"))
+        workspace_id = call.workspace_id
+        self._slots.require_free(workspace_id)
 
         async def write(emit: Emit) -> None:
-            with trio.move_on_after(self._deps.options.stream_lifetime_ms / 1_000):
+            lifetime_s = self._deps.options.stream_lifetime_ms / 1_000
+            with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
                 await self._write(emit, watched, number)
 
         return Stream(write=write, headers=_HEADERS)

@@ -17,6 +17,7 @@ from sightline.http.deps import Deps
 from sightline.http.rate_limit import RateClass
 from sightline.http.routes import Route
 from sightline.http.schemas.sessions import FrameQueryString, FramesQueryString
+from sightline.http.streams import StreamSlots
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery
 
 BOUNDARY: Final = "sightline-frame"
@@ -81,8 +82,9 @@ def is_named(if_none_match: str | None, tag: str) -> bool:
 class FrameResources:
     """/sessions/{id}/frame and /frames."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, slots: StreamSlots) -> None:
         self._deps = deps
+        self._slots = slots
 
     def routes(self) -> tuple[Route, ...]:
         """The calls of this resource."""
@@ -156,10 +158,11 @@ class FrameResources:
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
         await self._deps.broker.live_feed(session_id, workspace_id)
+        self._slots.require_free(workspace_id)
 
         async def write(emit: Emit) -> None:
             lifetime_s = self._deps.options.stream_lifetime_ms / 1_000
-            with trio.move_on_after(lifetime_s):
+            with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
                 await self._send_frames(emit, session_id, workspace_id, query)
             await emit(f"--{BOUNDARY}--\r\n".encode())
 

@@ -16,12 +16,14 @@ from sightline.http.rpc_proxy import RpcProxyResource
 from sightline.http.sessions import SessionResources
 from sightline.http.settlements_wallet import MoneyResources
 from sightline.http.signalling import SignallingResources
+from sightline.http.streams import StreamSlots
 from sightline.http.workspaces import Workspaces
 
 
 def public_routes(deps: Deps) -> tuple[AnyRoute, ...]:
     """What the public listener answers."""
     once = Once(deps.store, deps.relations)
+    slots = StreamSlots(deps.options.streams_max)
     rpc = () if deps.rpc is None else RpcProxyResource(deps.rpc).routes()
     return (
         *HealthAndConfig(deps).routes(),
@@ -32,9 +34,9 @@ def public_routes(deps: Deps) -> tuple[AnyRoute, ...]:
         *LocationResources(deps, once).routes(),
         *QuoteResources(deps).routes(),
         *SessionResources(deps).routes(),
-        *FrameResources(deps).routes(),
+        *FrameResources(deps, slots).routes(),
         *MoneyResources(deps).routes(),
-        *EventResources(deps).routes(),
+        *EventResources(deps, slots).routes(),
         *SignallingResources(deps).routes(),
         *rpc,
     )

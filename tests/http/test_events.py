@@ -129,3 +129,21 @@ async def test_watchers_are_gone_with_their_clients(world: World) -> None:
     with trio.fail_after(5):
         while len(world.watchers):
             await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+async def test_a_workspace_holds_so_many_streams_and_no_more() -> None:
+    async with open_world(WorldOptions(resources=ResourceOptions(streams_max=1))) as world:
+        consumer, other = await world.party("CONSUMER"), await world.party("CONSUMER")
+        path = f"/api/v1/sessions/{(await world.request(consumer))['id']}/events"
+        async with watching(consumer.key, path) as events:
+            await events.next()
+            answer = await consumer.key.get(f"{consumer.path}/events")
+            assert error_of(answer) == (429, "RATE_LIMITED", "streams:limit")
+            assert answer.headers["retry-after"] == "5"
+            async with watching(other.key, f"{other.path}/events") as theirs:
+                await theirs.next()
+        with trio.fail_after(5):
+            while len(world.watchers):
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        async with watching(consumer.key, path) as events:
+            await events.next()
