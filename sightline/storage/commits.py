@@ -59,3 +59,10 @@ def _flat(edges: Sequence[RelationTuple]) -> list[str]:
         for edge in edges
         for text in (edge.resource.type, edge.resource.id, edge.relation, edge.subject.type, edge.subject.id)
     ]
+
+
+def shard_of(columns: tuple[object, ...]) -> int:
+    """The shard of a write, from its arguments: the first."""
+    shard = columns[0]
+    assert isinstance(shard, int)
+    return shard

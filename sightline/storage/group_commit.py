@@ -15,7 +15,7 @@ when its batch is done it hands the writer to the first that waits.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -48,9 +48,18 @@ class _Step:
 class GroupCommit:
     """Runs one statement, which gives one row, for many callers."""
 
-    def __init__(self, database: Database, statement: str) -> None:
+    def __init__(
+        self, database: Database, statement: str, *, order: Callable[[tuple[object, ...]], int] | None = None
+    ) -> None:
+        """Prepare to run the statement.
+
+        Args:
+            order: Rank of a step within its batch, from its arguments. Steps lock their shards; whoever takes shards
+                over locks them in ascending order, and so must a batch.
+        """
         self._database = database
         self._statement = statement
+        self._order = order
         self._free = WRITERS
         self._gathered: deque[_Step] = deque()
 
@@ -92,6 +101,8 @@ class GroupCommit:
     async def _lead(self) -> None:
         """Send what has gathered, tell everybody, and pass the writer on."""
         batch = [self._gathered.popleft() for _ in range(min(BATCH_MAX, len(self._gathered)))]
+        if (order := self._order) is not None:
+            batch.sort(key=lambda step: order(step.arguments))
         try:
             # Shielded: others depend on it. It ends within the deadline of a unit of work.
             with trio.CancelScope(shield=True):

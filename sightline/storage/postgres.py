@@ -24,6 +24,7 @@ from sightline.ports.store import (
 )
 from sightline.storage import idempotency, quotes, session_lists, sessions, shards, workspaces
 from sightline.storage.bridge import Database
+from sightline.storage.commits import shard_of
 from sightline.storage.group_commit import GroupCommit
 from sightline.storage.heartbeats import HeartbeatTable
 
@@ -35,8 +36,8 @@ class PostgresStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heartbeats = HeartbeatTable(database)
-        self._session_steps = GroupCommit(database, sessions.WRITE)
-        self._workspace_steps = GroupCommit(database, workspaces.WRITE)
+        self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
+        self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner."""

@@ -364,3 +364,25 @@ async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: D
     assert results == [Rejected(RejectedWhy.FENCED)]
     assert len(refused) == 1
     assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM heartbeat")) == 1
+
+
+async def test_takeovers_and_batches_of_steps_never_wait_for_each_other_in_a_circle(database: Database) -> None:
+    """A circle would be broken by Postgres, after a second each."""
+    store = PostgresStore(database)
+    await store.acquire_shards("test", "one")
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+
+    async def steps(dice: random.Random) -> None:
+        for _ in range(6):
+            write = SessionWrite(
+                lease=ShardLease(dice.randrange(256), dice.randrange(5)), session=a_session(), at_ms=T0, due_at_ms=None
+            )
+            await store.write_session(write)
+
+    async with trio.open_nursery() as nursery:
+        for seed in range(40):
+            nursery.start_soon(steps, random.Random(seed))
+        for _ in range(4):
+            await store.acquire_shards("test", "again")
+    await database.run(lambda c: c.execute("SELECT pg_stat_force_next_flush()"))
+    assert await database.read(lambda c: c.fetchval(deadlocks)) == 0
