@@ -1,10 +1,11 @@
 """Video backends: live inputs that operators publish to, viewers play and agents take frames from.
 
-Owns: the embedded backend (`embedded.open_embedded`), backends on external engines (`external.engine.open_external` with
-`external.mediamtx` or `external.cloudflare`), their `options`, the clip (`assets`), a publisher and a player
-(`publish`, `play`). Imports ports, domain and system only; asyncio and aiortc live in the worker processes and in those two
-command-line tools, never in the server's own process.
+Owns: the embedded backend (`embedded.open_embedded`), backends on external engines (`open_external` in
+`external.engine`, with `external.mediamtx` or `external.cloudflare`), their `options`, the clip (`assets`), a
+publisher and a player (`publish`, `play`). Imports ports, domain and system only; asyncio and aiortc live in the
+worker processes and in those two command-line tools, never in the server's own process.
 
-Reading order: `ports/video.py`, `embedded` and `pool` (server side, trio), `worker` and `studio` (worker side, asyncio),
-`media/live_input` (one session), then `media/assembler`, `media/egress` and `media/tap`; `rtc/` is the WebRTC underneath.
+Reading order: `ports/video.py`; `embedded` and `pool` (server side, trio); `worker` and `studio` (worker side,
+asyncio); `media/live_input` (one session); then `media/assembler`, `media/egress` and `media/tap`; `rtc/` is the
+WebRTC underneath.
 """

@@ -17,6 +17,8 @@ from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
 READ_BYTES: Final = 256 * 1024
 STOP_S: Final = 3.0
 """How long a worker may take to say goodbye to its peers."""
+SEND_S: Final = 5.0
+"""A worker that does not read for so long is stuck, and is replaced."""
 log = structlog.get_logger()
 
 
@@ -82,9 +84,12 @@ class WorkerLink:
         try:
             with trio.move_on_after(within_ms / 1000):
                 # Half a message would garble every later one: once begun, a send is finished.
-                with trio.CancelScope(shield=True), trio.move_on_after(STOP_S):
+                with trio.CancelScope(shield=True), trio.move_on_after(SEND_S) as sending:
                     async with self._sending:
                         await self._stream.send_all(encode({**header, "id": call_id}, body))
+                if sending.cancelled_caught:
+                    await trio.aclose_forcefully(self._stream)
+                    raise VideoUnavailableError("the media worker does not read its requests")
                 await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise VideoUnavailableError("the media worker has died") from error

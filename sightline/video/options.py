@@ -68,3 +68,5 @@ class Options:
     """How long after a poll frames are still decoded."""
     request_timeout_ms: int = 15_000
     """How long the server waits for a worker's answer, besides the wait that was asked for."""
+    worker_check_ms: int = 15_000
+    """How often a worker is asked for a sign of life, and how long it has for it before it is replaced."""

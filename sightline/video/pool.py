@@ -185,12 +185,24 @@ class WorkerPool:
                 if await self._prepare(slot, link):
                     if failures == 0:
                         task_status.started()
-                    await link.died.wait()
+                    await self._until_dead(link)
                     self._lost(slot, link.pid)
                 elif failures == 0:
                     raise VideoUnavailableError("a media worker did not start")
             failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
             await trio.sleep(BACKOFF_S[min(failures - 1, len(BACKOFF_S) - 1)])
+
+    async def _until_dead(self, link: WorkerLink) -> None:
+        """Wait until a worker has died, or does not answer any more, which comes to the same."""
+        while not link.died.is_set():
+            with trio.move_on_after(self._options.worker_check_ms / 1000):
+                await link.died.wait()
+                return
+            try:
+                await link.ask({"op": "stats"}, within_ms=self._options.worker_check_ms)
+            except VideoUnavailableError as error:
+                log.error("media_worker_stuck", pid=link.pid, error=str(error))
+                return
 
     def _lost(self, slot: _Slot, pid: int) -> None:
         """A worker died: whoever published through it has gone."""

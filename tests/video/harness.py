@@ -3,6 +3,7 @@
 The HTTP side is a few lines on h11 so that this suite needs no other room; it forwards like the real layer.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import simplejpeg
 import trio
 
+from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import (
     Frame,
     FrameMissing,
@@ -154,7 +156,8 @@ async def a_frame(backend: VideoBackend, ref: str, query: FrameQuery | None = No
     reply: Frame | FrameMissing | None = None
     with trio.move_on_after(within_s):
         while True:
-            reply = await backend.frame(ref, wanted)
+            with contextlib.suppress(VideoUnavailableError):  # a worker that is being replaced: come again
+                reply = await backend.frame(ref, wanted)
             if isinstance(reply, Frame):
                 return reply
             await trio.sleep(0.05)  # a poller's pace, not a wait for something

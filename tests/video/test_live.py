@@ -1,5 +1,6 @@
 """Real peers over loopback: publish the clip, read frames, watch, take over, crash."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -9,6 +10,7 @@ import numpy as np
 import simplejpeg
 import trio
 
+from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, PictureState
 from sightline.video.assets import CLIP_FRAMES, clip_path
 from sightline.video.options import Options
@@ -104,10 +106,25 @@ async def test_a_killed_worker_is_replaced_and_its_sessions_told():
             os.kill(row["pid"], signal.SIGKILL)
             await rig.heard(MediaKind.DISCONNECTED, after=mark)
             # The publisher notices by itself and comes back to the same URL.
-            after = await a_frame(rig.backend, made.ref, within_s=30)
+            after = await a_frame(rig.backend, made.ref, within_s=60)
             assert after.sequence > before.sequence
             (again,) = await rig.backend.stats()
             assert again["pid"] != row["pid"]
+
+
+async def test_a_worker_that_hangs_is_replaced():
+    async with a_rig(Options(secret=SECRET, public_url="", workers=1, worker_check_ms=1500)) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        (row,) = await rig.backend.stats()
+        os.kill(row["pid"], signal.SIGSTOP)
+        with trio.fail_after(60):
+            rows = [row]
+            while not rows or rows[0]["pid"] == row["pid"]:
+                await trio.sleep(0.05)  # a poller's pace
+                with contextlib.suppress(VideoUnavailableError):
+                    rows = await rig.backend.stats()
+        async with publishing(made.whip_url):
+            await a_frame(rig.backend, made.ref)
 
 
 async def test_the_same_secret_gives_the_same_urls_and_close_ends_them():
