@@ -1,6 +1,8 @@
 """Idempotency-Key: a repeat is the same call, also where a plain repeat would be refused."""
 
 import pytest
+import trio
+import trio.testing
 
 from tests.http.world import BERLIN, Party, World, data_of, error_of
 
@@ -93,3 +95,19 @@ async def test_a_bad_key_is_named(world: World, key: str) -> None:
     consumer = await world.party("CONSUMER")
     answer = await consumer.key.having(idempotency_key=key).post(SESSIONS, BERLIN)
     assert error_of(answer) == (400, "INVALID_INPUT", "idempotency:key")
+
+
+async def test_a_call_whose_client_has_left_is_finished_and_can_be_asked_for_again(world: World) -> None:
+    consumer, operator, path = await prepared(world)
+    host, _, port = world.base_url.removeprefix("http://").rpartition(":")
+    head = f"POST {path}/dispatch HTTP/1.1\r\nhost: {host}\r\nidempotency-key: left\r\n"
+    request = head + f"authorization: {consumer.key.headers['authorization']}\r\ncontent-length: 0\r\n\r\n"
+    stream = await trio.open_tcp_stream(host, int(port))
+    await stream.send_all(request.encode())
+    await stream.aclose()
+    with trio.fail_after(10):
+        while (session := data_of(await consumer.key.get(path)))["state"] != "ASSIGNED":
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    assert session["operatorWorkspaceId"] == operator.id
+    again = data_of(await consumer.key.having(idempotency_key="left").post(f"{path}/dispatch"))
+    assert (again["state"], again["assignedAt"]) == ("ASSIGNED", session["assignedAt"])
