@@ -375,11 +375,7 @@ class WorkspaceActor:
             raise ReloadRequestedError("heartbeats may not have been written")
         workspace = self._existing()
         last = heartbeats[-1]
-        self._workspace = workspace = replace(
-            workspace,
-            last_sequence=max(workspace.last_sequence, last.sequence),
-            last_seen_at_ms=max(workspace.last_seen_at_ms or 0, last.fix.at_ms),
-        )
+        self._workspace = workspace = workspace.seen(last.sequence, last.fix.at_ms)
         session_id = workspace.live_session_id
         if session_id is not None:
             session = self._context.registry.ref(SESSION, session_id)

@@ -37,9 +37,15 @@ SECRET_TEXT: Final = re.compile(
 )
 
 
+SECRET_SIGNS: Final = ("svc_", "_session=", "/whip/", "0x", "eyJ")
+"""One of them is in every text that the pattern finds; to look for them first takes a tenth of the time."""
+
+
 def redact_text(text: str) -> str:
     """Take every secret out of a text."""
-    return SECRET_TEXT.sub(REDACTED, text)
+    if any(sign in text for sign in SECRET_SIGNS):
+        return SECRET_TEXT.sub(REDACTED, text)
+    return text
 
 
 def _redacted(value: Any) -> Any:

@@ -184,3 +184,10 @@ def test_busy_needs_a_claim_and_one_session_at_most_is_live(told):
             assert not any(claim.is_live or claim.is_dispatched for claim in workspace.claims.values())
             assert workspace.rest is workspace.availability
         assert workspace.rest is not Availability.BUSY
+
+
+def test_a_heartbeat_changes_only_what_was_seen_and_never_back():
+    workspace = after(a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=3.0), ClaimByDispatch("s"))
+    seen = workspace.seen(7, T0 + 5)
+    assert seen == replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 5)
+    assert seen.seen(3, T0 + 1) == seen

@@ -82,6 +82,31 @@ class Workspace:
     deleted_at_ms: int | None = None
     version: int = 0
 
+    def seen(self, sequence: int, at_ms: int) -> "Workspace":
+        """After a heartbeat. Made field by field, since it is done for each: `replace` takes four times as long."""
+        return Workspace(
+            id=self.id,
+            slug=self.slug,
+            name=self.name,
+            wallet_address=self.wallet_address,
+            roles=self.roles,
+            created_at_ms=self.created_at_ms,
+            created_by_wallet=self.created_by_wallet,
+            availability=self.availability,
+            rest=self.rest,
+            coverage_lat=self.coverage_lat,
+            coverage_lng=self.coverage_lng,
+            coverage_radius_m=self.coverage_radius_m,
+            device_kind=self.device_kind,
+            idle_since_ms=self.idle_since_ms,
+            start_timeouts=self.start_timeouts,
+            claims=self.claims,
+            last_sequence=max(self.last_sequence, sequence),
+            last_seen_at_ms=max(self.last_seen_at_ms or 0, at_ms),
+            deleted_at_ms=self.deleted_at_ms,
+            version=self.version,
+        )
+
     @property
     def is_supplier(self) -> bool:
         """Whether it may provide feeds."""
