@@ -70,7 +70,7 @@ class World:
     sessions: list[str] = field(default_factory=list)
 
     async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9) -> str:
-        """A transaction of a wallet, mined when this returns; answers its hash."""
+        """A transaction of a wallet, mined when this returns if the node mines by itself; answers its hash."""
         sender = str(Account.from_key(wallet_key).address)
         chain_id, nonce, price = await self.rpc.batch(
             [("eth_chainId", []), ("eth_getTransactionCount", [sender, "pending"]), ("eth_gasPrice", [])]
@@ -109,8 +109,12 @@ class World:
         for wallet in (self.payer, self.payee):
             await self.ledger.track(wallet.workspace_id, wallet.address, now_ms=clock.now_ms())
         await self.give_coin(self.payer)
+        await until("the payer has coin", self._payer_has_coin)
         await self.fund(self.payer, micro)
         await self.approve(self.payer)
+
+    async def _payer_has_coin(self) -> bool:
+        return bool(int(await self.rpc.call("eth_getBalance", self.payer.address, "latest"), 16))
 
     async def end_session(
         self, *, rate: int = 1_000, seconds: int = 60, fee_bps: int = 1_500, payer: Wallet | None = None
