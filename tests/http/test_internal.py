@@ -97,6 +97,7 @@ async def test_a_hook_must_be_signed_and_fresh(world: World) -> None:
     [
         ({"type": "live_input.sneezed"}, "webhook:type"),
         ({"eventId": ""}, "webhook:eventId"),
+        ({"eventId": "a\u0000b"}, "webhook:eventId"),
         ({"occurredAt": 7}, "webhook:occurredAt"),
         ({"videoBackendRef": None}, "webhook:videoBackendRef"),
     ],

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from sightline.http.schemas.base import Input, InstantMs
+from sightline.http.schemas.base import TEXT_PATTERN, Input, InstantMs
 
 
 class VideoEventBody(Input):
@@ -12,8 +12,8 @@ class VideoEventBody(Input):
 
     AREA = "webhook"
 
-    event_id: Annotated[str, StringConstraints(min_length=1, max_length=255)]
-    video_backend_ref: Annotated[str, StringConstraints(min_length=1, max_length=255)]
+    event_id: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=TEXT_PATTERN)]
+    video_backend_ref: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=TEXT_PATTERN)]
     type: Literal["live_input.connected", "live_input.disconnected", "live_input.errored"]
     occurred_at: InstantMs
     reason: str | None = Field(default=None)
