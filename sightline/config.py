@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     video_advertised_addresses: tuple[str, ...] = Field((), description="Public addresses in place of the bound ones")
     video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any")
     video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media")
+    video_ice_servers: SecretStr | None = Field(
+        None, description="STUN and TURN servers that clients are told, blank-separated: URL or URL|username|credential"
+    )
 
     # Rules.
     funds_policy: Literal["advisory", "enforced"] = Field("advisory", description="Whether uncovered holds are refused")

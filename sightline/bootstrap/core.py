@@ -52,7 +52,7 @@ from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.secrets import Secrets
 from sightline.video.embedded import open_embedded
-from sightline.video.options import NetOptions
+from sightline.video.options import NetOptions, read_ice_servers
 from sightline.video.options import Options as VideoOptions
 
 ACTOR_DRAIN_S: Final = 5.0
@@ -153,7 +153,14 @@ def _video_options(settings: Settings, secrets: Secrets, public_url: str) -> Vid
         udp_port_min=settings.video_udp_port_min,
         udp_port_max=settings.video_udp_port_max,
     )
-    return VideoOptions(secret=secrets.video_secret, public_url=public_url, workers=settings.video_workers, net=net)
+    servers = settings.video_ice_servers
+    return VideoOptions(
+        secret=secrets.video_secret,
+        public_url=public_url,
+        workers=settings.video_workers,
+        net=net,
+        ice_servers=read_ice_servers("" if servers is None else servers.get_secret_value()),
+    )
 
 
 async def _reach_database(stack: AsyncExitStack, options: DatabaseOptions) -> Database:

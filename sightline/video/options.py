@@ -1,7 +1,7 @@
 """Settings of the video room."""
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 
 @final
@@ -12,6 +12,25 @@ class IceServer:
     url: str
     username: str = field(default="", repr=False)
     credential: str = field(default="", repr=False)
+
+
+ICE_SCHEMES: Final = ("stun:", "stuns:", "turn:", "turns:")
+
+
+def read_ice_servers(text: str) -> tuple[IceServer, ...]:
+    """Read servers as a setting has them: blank-separated, each a URL or URL|username|credential.
+
+    Raises:
+        ValueError: An entry is neither; the message does not repeat its credential.
+    """
+    servers: list[IceServer] = []
+    for entry in text.split():
+        url, *rest = entry.split("|")
+        if not url.startswith(ICE_SCHEMES) or len(rest) not in (0, 2) or set(entry) & set('<>"'):
+            raise ValueError(f"not an ICE server: {url}")
+        username, credential = rest or ("", "")
+        servers.append(IceServer(url=url, username=username, credential=credential))
+    return tuple(servers)
 
 
 @final

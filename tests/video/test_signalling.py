@@ -4,9 +4,10 @@ import re
 from dataclasses import replace
 
 import orjson
+import pytest
 
 from sightline.ports.video import SignalReply, SignalRequest
-from sightline.video.options import IceServer, Options
+from sightline.video.options import IceServer, Options, read_ice_servers
 from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
 from tests.video.offers import an_obs_offer, edited
 
@@ -203,3 +204,15 @@ async def test_limits_answer_busy():
         busy = await two.ask("POST", an_obs_offer(), headers=SDP)
         assert busy.status == 503
         assert header(busy, "retry-after") is not None
+
+
+def test_ice_servers_are_read_from_one_setting():
+    read = read_ice_servers("stun:s.example:3478  turn:t.example?transport=udp|user|pass\n")
+    assert read == (
+        IceServer(url="stun:s.example:3478"),
+        IceServer(url="turn:t.example?transport=udp", username="user", credential="pass"),
+    )
+    assert read_ice_servers("") == ()
+    for wrong in ("http://x", "turn:x|only-a-name", 'stun:x>;rel="y'):
+        with pytest.raises(ValueError, match="not an ICE server"):
+            read_ice_servers(wrong)
