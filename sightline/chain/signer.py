@@ -51,16 +51,16 @@ class Signer:
         return f"Signer({self.address})"
 
     def sign(
-        self, *, chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, fees: Fees
+        self, *, chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, fees: Fees, value: int = 0
     ) -> tuple[str, bytes]:
-        """Hash and bytes of a type 2 transaction that moves no native coin; without `to` it creates a contract.
+        """Hash and bytes of a type 2 transaction; without `to` it creates a contract.
 
         Written out because eth_account takes half a second to import, for curves that are not used here.
 
         Source: EIP-1559, section "Specification"; the nonce of the signature is that of RFC 6979.
         """
         target = b"" if to is None else to_canonical_address(to)
-        fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, 0, data, []]
+        fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, value, data, []]
         unsigned = TYPE_2 + rlp.encode(fields)
         signature = self._key.sign_recoverable(keccak256(unsigned), hasher=None)
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")

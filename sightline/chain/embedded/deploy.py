@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from eth_account import Account
 from eth_utils.address import to_canonical_address, to_checksum_address
 
 from sightline.chain.artefacts import artefact
 from sightline.chain.contracts_abi import call_data, settlement_constructor
 from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
+from sightline.chain.fees import Fees
+from sightline.chain.signer import Signer
 from sightline.system.keccak import keccak256
 
 ETHER: Final = 10**18
@@ -21,6 +22,7 @@ RICH_WEI: Final = 1_000_000_000 * ETHER
 # What one faucet payment tops a wallet up to: far more than all approvals of a demonstration cost.
 FAUCET_WEI: Final = 10 * ETHER
 MAX_FEE_WEI: Final = 100 * 10**9
+TIP_WEI: Final = 10**9
 KEYS_FILE: Final = "keys.json"
 SECRET_FILE: Final = "faucet.secret"  # noqa: S105  # a file name
 ROLES: Final = ("deployer", "relayer", "feeReceiver")
@@ -66,7 +68,12 @@ def load_secret(directory: Path) -> str:
 
 def address_of(key: str) -> str:
     """The EIP-55 address of a private key."""
-    return str(Account.from_key(key).address)
+    return signer_of(key).address
+
+
+def signer_of(key: str) -> Signer:
+    """The signer with a key as `load_keys` has it."""
+    return Signer(bytes.fromhex(key.removeprefix("0x")))
 
 
 def contract_address(creator: str, nonce: int) -> str:
@@ -83,7 +90,8 @@ class Treasury:
     def __init__(self, machine: Machine, keys: dict[str, str]) -> None:
         self._machine = machine
         self._keys = keys
-        self.address = address_of(keys["deployer"])
+        self._signer = signer_of(keys["deployer"])
+        self.address = self._signer.address
 
     def deploy(self, terms: Terms) -> None:
         """Create both contracts, once; a start that was cut off between them goes on where it stopped."""
@@ -147,17 +155,8 @@ class Treasury:
         return self._machine.nonce(to_canonical_address(self.address), self._machine.head)
 
     def _signed(self, nonce: int, to: str | None, data: bytes, value: int, gas: int) -> bytes:
-        fields: dict[str, object] = {
-            "type": 2,
-            "chainId": self._machine.chain_id,
-            "nonce": nonce,
-            "to": to or b"",
-            "data": data,
-            "value": value,
-            "gas": gas,
-            "maxFeePerGas": MAX_FEE_WEI,
-            "maxPriorityFeePerGas": 10**9,
-        }
-        if to is None:
-            del fields["to"]
-        return bytes(Account.sign_transaction(fields, self._keys["deployer"]).raw_transaction)
+        fees = Fees(max_fee_wei=MAX_FEE_WEI, tip_wei=TIP_WEI)
+        _, raw = self._signer.sign(
+            chain_id=self._machine.chain_id, nonce=nonce, to=to, data=data, gas=gas, fees=fees, value=value
+        )
+        return raw
