@@ -1,7 +1,7 @@
 """The relayer's transactions are what eth_account would have made of them."""
 
 from eth_account import Account
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sightline.chain.fees import Fees
@@ -12,6 +12,7 @@ AMOUNTS = st.integers(min_value=0, max_value=2**64 - 1)
 ADDRESSES = st.none() | st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 
 
+@settings(deadline=None)
 @given(
     key=st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big")),
     chain_id=st.integers(min_value=1, max_value=2**53),

@@ -4,7 +4,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sightline.identity.signatures import _recovered
@@ -12,6 +12,7 @@ from sightline.identity.signatures import _recovered
 KEYS = st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big"))
 
 
+@settings(deadline=None)
 @given(key=KEYS, text=st.text(max_size=200), is_low_form=st.booleans())
 def test_the_signer_of_a_text_is_recovered_with_either_form_of_the_last_byte(key, text, is_low_form):
     account = Account.from_key(key)
@@ -21,6 +22,7 @@ def test_the_signer_of_a_text_is_recovered_with_either_form_of_the_last_byte(key
     assert _recovered(text, signature) == account.address.lower()
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=50), body=st.binary(min_size=64, max_size=64), last=st.sampled_from([0, 1, 27, 28]))
 def test_any_65_bytes_recover_as_eth_account_says_or_not_at_all(text, body, last):
     signature = body + bytes([last])
