@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -302,6 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"Postgres ended by itself with exit code {process.returncode}")
         return EXIT_FAILED
     stop_postgres(process)
+    if not layout.socket_directory.is_relative_to(chosen.directory.resolve()):
+        with suppress(OSError):
+            layout.socket_directory.rmdir()
     return 0
 
 
