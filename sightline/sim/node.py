@@ -118,7 +118,7 @@ class Node:
             wire=FaultyWire(faults, nursery),
         )
         registry.log = CrashReporter(world, self.name)
-        relations = FaultyRelations(world.relations, faults, self.line)
+        relations = FaultyRelations(world.relations, faults, self.line, is_apart=world.has_graph_apart)
         limits = Limits(funds_policy=world.options.funds_policy)
         deps = Deps(
             store=store,

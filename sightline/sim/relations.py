@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, final
 import trio
 
 from sightline.domain.errors import AuthzUnavailableError
+from sightline.ports.relations import OPERATOR_WORKSPACE, Staged, TupleUpdate
 
 if TYPE_CHECKING:
-    from sightline.ports.relations import ObjectRef, RelationTuple, Staged, TupleUpdate
+    from sightline.ports.relations import ObjectRef, RelationTuple
     from sightline.sim.faults import Faults
     from sightline.sim.store import Line
     from sightline.storage.identity_memory import MemoryRelations
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 
 @final
 class FaultyRelations:
-    """The Relations port over a graph in memory that outlives the server."""
+    """The Relations port over a graph in memory that outlives the server.
 
-    def __init__(self, inner: MemoryRelations, faults: Faults, line: Line) -> None:
+    With `is_apart` the graph is a system of its own, as SpiceDB is: edges are written before the row they belong to,
+    and taken back if the row does not come.
+    """
+
+    def __init__(self, inner: MemoryRelations, faults: Faults, line: Line, *, is_apart: bool) -> None:
         self._inner = inner
         self._faults = faults
         self._line = line
+        self._is_apart = is_apart
 
     async def _travel(self) -> None:
         await self._line.pass_through()
@@ -38,9 +44,20 @@ class FaultyRelations:
         return await self._inner.write(updates, requires=requires)
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
-        """Hand the updates to the caller's commit."""
+        """Hand the updates to the caller's commit, or write them now; another operator's edge gives way."""
         await self._travel()
-        return await self._inner.stage(updates)
+        if not self._is_apart:
+            return await self._inner.stage(updates)
+        put = {update.edge for update in updates if update.edge.relation == OPERATOR_WORKSPACE}
+        others: list[TupleUpdate] = []
+        for session in sorted({edge.resource for edge in put}):
+            found = await self._inner.read(resource_type=session.type, resource_id=session.id)
+            others += [
+                TupleUpdate(e, present=False) for e in found if e.relation == OPERATOR_WORKSPACE and e not in put
+            ]
+        token = await self._inner.write([*updates, *others])
+        await self._line.pass_through()
+        return Staged(token=token, undo=tuple(update.inverse() for update in updates))
 
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None

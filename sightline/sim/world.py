@@ -43,6 +43,7 @@ QUIET_LIMIT_S: Final = 1_200
 """Covers the longest session a scenario asks for, its deadlines, and the repair of what a crash cut in two."""
 ZOMBIE_S: Final = 25.0
 MINE_EVERY_S: Final = 7.0
+GRAPH_APART: Final = 0.3
 
 
 class NodeLostError(OutcomeUnknownError):
@@ -94,6 +95,8 @@ class World:
         self.born_ms = self.clock.now_ms()
         self.is_over = False
         """Whether the quiet phase has begun: nobody asks for anything new."""
+        self.has_graph_apart = self.rng("graph").random() < GRAPH_APART
+        """Whether the authorization graph is a system of its own in this world."""
         self.report = ""
         self._node: Node | None = None
         self._nodes = 0

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, final
 
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.session.model import Assigned, Live, SessionState
-from sightline.ports.relations import operator_edge
+from sightline.ports.relations import OPERATOR_WORKSPACE, operator_edge
 from sightline.sim.checkers.base import Checker
 from sightline.sim.history import Reply, SessionStep, WorkspaceStep
 
@@ -122,7 +122,7 @@ class Busy(Checker):
 
 @final
 class Relations(Checker):
-    """The authorization edge of an operator stands from the assignment on."""
+    """The authorization edge of an operator stands from the assignment on, and no other operator's in the end."""
 
     name: ClassVar[str] = "relations"
 
@@ -131,3 +131,12 @@ class Relations(Checker):
             edge = operator_edge(step.after.id, step.after.phase.operator.workspace_id)
             graph = self.history.store._relations
             self.require(edge in graph._edges, f"session {step.after.id} is assigned without its relation")
+
+    def on_end(self) -> None:
+        for edge in sorted(self.history.store._relations._edges):
+            if edge.relation != OPERATOR_WORKSPACE:
+                continue
+            session = self.history.sessions.get(edge.resource.id)
+            operator = session.operator if session is not None else None
+            if operator is not None:
+                self.require(operator.workspace_id == edge.subject.id, f"{edge} stands and {operator} films")
