@@ -31,7 +31,7 @@ from urllib.parse import quote
 import psutil  # type: ignore[import-untyped]
 
 from sightline.storage.postgres_account import Account, AccountError, choose_account, open_path_for
-from sightline.system.children import leave_with_parent, say_ready
+from sightline.system.parent import leave_with_parent, say_ready
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX = 100

@@ -8,18 +8,18 @@ A child says one line on stdout when it serves: `ready`, a space, and whatever i
 address). Everything after that line, and all of stderr, goes to its log file.
 """
 
-import os
-import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, final
 
 import structlog
 import trio
+
+from sightline.system.parent import leave_with_parent, say_ready
+
+__all__ = ["Child", "ChildCommand", "ChildFailedError", "leave_with_parent", "run_child", "say_ready"]
 
 log = structlog.get_logger()
 
@@ -171,35 +171,3 @@ def _log_tail(path: Path) -> str:
     with path.open("rb") as log_file:
         log_file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
         return log_file.read().decode(errors="replace")
-
-
-# --- the child's side ---
-
-
-def say_ready(text: str = "") -> None:
-    """Tell the parent that we serve."""
-    sys.stdout.write(f"ready {text}".rstrip() + "\n")
-    sys.stdout.flush()
-
-
-def leave_with_parent(leave: Callable[[], None] | None = None) -> None:
-    """From now on, leave when the parent is gone or asks us to: when stdin reaches its end.
-
-    Args:
-        leave: Called once, on a thread of its own; must end the process soon. Default: SIGTERM to ourselves.
-    """
-    thread = threading.Thread(target=_await_end, args=(leave or _terminate_self,), name="parent-watch", daemon=True)
-    thread.start()
-
-
-def _await_end(leave: Callable[[], None]) -> None:
-    try:
-        while os.read(0, 4_096):
-            pass
-    except OSError:
-        pass
-    leave()
-
-
-def _terminate_self() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
