@@ -76,6 +76,14 @@ class Settings(BaseSettings):
     video_advertised_addresses: tuple[str, ...] = Field((), description="Public addresses in place of the bound ones")
     video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any")
     video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media")
+    video_backend: Literal["embedded", "mediamtx", "cloudflare"] = Field(
+        "embedded", description="Who carries the media"
+    )
+    video_mediamtx_url: str | None = Field(None, description="MediaMTX's WebRTC listener as clients reach it")
+    video_mediamtx_api_url: str | None = Field(None, description="Its API as this server reaches it")
+    video_cloudflare_account: str | None = Field(None, description="Account of Cloudflare Stream")
+    video_cloudflare_token: SecretStr | None = Field(None, description="API token with Stream edit permission")
+    video_cloudflare_hook_secret: SecretStr | None = Field(None, description="Secret of its notification destination")
     video_ice_servers: SecretStr | None = Field(
         None, description="STUN and TURN servers that clients are told, blank-separated: URL or URL|username|credential"
     )

@@ -27,6 +27,7 @@ from sightline.actors.session import SessionActor
 from sightline.actors.watch import Watchers
 from sightline.actors.workspace import WorkspaceActor
 from sightline.bootstrap.parts import open_parts
+from sightline.bootstrap.video import open_video
 from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place
 from sightline.chain.signer import KeyRefusedError, read_keystore
 from sightline.config import Settings
@@ -51,9 +52,6 @@ from sightline.storage.retention import RetentionOptions, run_retention
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.secrets import Secrets
-from sightline.video.embedded import open_embedded
-from sightline.video.options import NetOptions, read_ice_servers
-from sightline.video.options import Options as VideoOptions
 
 ACTOR_DRAIN_S: Final = 5.0
 DATABASE_PATIENCE_S: Final = 30.0
@@ -146,23 +144,6 @@ async def _open_relations(settings: Settings, secrets: Secrets, database: Databa
         yield relations
 
 
-def _video_options(settings: Settings, secrets: Secrets, public_url: str) -> VideoOptions:
-    net = NetOptions(
-        bind_addresses=settings.video_bind_addresses,
-        advertised_addresses=settings.video_advertised_addresses,
-        udp_port_min=settings.video_udp_port_min,
-        udp_port_max=settings.video_udp_port_max,
-    )
-    servers = settings.video_ice_servers
-    return VideoOptions(
-        secret=secrets.video_secret,
-        public_url=public_url,
-        workers=settings.video_workers,
-        net=net,
-        ice_servers=read_ice_servers("" if servers is None else servers.get_secret_value()),
-    )
-
-
 async def _reach_database(stack: AsyncExitStack, options: DatabaseOptions) -> Database:
     """Open the database; one that is still coming up, or on a machine that is busy, is waited for.
 
@@ -223,7 +204,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
     async with open_parts() as parts:
         database_part = parts.open(_open_database(settings))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
-        video_part = parts.open(open_embedded(_video_options(settings, secrets, public_url), clock=clock))
+        video_part = parts.open(open_video(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
         store, ledger = PostgresStore(database), PostgresLedger(database)
         async with (

@@ -12,6 +12,7 @@ from sightline.domain.errors import SightlineError
 from sightline.domain.refusal import Refusal
 from sightline.http.app import Edge, EdgeOptions, build_app
 from sightline.http.deps import Deps, InternalDeps, ResourceOptions
+from sightline.http.engine_hooks import EngineHookResources
 from sightline.http.errors import render_fault
 from sightline.http.headers import Headers
 from sightline.http.metrics import Gauges, Metrics
@@ -27,6 +28,7 @@ from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
+from sightline.ports.video import EngineHooks
 from sightline.storage.identity_pg import PostgresIdentityStore
 
 COOKIE_KEY_NAME: Final = "k1"
@@ -128,7 +130,8 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     edge = Edge(
         authenticate=identity.authenticator.authenticate, check_origin=_check_origin, clock=core.clock, ids=core.ids
     )
-    routes = (*internal_routes(deps), *OperationResources(core.registry, core.ledger).routes())
+    hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
+    routes = (*internal_routes(deps), *OperationResources(core.registry, core.ledger).routes(), *hooks)
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import trio
 
@@ -172,4 +172,17 @@ class VideoBackend(Protocol):
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer one WHIP or WHEP request. Never raises for what a client sent."""
+        ...
+
+
+@runtime_checkable
+class EngineHooks(Protocol):
+    """A backend on an external engine that calls us back."""
+
+    async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Take a callback of the named engine, as it came in; gives the HTTP status to answer.
+
+        Args:
+            headers: With lower-case names.
+        """
         ...

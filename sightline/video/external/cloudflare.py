@@ -5,6 +5,7 @@ again after a restart by the name that we gave them, so nothing is stored here.
 """
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, final
@@ -55,6 +56,8 @@ class Notification:
 class Cloudflare:
     """Implements `Engine` on Cloudflare Stream."""
 
+    name = "cloudflare"
+
     def __init__(self, options: CloudflareOptions) -> None:
         self._options = options
         self._inputs: dict[str, tuple[str, VideoInput]] = {}  # session id -> (uid, input)
@@ -100,15 +103,26 @@ class Cloudflare:
         """Nothing to poll: presence comes by notification, and from the reader."""
         del report
 
-    def read_notification(self, headers: dict[str, str], body: bytes) -> Notification | None:
+    def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
+        """Take a notification. One that is ours but says nothing of interest is taken all the same."""
+        if not self._is_signed(headers):
+            return 401
+        told = self.read_notification(headers, body)
+        if told is not None:
+            report(told.session_id, told.connected, told.at_ms)
+        return 200
+
+    def _is_signed(self, headers: Mapping[str, str]) -> bool:
+        given, expected = headers.get("cf-webhook-auth", ""), self._options.webhook_secret
+        return bool(expected) and hmac.compare_digest(given.encode(), expected.encode())
+
+    def read_notification(self, headers: Mapping[str, str], body: bytes) -> Notification | None:
         """Check and read a notification; None for one that is forged, unknown or of no interest.
 
         Args:
             headers: With lower-case names.
         """
-        given = headers.get("cf-webhook-auth", "")
-        expected = self._options.webhook_secret
-        if not expected or not hmac.compare_digest(given.encode(), expected.encode()):
+        if not self._is_signed(headers):
             return None
         try:
             data = orjson.loads(body)["data"]

@@ -1,6 +1,6 @@
 """What an external engine has to do for us, and the backend made of one and our reading workers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, final
@@ -39,6 +39,9 @@ class EngineInput:
 class Engine(Protocol):
     """An engine behind its own API. Runs on trio."""
 
+    name: str
+    """As in the path of its callbacks."""
+
     async def open(self, session_id: str) -> EngineInput:
         """Make the input, or find the one made before. Idempotent.
 
@@ -61,6 +64,10 @@ class Engine(Protocol):
 
     def session_of(self, ref: str) -> str | None:
         """The session of an input that is open, or whose ref says so itself."""
+        ...
+
+    def hook(self, headers: Mapping[str, str], body: bytes, report: "PresenceReport") -> int:
+        """Take the engine's own callback; gives the HTTP status to answer."""
         ...
 
     async def watch(self, report: "PresenceReport") -> None:
@@ -133,6 +140,12 @@ class ExternalBackend:
         if request.method.upper() == "OPTIONS" and fixed is not None:
             return fixed
         return signalling.problem(404, "No such live input", "this server's inputs are on an external engine")
+
+    async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Implements `ports.video.EngineHooks`."""
+        if engine != self._engine.name:
+            return 404
+        return self._engine.hook(headers, body, self.report)
 
     def report(self, session_id: str, connected: bool, at_ms: int) -> None:
         """A publisher came or went, by the engine's word. Repeats are dropped."""

@@ -1,0 +1,76 @@
+"""Which video backend runs, by the settings."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sightline.config import Settings
+from sightline.ports.clock import Clock
+from sightline.ports.video import VideoBackend
+from sightline.system.secrets import Secrets
+from sightline.video.embedded import open_embedded
+from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
+from sightline.video.external.engine import Engine, open_external
+from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
+from sightline.video.options import NetOptions, Options, read_ice_servers
+
+
+def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Options:
+    """The video room's options."""
+    net = NetOptions(
+        bind_addresses=settings.video_bind_addresses,
+        advertised_addresses=settings.video_advertised_addresses,
+        udp_port_min=settings.video_udp_port_min,
+        udp_port_max=settings.video_udp_port_max,
+    )
+    servers = settings.video_ice_servers
+    return Options(
+        secret=secrets.video_secret,
+        public_url=public_url,
+        workers=settings.video_workers,
+        net=net,
+        ice_servers=read_ice_servers("" if servers is None else servers.get_secret_value()),
+    )
+
+
+def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engine | None:
+    """The adapter of the engine that is set; None for the embedded backend.
+
+    Raises:
+        ValueError: The engine lacks a setting that it needs.
+    """
+    if settings.video_backend == "mediamtx":
+        if settings.video_mediamtx_url is None or settings.video_mediamtx_api_url is None:
+            raise ValueError("video_backend mediamtx needs video_mediamtx_url and video_mediamtx_api_url")
+        options = MediaMtxOptions(
+            media_url=settings.video_mediamtx_url.rstrip("/"),
+            api_url=settings.video_mediamtx_api_url.rstrip("/"),
+            secret=secrets.video_secret,
+        )
+        return MediaMtx(options, clock=clock)
+    if settings.video_backend == "cloudflare":
+        token, hook = settings.video_cloudflare_token, settings.video_cloudflare_hook_secret
+        if settings.video_cloudflare_account is None or token is None:
+            raise ValueError("video_backend cloudflare needs video_cloudflare_account and video_cloudflare_token")
+        return Cloudflare(
+            CloudflareOptions(
+                account_id=settings.video_cloudflare_account,
+                api_token=token.get_secret_value(),
+                webhook_secret="" if hook is None else hook.get_secret_value(),
+            )
+        )
+    return None
+
+
+@asynccontextmanager
+async def open_video(
+    settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock
+) -> AsyncIterator[VideoBackend]:
+    """Run the chosen backend for as long as the block."""
+    options = video_options(settings, secrets, public_url)
+    engine = external_engine(settings, secrets, clock)
+    if engine is None:
+        async with open_embedded(options, clock=clock) as embedded:
+            yield embedded
+    else:
+        async with open_external(engine, options, clock=clock) as external:
+            yield external
