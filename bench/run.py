@@ -44,6 +44,7 @@ from sightline.video.assets import clip_path
 FRAME_BYTES = 80_000
 TICKS = os.sysconf("SC_CLK_TCK")
 DEVICE_COUNTS = (1_000, 2_000, 4_000)
+ROW_TIMEOUT_S = 600
 HELD_COUNTS = (1_000, 4_000, 16_000)
 
 Result = dict[str, Any]
@@ -326,10 +327,11 @@ async def raw_get(port: int, path: str, key: str = "") -> tuple[dict[str, str], 
     reader, writer = await asyncio.open_connection(HOST, port)
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n{authorization}\r\n".encode())
-    head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")[1:]
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head)}
+    body = await reader.readexactly(int(fields.get("content-length", "0")))
     writer.close()
-    lines = head.decode("latin-1").split("\r\n")[1:]
-    return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}, body
+    return fields, body
 
 
 async def static_etag(target: Target) -> str:
@@ -383,8 +385,8 @@ ROWS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "reads": Bench.reads,
     "frames": Bench.frames,
     "devices": Bench.devices,
-    "memory": Bench.memory,
     "dispatch": Bench.dispatch,
+    "memory": Bench.memory,
 }
 
 
@@ -400,7 +402,12 @@ async def main(options: argparse.Namespace) -> None:
         await populate_fastapi(base, ours)
         for name in options.only or ROWS:
             print(name, flush=True)
-            await ROWS[name](bench)
+            try:
+                async with asyncio.timeout(ROW_TIMEOUT_S):
+                    await ROWS[name](bench)
+            except Exception as error:  # noqa: BLE001 (the other rows are worth having)
+                bench.notes.append(f"{name} could not be measured: {type(error).__name__} {error}")
+                print(bench.notes[-1], flush=True)
     bench.write()
     print(options.output.read_text())
 
