@@ -89,14 +89,15 @@ async def test_the_chain_dies_with_a_parent_that_is_killed(tmp_path: Path) -> No
         "        await trio.sleep_forever()\n"
         "trio.run(main)\n"
     )
-    parent = await trio.lowlevel.open_process(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    parent = await trio.lowlevel.open_process([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert parent.stdout is not None
-    pid = int(await parent.stdout.receive_some())
-    parent.kill()
-    await parent.wait()
-    await parent.stdout.aclose()
+    try:
+        said = await parent.stdout.receive_some()
+        pid = int(said)
+    finally:
+        parent.kill()
+        await parent.wait()
+        await parent.stdout.aclose()
 
     async def is_gone() -> bool:
         try:
