@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -46,7 +47,13 @@ def data_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
-    """The address of a Postgres of our own, up for the whole run; it does not outlive us."""
+    """The address of a Postgres of our own, up for the whole run; it does not outlive us.
+
+    SIGHTLINE_TEST_DSN names another one to use, by its database `postgres` (postgresql://USER@/postgres?host=...).
+    """
+    if given := os.environ.get("SIGHTLINE_TEST_DSN"):
+        yield given
+        return
     with open_data_directory() as directory:
         yield from _serve_postgres(directory)
 
@@ -94,6 +101,7 @@ def dsn_of(postgres_dsn: str, name: str) -> str:
 @pytest.fixture(scope="session")
 def migrated_template(postgres_dsn: str) -> str:
     """The name of a migrated database that nobody is connected to."""
+    on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}"))
     on_server(postgres_dsn, lambda connection: connection.execute(f"CREATE DATABASE {TEMPLATE}"))
 
     async def migrated() -> None:
