@@ -127,6 +127,7 @@ class SessionResources:
                 output=AssignedSession,
                 errors=_STATE,
                 links=(Link("startSession", {"id": _ID}),),
+                is_hot=True,
             ),
             Route(
                 method="POST",
