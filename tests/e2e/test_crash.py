@@ -80,7 +80,9 @@ async def kill_rounds(town: Town, rounds: int) -> list[float]:
     """Kill and start the server, now and then also while it comes up. Returns the seconds from each kill to ready."""
     stage, rng, took_s = town.stage, town.stage.rng("killer"), []
     for _ in range(rounds):
-        await trio.sleep(rng.uniform(0.3, 2.0))
+        enough = len(stage.history.made) + rng.randint(5, 30)
+        await trio.sleep(rng.uniform(0.2, 1.5))
+        await stage.progress(enough)
         stage.fall()
         await stage.server.kill()
         if rng.random() < 0.25:

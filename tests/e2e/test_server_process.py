@@ -28,27 +28,37 @@ async def test_sigterm_stops_everything_it_started_and_a_restart_has_all_data(se
         assert await api.get("/config") == config
 
 
-async def test_a_second_server_on_the_same_directory_is_refused_with_the_reason(server: Server) -> None:
-    await server.start()
-    assert server.process is not None
+async def test_a_second_server_on_the_same_directory_is_refused_with_the_reason(running_server: Server) -> None:
+    assert running_server.process is not None
     command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
     second = await trio.run_process(
-        [*command, "--data-dir", str(server.directory / "data")], capture_stderr=True, capture_stdout=True, check=False
+        [*command, "--data-dir", str(running_server.directory / "data")],
+        capture_stderr=True,
+        capture_stdout=True,
+        check=False,
     )
     assert second.returncode == 1
-    assert str(server.process.pid) in second.stderr.decode()
+    assert str(running_server.process.pid) in second.stderr.decode()
     async with httpx.AsyncClient() as http:
-        assert (await http.get(f"{server.url}/api/v1/health")).json()["data"]["ok"] is True
+        assert (await http.get(f"{running_server.url}/api/v1/health")).json()["data"]["ok"] is True
 
 
-async def test_a_taken_port_is_refused_with_the_reason(server: Server, data_directory: Path) -> None:
-    await server.start()
-    command = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(server.port), "--internal-port", "0"]
+async def test_a_taken_port_is_refused_with_the_reason(running_server: Server, data_directory: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sightline.cli",
+        "serve",
+        "--port",
+        str(running_server.port),
+        "--internal-port",
+        "0",
+    ]
     second = await trio.run_process(
         [*command, "--data-dir", str(data_directory / "other")], capture_stderr=True, capture_stdout=True, check=False
     )
     assert second.returncode == 1
-    assert f"cannot serve on 127.0.0.1:{server.port}" in second.stderr.decode()
+    assert f"cannot serve on 127.0.0.1:{running_server.port}" in second.stderr.decode()
 
 
 async def test_children_do_not_outlive_a_killed_server(server: Server) -> None:
@@ -77,10 +87,9 @@ def test_the_server_does_not_run_without_its_assertions(data_directory: Path) ->
     assert "python -O" in done.stderr
 
 
-async def test_operators_of_the_server_see_its_actors_and_what_is_not_settled(server: Server) -> None:
-    await server.start()
+async def test_operators_of_the_server_see_its_actors_and_what_is_not_settled(running_server: Server) -> None:
     for command, shown in (("actors", "dispatcher"), ("settlements", "every settlement is confirmed")):
-        line = [sys.executable, "-m", "sightline.cli", command, "--data-dir", str(server.directory / "data")]
+        line = [sys.executable, "-m", "sightline.cli", command, "--data-dir", str(running_server.directory / "data")]
         done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
         assert done.returncode == 0, done.stderr.decode()
         assert shown in done.stdout.decode()

@@ -41,6 +41,11 @@ class Stage:
     def rng(self, name: str) -> Random:
         return Random(f"{self.seed}:{name}")
 
+    async def progress(self, enough: int) -> None:
+        """Wait until so many changes have been asked for: a busy machine gets longer rounds, not emptier ones."""
+        while len(self.history.made) < enough:  # noqa: ASYNC110  everybody adds to it, and it is no hurry
+            await trio.sleep(0.01)
+
     def rise(self) -> None:
         self.down = trio.Event()
         self.up.set()
