@@ -362,7 +362,8 @@ def report(bench: Bench) -> str:
         "Baselines: FastAPI on uvicorn (uvloop, httptools) with asyncpg: one INSERT per heartbeat, one SELECT a read,",
         "`FOR UPDATE SKIP LOCKED` per dispatch, on a Postgres of the same make and settings; for frames, the same JPEG",
         "as a static file by stock Quart-Trio on Hypercorn. Every server writes one access line per call. Batch and",
-        "WebSocket rows are compared with the baseline's single POSTs.",
+        "WebSocket rows are compared with the baseline's single POSTs. What limits each row, and what to plan for:",
+        "docs/ops/performance.md.",
     ]
     if bench.notes:
         lines += ["", "## Beside the table", ""] + [f"- {note}" for note in bench.notes]
