@@ -12,16 +12,18 @@ A settlement that the contract refuses waits as FAILED or REVERTED with the reas
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from typing import Final, final
 
 import structlog
 import trio
 
+from sightline.chain.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.fees import Fees, bumped, suggested
 from sightline.chain.inclusion import Included, Sighting, look
 from sightline.chain.preflight import Verdict, examine, find_settled, settle_call
 from sightline.chain.reader import fault_text
+from sightline.chain.relayer_options import RelayerOptions
 from sightline.chain.rpc import JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
@@ -48,46 +50,6 @@ IN_FLIGHT: Final = (
 REORGANISED: Final = "reorganised"
 STUCK_ATTEMPTS: Final = 3
 """A settlement is called STUCK from this many transactions on."""
-
-# How nodes say that a transaction, or another one with its nonce, is already with them: look for it, it is not lost.
-_PERHAPS_SENT: Final = (
-    "already known", "known transaction", "already imported", "nonce too low", "replacement transaction underpriced",
-    "already exists", "already in mempool",
-)  # fmt: skip
-_FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "fee too low", "max fee per gas")
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayerOptions:
-    """How the relayer works."""
-
-    depth: int = 0
-    """Blocks on top of a transaction's block before it counts as CONFIRMED."""
-    poll_ms: int = 200
-    """Between looks while something is on its way."""
-    idle_ms: int = 2_000
-    """Between looks at an outbox from which nothing waits; `notify` ends the wait."""
-    batch_max: int = 50
-    """Settlements signed in one round, and on their way together."""
-    settle_gas: int = 300_000
-    fee_cap_wei: int = 500_000_000_000
-    """The most ever offered per gas; above it settlements wait."""
-    resend_ms: int = 5_000
-    """A transaction without receipt is sent again this often."""
-    replace_ms: int = 30_000
-    """A transaction without receipt is replaced after this long, doubled with each replacement."""
-    retry_ms_min: int = 2_000
-    retry_ms_max: int = 300_000
-    """A refused settlement is tried again after a wait between these."""
-    lease_ms: int = 5_000
-    """After a crash, another holder waits this long before it signs with the key."""
-    holder: str | None = None
-    """Who we are to the lease; a fresh id by default. The same after a restart where no two can run at once."""
-    start_block: int = 0
-    """Where the settlement contract was deployed: events are looked for from here."""
-    recheck_blocks: int = 256
-    """At start, transactions in this many last blocks are looked at again."""
 
 
 @final
@@ -287,7 +249,7 @@ class Relayer:
             elif now_ms >= record.retry_at_ms:
                 resend += await self._next_sending(record, sighting, now_ms)
         await self._send(resend)
-        await self._close_gap(sighting)
+        await self._close_gap(sighting, {record.session_id for record in records})
 
     async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
         """The nonce is used and no receipt of ours is there: another writer, or an endpoint with two opinions.
@@ -310,7 +272,10 @@ class Relayer:
         newest = record.attempts[-1]
         patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
         is_overdue = newest.sent_at_ms is not None and now_ms - newest.signed_at_ms >= patience_ms
-        if is_overdue or record.reason == FEES_TOO_LOW:
+        if is_overdue and not await self._is_ours(newest):
+            await self._wait(record, SettlementState.FAILED, "signed with another key, and it does not mine")
+            return []
+        if is_overdue or (record.reason == FEES_TOO_LOW and await self._is_ours(newest)):
             replacement = await self._replace(record, sighting, now_ms)
             if replacement is not None:
                 return [replacement]
@@ -318,6 +283,11 @@ class Relayer:
         if was_sent and record.reason != REORGANISED and now_ms - record.updated_at_ms < self._options.resend_ms:
             return []
         return [newest]
+
+    async def _is_ours(self, attempt: Attempt) -> bool:
+        """Whether this key signed it. Another key's nonce is not ours to use again."""
+        ours = await self._outbox.attempts_at(self._signer.address, attempt.nonce)
+        return attempt.tx_hash in {item.tx_hash for item in ours}
 
     async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
         """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
@@ -349,11 +319,12 @@ class Relayer:
         except RpcResponseError as error:
             return error
 
-    async def _close_gap(self, sighting: Sighting) -> None:
-        """Send again what the next nonce was used for, when it belongs to a settlement that is not on its way.
+    async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
+        """Send again what the next nonce was used for, when nobody else does.
 
         After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
-        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once.
+        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once. And of many
+        settlements that lost their block, the one that all others wait for may be beyond one round's batch.
         """
         nonce = sighting.mined_nonce
         if nonce >= await self._outbox.next_nonce(self._signer.address):
@@ -362,8 +333,7 @@ class Relayer:
         if not attempts:
             log.error("relayer_nonce_unknown", nonce=nonce)
             return
-        record = await self._outbox.settlement(attempts[-1].session_id)
-        if record is not None and record.state not in IN_FLIGHT:
+        if attempts[-1].session_id not in pursued:
             log.warning("relayer_fills_nonce", nonce=nonce, tx_hash=attempts[-1].tx_hash)
             await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])
 
@@ -426,24 +396,16 @@ class Relayer:
         """Broadcast, once each. Without an answer the rows stay as they are, and are looked for first next time."""
         if not attempts:
             return
-        ordered = sorted(attempts, key=lambda attempt: attempt.nonce)
-        answers = await self._rpc.send_once(
-            [("eth_sendRawTransaction", ["0x" + attempt.raw.hex()]) for attempt in ordered]
-        )
+        answers = await broadcast(self._rpc, attempts)
         now_ms = self._clock.now_ms()
-        taken: list[str] = []
-        for attempt, answer in zip(ordered, answers, strict=True):
-            if not isinstance(answer, RpcResponseError) or _is_any(answer.message, _PERHAPS_SENT):
-                taken.append(attempt.tx_hash)
-                continue
-            is_fee = _is_any(answer.message, _FEE_TOO_LOW)
-            log.warning("broadcast_refused", session_id=attempt.session_id, reason=answer.message)
+        for attempt, refusal in answers.refused:
+            retry_at_ms = now_ms + (0 if refusal == FEES_TOO_LOW else self._options.retry_ms_min)
+            log.warning("broadcast_refused", session_id=attempt.session_id, reason=refusal)
             await self._outbox.mark_waiting(
-                attempt.session_id, SettlementState.SIGNED, reason=FEES_TOO_LOW if is_fee else answer.message,
-                retry_at_ms=now_ms + (0 if is_fee else self._options.retry_ms_min), now_ms=now_ms,
-            )  # fmt: skip
-        if taken:
-            await self._outbox.mark_sent(taken, now_ms=now_ms)
+                attempt.session_id, SettlementState.SIGNED, reason=refusal, retry_at_ms=retry_at_ms, now_ms=now_ms
+            )
+        if answers.taken:
+            await self._outbox.mark_sent(answers.taken, now_ms=now_ms)
 
     async def _wait(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
         now_ms = self._clock.now_ms()
@@ -456,10 +418,3 @@ class Relayer:
         await self._outbox.mark_waiting(
             record.session_id, state, reason=reason, retry_at_ms=now_ms + least // 2 + jitter // 2, now_ms=now_ms
         )
-
-
-FEES_TOO_LOW: Final = "the node wants higher fees"
-
-
-def _is_any(message: str, texts: Sequence[str]) -> bool:
-    return any(text in message.lower() for text in texts)

@@ -14,7 +14,8 @@ from sightline.chain.contracts_abi import call_data
 from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
 from sightline.chain.proxy import RpcProxy
 from sightline.chain.reader import RpcReader, hex_int
-from sightline.chain.relayer import Relayer, RelayerOptions
+from sightline.chain.relayer import Relayer
+from sightline.chain.relayer_options import RelayerOptions
 from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
 from sightline.chain.watcher import Watcher, WatcherOptions

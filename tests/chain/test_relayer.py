@@ -212,6 +212,34 @@ async def test_news_is_told_again_until_it_was_taken(world: World, tmp_path: Pat
     assert len(heard) == 3
 
 
+async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is_signed_anew(
+    world: World, tmp_path: Path
+) -> None:
+    await world.ready_parties()
+    world.endpoint.fault = of_method(SEND, lose_request)
+    async with running(world, tmp_path):
+        session_id = await world.end_session()
+        old = await world.until_state(session_id, SettlementState.SIGNED)
+    successor = Wallet()
+    await world.give_coin(successor)
+    allow = call_data("setRelayer(address,bool)", [successor.address, True])
+    await world.send(world.treasury_key, world.settlement, allow)
+
+    async def swallow_the_old(request: Request, forward: Forward) -> Response | None:
+        is_old = request["params"] == ["0x" + old.attempts[0].raw.hex()]
+        return await (answering(old.tx_hash) if is_old else honest)(request, forward)
+
+    world.endpoint.fault = of_method(SEND, swallow_the_old)
+    key = bytes.fromhex(successor.key[2:])
+    async with running(world, tmp_path, relayer_key=key, replace_ms=300):
+        await world.until_told(session_id)
+    record = await world.record(session_id)
+    assert record.tx_hash != old.tx_hash
+    assert record.attempts[-1].nonce == 0
+    assert await world.ledger.next_nonce(successor.address) == 1
+    await assert_settled_once(world, session_id, 60_000)
+
+
 async def test_two_servers_over_one_ledger_settle_each_session_once(world: World, tmp_path: Path) -> None:
     await world.ready_parties()
     async with running(world, tmp_path) as one, running(world, tmp_path) as two:

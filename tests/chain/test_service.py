@@ -9,7 +9,8 @@ from eth_account import Account
 
 from sightline.chain.contracts_abi import call_data
 from sightline.chain.fees import Fees
-from sightline.chain.relayer import Relayer, RelayerOptions
+from sightline.chain.relayer import Relayer
+from sightline.chain.relayer_options import RelayerOptions
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.domain.errors import ChainUnavailableError

@@ -1,0 +1,50 @@
+"""Sending signed transactions, and what a node's answer says of where they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from sightline.chain.rpc import JsonRpc, RpcResponseError
+from sightline.ports.ledger import Attempt
+
+FEES_TOO_LOW: Final = "the node wants higher fees"
+
+# How nodes say that a transaction, or another one with its nonce, is already with them: look for it, it is not lost.
+_PERHAPS_SENT: Final = (
+    "already known", "known transaction", "already imported", "nonce too low", "replacement transaction underpriced",
+    "already exists", "already in mempool",
+)  # fmt: skip
+_FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "fee too low", "max fee per gas")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Hashes that are with the node, surely or perhaps; and transactions that it would not have, with its words."""
+
+    taken: list[str]
+    refused: list[tuple[Attempt, str]]
+
+
+async def broadcast(rpc: JsonRpc, attempts: Sequence[Attempt]) -> Answers:
+    """Send each transaction once, in the order of their nonces.
+
+    Raises:
+        ChainUnavailableError: No answer; each of them may be with the node or not.
+    """
+    ordered = sorted(attempts, key=lambda attempt: attempt.nonce)
+    answers = await rpc.send_once([("eth_sendRawTransaction", ["0x" + item.raw.hex()]) for item in ordered])
+    taken: list[str] = []
+    refused: list[tuple[Attempt, str]] = []
+    for attempt, answer in zip(ordered, answers, strict=True):
+        if not isinstance(answer, RpcResponseError) or _is_any(answer.message, _PERHAPS_SENT):
+            taken.append(attempt.tx_hash)
+        elif _is_any(answer.message, _FEE_TOO_LOW):
+            refused.append((attempt, FEES_TOO_LOW))
+        else:
+            refused.append((attempt, answer.message))
+    return Answers(taken=taken, refused=refused)
+
+
+def _is_any(message: str, texts: Sequence[str]) -> bool:
+    return any(text in message.lower() for text in texts)
