@@ -122,6 +122,22 @@ def _finding(settled: Any, trial: Any) -> Finding:
     return Finding(verdict=Verdict.WAIT, reason=fault_text(trial))
 
 
+async def why_reverted(
+    rpc: JsonRpc, identity: ChainIdentity, relayer: str, record: SettlementRecord, block_number: int
+) -> str:
+    """Run the call again on the block it reverted in; the state within that block may have differed.
+
+    Raises:
+        ChainUnavailableError: No answer.
+    """
+    call = {"from": relayer, "to": identity.settlement_address, "data": "0x" + settle_call(record).hex()}
+    try:
+        await rpc.call("eth_call", call, hex(block_number))
+    except RpcResponseError as error:
+        return fault_text(error)
+    return "reverted; it would succeed at the end of the same block"
+
+
 async def find_settled(
     rpc: JsonRpc, identity: ChainIdentity, session_id_hash: str, start_block: int
 ) -> Inclusion | None:

@@ -21,10 +21,9 @@ import trio
 from sightline.chain.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.fees import Fees, bumped, suggested
 from sightline.chain.inclusion import Included, Sighting, look
-from sightline.chain.preflight import Verdict, examine, find_settled, settle_call
-from sightline.chain.reader import fault_text
+from sightline.chain.preflight import Verdict, examine, find_settled, settle_call, why_reverted
 from sightline.chain.relayer_options import RelayerOptions
-from sightline.chain.rpc import JsonRpc, RpcResponseError, backoff_ms
+from sightline.chain.rpc import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
@@ -217,21 +216,8 @@ class Relayer:
             await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=now_ms)
             log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
         else:
-            reason = await self._why_reverted(record, inclusion.block_number)
+            reason = await why_reverted(self._rpc, self._identity, self._signer.address, record, inclusion.block_number)
             await self._wait(record, SettlementState.REVERTED, reason)
-
-    async def _why_reverted(self, record: SettlementRecord, block_number: int) -> str:
-        """Run the call again on the block it reverted in; the state within that block may have differed."""
-        call = {
-            "from": self._signer.address,
-            "to": self._identity.settlement_address,
-            "data": "0x" + settle_call(record).hex(),
-        }
-        try:
-            await self._rpc.call("eth_call", call, hex(block_number))
-        except RpcResponseError as error:
-            return fault_text(error)
-        return "reverted; it would succeed at the end of the same block"
 
     async def _pursue(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
         now_ms = self._clock.now_ms()
@@ -292,7 +278,7 @@ class Relayer:
     async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
         """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
         newest = record.attempts[-1]
-        tip = await self._tip()
+        (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
         fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
         if fees.max_fee_wei > self._options.fee_cap_wei:
             await self._outbox.mark_waiting(
@@ -312,12 +298,6 @@ class Relayer:
                 record.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
             )
         return replacement
-
-    async def _tip(self) -> object:
-        try:
-            return await self._rpc.call("eth_maxPriorityFeePerGas")
-        except RpcResponseError as error:
-            return error
 
     async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
         """Send again what the next nonce was used for, when nobody else does.
