@@ -9,7 +9,7 @@ What is raised is the same for each operation: `StoreUnavailableError` when sure
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, final
 
@@ -322,13 +322,3 @@ class Store(Protocol):
     async def forget_before(self, before_ms: int) -> None:
         """Drop idempotency records and unused quotes made before an instant."""
         ...
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStatistics:
-    """Counters of a store, for the operator of the server."""
-
-    commits: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    unknown: int = 0
