@@ -295,7 +295,8 @@ class WorkspaceActor:
         timers = self._context.timers
         if self._workspace is None or not self._workspace.claims:
             timers.cancel(self._context.ref, DOUBT_TIMER)
-        else:
+        elif timers.due_ms(self._context.ref, DOUBT_TIMER) is None:
+            # One that is armed stays: a busy operator's commits must not put the doubt off for ever.
             at_ms = self._now() + self._deps.limits.claim_doubt_ms
             timers.set(self._context.ref, at_ms, DoubtClaims(), name=DOUBT_TIMER)
 

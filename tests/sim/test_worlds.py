@@ -75,3 +75,9 @@ def test_failures_are_collected_up_to_a_limit(monkeypatch):
     summary = simulate_many(range(50), failures_max=2)
     assert len(summary.failures) == 2
     assert summary.worlds < 50
+
+
+def test_a_claim_that_outlived_its_session_is_given_back_however_busy_the_operator_is():
+    """The answer to the session's last write was lost, and the operator went on accepting others every few seconds."""
+    report = simulate(749, scenario="city")
+    assert report.violation is None, report.explained()
