@@ -1,9 +1,9 @@
 """Settings: every one with a documented default, read from SIGHTLINE_* environment variables."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sightline.actors.deps import Limits
@@ -108,6 +108,26 @@ class Settings(BaseSettings):
     coarse_fixes: int = Field(5, ge=1, description="Such fixes in a row that count as stale")
     seen_within_seconds: int = Field(60, ge=1, description="How recently an operator of the first tier was seen")
     rate_limits: bool = Field(True, description="Whether callers are rate limited")
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        """Refuse settings that lack another one, before anything is started."""
+        needs = {
+            "video_backend mediamtx": (
+                self.video_backend == "mediamtx",
+                ("video_mediamtx_url", "video_mediamtx_api_url"),
+            ),
+            "video_backend cloudflare": (
+                self.video_backend == "cloudflare",
+                ("video_cloudflare_account", "video_cloudflare_token"),
+            ),
+            "TLS": (self.tls_cert is not None or self.tls_key is not None, ("tls_cert", "tls_key")),
+        }
+        for what, (is_wanted, names) in needs.items():
+            missing = [name for name in names if getattr(self, name) is None]
+            if is_wanted and missing:
+                raise ValueError(f"{what} needs {' and '.join(missing)}")
+        return self
 
     def limits(self) -> Limits:
         """The rules as the actors take them."""

@@ -3,23 +3,35 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sightline.config import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept; default: SIGHTLINE_DATA_DIR")]
 
 
-def _overrides(**given: object) -> dict[str, object]:
-    return {name: value for name, value in given.items() if value is not None}
+def _settings(**given: object) -> "Settings":
+    """The settings of the environment, with what the command line says in their place.
 
+    Raises:
+        typer.Exit: A setting is wrong; each is named on stderr.
+    """
+    from pydantic import ValidationError
 
-def _data_dir(given: Path | None) -> Path:
     from sightline.config import Settings
 
-    return Settings(**_overrides(data_dir=given)).data_dir  # type: ignore[arg-type]
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        for wrong in error.errors(include_url=False, include_input=False):
+            name = "SIGHTLINE_" + ".".join(str(part) for part in wrong["loc"]).upper() if wrong["loc"] else "settings"
+            typer.echo(f"{name}: {wrong['msg'].removeprefix('Value error, ')}", err=True)
+        raise typer.Exit(2) from None
 
 
 @app.command()
@@ -31,10 +43,8 @@ def serve(
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` when it accepts calls."""
     from sightline.bootstrap.run import run_server
-    from sightline.config import Settings
 
-    given = _overrides(host=host, port=port, internal_port=internal_port, data_dir=data_dir)
-    raise typer.Exit(run_server(Settings(**given)))  # type: ignore[arg-type]
+    raise typer.Exit(run_server(_settings(host=host, port=port, internal_port=internal_port, data_dir=data_dir)))
 
 
 @app.command()
@@ -45,7 +55,7 @@ def config() -> None:
 
     from sightline.config import Settings
 
-    settings = Settings()
+    settings = _settings()
     table = Table("variable", "value", "what it is")
     for name, field in Settings.model_fields.items():
         table.add_row(f"SIGHTLINE_{name.upper()}", str(getattr(settings, name)), field.description or "")
@@ -60,10 +70,8 @@ def faucet(
 ) -> None:
     """Give a wallet test USDC, and the native coin that an approval costs. Embedded chain only, of a running server."""
     from sightline.bootstrap.faucet import run_faucet
-    from sightline.config import Settings
 
-    settings = Settings(**_overrides(data_dir=data_dir))  # type: ignore[arg-type]
-    raise typer.Exit(run_faucet(settings, address, micro_usdc))
+    raise typer.Exit(run_faucet(_settings(data_dir=data_dir), address, micro_usdc))
 
 
 @app.command()
@@ -108,7 +116,7 @@ def settlements(data_dir: DataDir = None) -> None:
     """List the settlements of a running server that are not confirmed, and why."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(_data_dir(data_dir)))
+    raise typer.Exit(print_settlements(_settings(data_dir=data_dir).data_dir))
 
 
 @app.command()
@@ -119,7 +127,7 @@ def actors(
     """Show what the actors of a running server are doing and which are parked; revive one."""
     from sightline.cli.operations import print_actors, revive_actor
 
-    place = _data_dir(data_dir)
+    place = _settings(data_dir=data_dir).data_dir
     raise typer.Exit(print_actors(place) if revive is None else revive_actor(place, revive))
 
 

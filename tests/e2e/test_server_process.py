@@ -111,3 +111,21 @@ async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: P
     assert done.returncode == 1
     assert "cannot serve: an external chain needs" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
+
+
+def test_wrong_settings_are_named_one_by_one() -> None:
+    env = os.environ | {"SIGHTLINE_PORT": "http", "SIGHTLINE_BASE_RATE_MICRO_USDC": "0"}
+    command = [sys.executable, "-m", "sightline.cli", "serve"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 2
+    assert "SIGHTLINE_PORT: " in done.stderr
+    assert "SIGHTLINE_BASE_RATE_MICRO_USDC: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_engine_without_its_settings_is_refused_before_anything_starts() -> None:
+    env = os.environ | {"SIGHTLINE_VIDEO_BACKEND": "mediamtx"}
+    command = [sys.executable, "-m", "sightline.cli", "serve"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 2
+    assert "video_backend mediamtx needs video_mediamtx_url" in done.stderr
