@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import trio
 
 from sightline.client import Api, Wallet
@@ -64,6 +66,14 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         await self._reap()
+
+    async def kill_everything(self) -> None:
+        """kill -9 of the server and all that it started, its database first."""
+        assert self.process is not None
+        for child in reversed(psutil.Process(self.process.pid).children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        await self.kill()
 
     async def stop(self) -> int:
         """SIGTERM; the exit code."""
