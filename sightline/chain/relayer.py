@@ -31,6 +31,7 @@ from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import (
     Attempt,
+    BlockRef,
     ChainIdentity,
     NonceTakenError,
     SettlementOutbox,
@@ -69,6 +70,7 @@ class Relayer:
         self._holder = options.holder or ids.uuid()
         self._wake = trio.Event()
         self._recheck_above: int | None = None
+        self._applied: dict[int, str] = {}
         self._failures = 0
         self.halted_because: str | None = None
 
@@ -81,6 +83,13 @@ class Relayer:
         known = self._recheck_above
         self._recheck_above = ancestor_number if known is None else min(known, ancestor_number)
         self._wake.set()
+
+    def compare(self, headers: Sequence[BlockRef]) -> None:
+        """These blocks are the chain: a settlement said to be in another block of their numbers has lost it.
+
+        The watcher tells of reorganisations of blocks that it had applied; we may have seen a receipt before it.
+        """
+        self._applied.update({header.number: header.block_hash for header in headers})
 
     async def run(
         self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -162,6 +171,15 @@ class Relayer:
     # What a reorganisation may have taken.
 
     async def _recheck(self) -> None:
+        applied = dict(self._applied)
+        if applied:
+            for record in await self._outbox.settlements_above(min(applied) - 1):
+                number = record.block_number
+                if number is not None and record.block_hash != applied.get(number, record.block_hash):
+                    self.recheck(number - 1)
+        for number, block_hash in applied.items():
+            if self._applied.get(number) == block_hash:
+                del self._applied[number]
         above = self._recheck_above
         if above is None:
             return

@@ -192,7 +192,7 @@ async def open_chain(
         watcher = Watcher(
             place.rpc, reader, ledger, place.identity,
             WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
-            clock=clock, ids=ids, on_reorganised=relayer.recheck,
+            clock=clock, ids=ids, on_reorganised=relayer.recheck, on_applied=relayer.compare,
         )  # fmt: skip
         config = ChainConfig(
             environment=ENVIRONMENT,

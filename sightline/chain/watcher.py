@@ -60,6 +60,7 @@ class Watcher:
     def __init__(
         self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, identity: ChainIdentity, options: WatcherOptions,
         *, clock: Clock, ids: Ids, on_reorganised: Callable[[int], None] = lambda _: None,
+        on_applied: Callable[[Sequence[BlockRef]], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._rpc = rpc
         self._reader = reader
@@ -69,6 +70,7 @@ class Watcher:
         self._clock = clock
         self._ids = ids
         self._on_reorganised = on_reorganised
+        self._on_applied = on_applied
         self._wake = trio.Event()
         self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
         self._checked_at_ms = 0
@@ -211,6 +213,7 @@ class Watcher:
         )
         await self._ledger.apply_blocks(application, now_ms=now_ms)
         self._checked_at_ms = self.seen_at_ms = now_ms
+        self._on_applied(headers)
 
     def _watched(self, wallets: Iterable[str]) -> Watched:
         return Watched(
