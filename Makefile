@@ -56,7 +56,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 interop: $(VENV)/.dev
-	./scripts/interop.sh
+	./scripts/interop.sh $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.run $(ARGS)
