@@ -311,7 +311,9 @@ def is_signalled(pid_file: Path, number: signal.Signals) -> bool:
 async def signal_postmaster(pid_file: Path, number: signal.Signals) -> None:
     """Signal the one that runs: backends of a killed one may answer a moment longer, while its file still stands."""
     with trio.fail_after(30):
-        while not is_signalled(pid_file, number):
+        while True:
+            if is_signalled(pid_file, number):
+                return
             await trio.sleep(0.02)
 
 
