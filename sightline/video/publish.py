@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, final
@@ -19,6 +20,8 @@ from sightline.video.rtc import patches
 from sightline.video.whip_client import OfferClient, OfferRefusedError
 
 CONNECT_S: Final = 10.0
+STOP_GRACE_S: Final = 1.5
+GOODBYE_S: Final = 1.0
 RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
 GIVE_UP_AFTER_S: Final = 90.0
 """How long a publisher that was connected tries to come back."""
@@ -156,8 +159,11 @@ async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: 
                 break
             await _wait_first(stop, changed, left)
     finally:
-        await client.close()
-        await peer.close()
+        # A server that is gone does not answer a goodbye; whoever stopped us does not wait for it either.
+        for goodbye in (client.close, peer.close):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await goodbye()
 
 
 async def _wait_any(event: asyncio.Event, at_most_s: float) -> None:
@@ -185,7 +191,14 @@ def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await publish(Path(path), whip_url, seconds, stop)
+        work = asyncio.create_task(publish(Path(path), whip_url, seconds, stop))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
+        # Connecting looks at nothing else; what is connected leaves by itself.
+        await asyncio.wait((work,), timeout=STOP_GRACE_S)
+        stopped.cancel()
+        if not work.cancel():
+            await work
 
     try:
         asyncio.run(run())
