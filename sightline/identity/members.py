@@ -57,7 +57,7 @@ class Members:
 
     async def role_of(self, workspace_id: str, address: str) -> Role | None:
         """The wallet's role of this moment, or None."""
-        roles = await self._roles_of(address)
+        roles = await self._roles_of(address, workspace_id)
         return roles.get(workspace_id)
 
     async def memberships_of(self, address: str) -> tuple[Membership, ...]:
@@ -114,8 +114,11 @@ class Members:
             return before
         raise AuthzUnavailableError("members of this workspace are being changed by others")
 
-    async def _roles_of(self, address: str) -> dict[str, Role]:
-        edges = await self._relations.read(resource_type=WORKSPACE, subject=wallet_ref(address))
+    async def _roles_of(self, address: str, workspace_id: str | None = None) -> dict[str, Role]:
+        """The wallet's role in this workspace, or in each of its workspaces."""
+        edges = await self._relations.read(
+            resource_type=WORKSPACE, resource_id=workspace_id, subject=wallet_ref(address)
+        )
         return _strongest((edge.resource.id, ROLE_OF_RELATION[edge.relation]) for edge in _memberships(edges))
 
 

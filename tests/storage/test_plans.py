@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from sightline.ports.store import SessionQuery, SessionView
-from sightline.storage import heartbeats, session_lists, workspaces
+from sightline.storage import heartbeats, identity_sql, session_lists, workspaces
 from sightline.storage.bridge import Database
+from sightline.storage.pool import Connection
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000
@@ -30,6 +31,9 @@ SELECT ('00000000-0000-4000-8000-' || lpad((n % 200)::text, 12, '0'))::uuid, n,
 FROM generate_series(1, 12000) n;
 INSERT INTO quote SELECT gen_random_uuid(), '{WORKSPACE}', 0, 0, 600, 1000, 1, 1, 1, 0, {NOW_MS} - n, 0, NULL
 FROM generate_series(1, 3000) n;
+INSERT INTO relation_tuple
+SELECT 'workspace', (n % 3000)::text, 'owner', 'wallet', CASE WHEN n < 3000 THEN 'landlord' ELSE n::text END
+FROM generate_series(1, 9000) n;
 ANALYZE;
 """
 
@@ -120,3 +124,25 @@ async def test_workspaces_are_read_by_key_and_suppliers_by_their_partial_index(f
 async def test_what_is_forgotten_is_found_by_age(filled: Database) -> None:
     plan = await explain(filled, "DELETE FROM quote WHERE created_at_ms < $1 AND consumed_by IS NULL", NOW_MS - 4_990)
     assert indexes_of(plan) == {"quote_unused"}
+
+
+EDGES = [
+    (identity_sql.READ_OF_RESOURCE, ("workspace", "7"), "relation_tuple_pkey"),
+    (identity_sql.READ_OF_SUBJECT, ("workspace", "wallet", "8000"), "relation_tuple_by_subject"),
+    (identity_sql.READ_OF_BOTH, ("workspace", "7", "wallet", "landlord"), "relation_tuple_pkey"),
+]
+
+
+@pytest.mark.parametrize(("statement", "values", "index"), EDGES)
+async def test_edges_are_found_by_index_also_by_a_plan_made_once_for_all_values(
+    filled: Database, statement: str, values: tuple[str, ...], index: str
+) -> None:
+    async def generic(connection: Connection) -> str:
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        try:
+            return str(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {statement}", *values))
+        finally:
+            await connection.execute("RESET plan_cache_mode")
+
+    plan = json.loads(await filled.read(generic))[0]["Plan"]
+    assert indexes_of(plan) == {index}
