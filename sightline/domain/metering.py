@@ -244,22 +244,29 @@ def union(windows: tuple[Window, ...], until_ms: int) -> list[Interval]:
     return spans
 
 
-def horizon_ms(evidence: Evidence, now_ms: int, limits: MeterLimits) -> int:
-    """Up to when time is proved: what lies behind it may yet turn out dirty, so a live reading stops there."""
+def horizon_ms(evidence: Evidence, now_ms: int) -> int:
+    """Up to when time is proved: what comes after it may yet turn out dirty, so a live reading stops there.
+
+    The grace after the last proof is not counted: a break inside it that is told late would take it back. What is
+    charged has the grace (`read_final`).
+    """
     horizon = now_ms
     for signal in (evidence.presence, evidence.media):
         last = signal.last_proof_ms
-        proved = evidence.started_at_ms if last is None else last + limits.grace_ms
-        horizon = min(horizon, max(proved, evidence.started_at_ms))
+        horizon = min(horizon, evidence.started_at_ms if last is None else max(last, evidence.started_at_ms))
     if evidence.first_outside_ms is not None:
         horizon = min(horizon, max(evidence.first_outside_ms, evidence.started_at_ms))
     return horizon
 
 
 def read_live(evidence: Evidence, now_ms: int, max_duration_s: int, limits: MeterLimits) -> Reading:
-    """The reading of a LIVE session: counts proved time only, so that it never runs backwards."""
+    """The reading of a LIVE session: counts proved time only, so that it never runs backwards.
+
+    One thing can still lower it: a break told only after a proof of the same signal that is not older than it, in a gap
+    between proofs longer than the grace. Such a gap counts once it is over, or a slow camera's reading would not move.
+    """
     windows = windows_at(evidence, now_ms, limits)
-    return _reading(evidence, windows, now_ms, horizon_ms(evidence, now_ms, limits), max_duration_s)
+    return _reading(evidence, windows, now_ms, horizon_ms(evidence, now_ms), max_duration_s)
 
 
 def read_final(evidence: Evidence, ended_at_ms: int, max_duration_s: int, limits: MeterLimits) -> Reading:

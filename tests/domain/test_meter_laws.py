@@ -1,6 +1,7 @@
 """Laws of the meter, for any evidence."""
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +126,29 @@ def test_the_live_reading_never_runs_backwards_with_events_in_order(events):
             reading = read_live(evidence, at_ms, 10_000, METER).clean_seconds
             assert reading >= shown
             shown = reading
+
+
+@given(evidences, instants, st.sampled_from(["presence", "media"]), st.integers(0, 15_000))
+def test_a_break_told_late_takes_nothing_back_that_was_shown_live(evidence, looked_at_ms, lost, behind_ms):
+    """A look, then a break that was before it, of a signal that has proved nothing since that break."""
+    newest_ms = max(evidence.presence.last_proof_ms or T0, evidence.media.last_proof_ms or T0)
+    looked_at_ms = max(looked_at_ms, newest_ms)
+    signal = getattr(evidence, lost)
+    last_ms = signal.last_proof_ms
+    broke_at_ms = max(looked_at_ms - behind_ms, T0 if last_ms is None else last_ms + 1)
+    shown = read_live(evidence, looked_at_ms, 10_000, METER).clean_seconds
+    told = replace(evidence, **{lost: signal.lose(broke_at_ms)})
+    assert read_live(told, looked_at_ms, 10_000, METER).clean_seconds >= shown
+    assert read_live(told, looked_at_ms + 20_000, 10_000, METER).clean_seconds >= shown
+    assert read_final(told, looked_at_ms, 10_000, METER).clean_seconds >= shown
+
+
+def test_a_live_reading_ends_at_the_last_proof_and_the_charge_has_the_grace():
+    proved = Signal().prove(T0, METER).prove(T0 + 2_000, METER)
+    evidence = Evidence(started_at_ms=T0, presence=proved, media=Signal(((T0, T0 + 30_000),)))
+    assert read_live(evidence, T0 + 9_000, 10_000, METER).clean_seconds == 2
+    assert read_live(evidence, T0 + 30_000, 10_000, METER).clean_seconds == 2
+    assert read_final(evidence, T0 + 30_000, 10_000, METER).clean_seconds == 4
 
 
 @given(proofs, instants)

@@ -274,7 +274,7 @@ def heartbeats_are_not_fenced(patch):
 
 def meter_runs_back(patch):
     """A look at a LIVE session counts what is not proved, and takes it back later."""
-    patch.setattr(metering, "horizon_ms", lambda evidence, now_ms, limits: now_ms + 5_000 * (now_ms // 1000 % 2))
+    patch.setattr(metering, "horizon_ms", lambda evidence, now_ms: now_ms + 5_000 * (now_ms // 1000 % 2))
 
 
 def dead_servers_write(patch):

@@ -21,10 +21,6 @@ PROOF: Final = {
 """The recorded event without which a command cannot have been acknowledged."""
 
 
-TAKEN_BACK_S: Final = 2
-"""A reading counts up to the grace after the last proof; a break inside it that is reported later takes that back."""
-
-
 @final
 class Acknowledged(Checker):
     """A command that was acknowledged, and a heartbeat, are in the store: at once, and for ever."""
@@ -137,7 +133,5 @@ class Readings(Checker):
 
     def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
         last = self._last.get((life, session_id), 0)
-        self.require(
-            clean_seconds + TAKEN_BACK_S >= last, f"the meter of {session_id} went from {last} s to {clean_seconds} s"
-        )
+        self.require(clean_seconds >= last, f"the meter of {session_id} went from {last} s to {clean_seconds} s")
         self._last[life, session_id] = clean_seconds
