@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 from sightline.sim.scenarios import SCENARIOS
 from sightline.sim.simulate import Report, simulate, simulate_day, simulate_many
+from sightline.system.clock import SystemClock
 
 
 @final
@@ -81,9 +81,10 @@ def _run_many(options: SimulateOptions, say: Callable[[str], None]) -> int:
 
 
 def _run_day(options: SimulateOptions, hours: float, say: Callable[[str], None]) -> int:
-    began = time.perf_counter()
+    clock = SystemClock()
+    began_ms = clock.now_ms()
     report = simulate_day(options.seed, hours=hours, operators=options.operators, sessions=options.sessions)
-    minutes = (time.perf_counter() - began) / 60
+    minutes = max(clock.now_ms() - began_ms, 1) / 60_000
     _describe(report, say)
     say(f"{report.virtual_s / 3600 / minutes:.1f} virtual hours per real minute")
     return int(report.violation is not None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from sightline.sim.history import Violation
 from sightline.sim.runtime import run_virtual
 from sightline.sim.scenarios import SCENARIOS, Scenario, long_day, scenario_of
 from sightline.sim.world import World
+from sightline.system.clock import SystemClock
 
 
 @final
@@ -140,7 +140,8 @@ def simulate_many(
     seeds: Iterable[int], *, scenario: str | None = None, processes: int = 1, failures_max: int = 5
 ) -> Summary:
     """Play many worlds; stops after a few failures."""
-    began = time.perf_counter()
+    clock = SystemClock()
+    began_ms = clock.now_ms()
     worlds, steps, virtual_s = 0, 0, 0.0
     failures: list[Report] = []
     for report in _reports(seeds, scenario, processes):
@@ -155,7 +156,7 @@ def simulate_many(
         worlds=worlds,
         steps=steps,
         virtual_s=virtual_s,
-        real_s=time.perf_counter() - began,
+        real_s=(clock.now_ms() - began_ms) / 1000,
         failures=tuple(failures),
     )
 

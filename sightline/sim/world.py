@@ -9,7 +9,7 @@ quiet phase   faults stop, and everything must finish
 
 from __future__ import annotations
 
-import random
+import random  # noqa: TID251  (generators made of the seed only)
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

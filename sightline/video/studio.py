@@ -52,7 +52,7 @@ class Studio:
         self._ids = ids
         self._emit = emit
         self._inputs: dict[str, LiveInput] = {}
-        self._certificates = Certificates()
+        self._certificates = Certificates(clock)
         self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
         self._peers: dict[str, tuple[Peer, str, str]] = {}  # resource -> (peer, session id, kind)
         self._offered_ufrag: dict[str, str] = {}

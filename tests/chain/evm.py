@@ -11,6 +11,9 @@ from eth_utils.address import to_canonical_address
 from sightline.chain.contracts_abi import Consent, SettleCall, call_data, revert_reason
 from sightline.chain.embedded.deploy import Terms, Treasury, address_of, load_keys
 from sightline.chain.embedded.machine import Call, ExecutionError, Machine
+from sightline.ports.clock import Clock
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
 
 ETHER = 10**18
 CHAIN_ID = 84_532_001
@@ -103,11 +106,11 @@ class Evm:
         return Consent(**terms, signature=signature)
 
 
-def an_evm(directory: Path, **terms: Any) -> Evm:
+def an_evm(directory: Path, *, clock: Clock | None = None, **terms: Any) -> Evm:
     """Both contracts on a fresh machine; `terms` change how the settlement contract is deployed."""
-    keys = load_keys(directory) | KEYS
+    keys = load_keys(directory, SystemIds()) | KEYS
     rich = {address_of(key): 1_000_000 * ETHER for key in keys.values()}
-    machine = Machine(directory / "chain.sqlite", chain_id=CHAIN_ID, rich=rich)
+    machine = Machine(directory / "chain.sqlite", chain_id=CHAIN_ID, rich=rich, clock=clock or SystemClock())
     treasury = Treasury(machine, keys)
     defaults: dict[str, Any] = {"max_fee_bps": 3_000, "session_cap_micro": 10**12, "consent_required": False}
     treasury.deploy(Terms(**(defaults | terms)))

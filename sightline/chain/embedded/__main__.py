@@ -22,6 +22,8 @@ from sightline.chain.embedded.deploy import RICH_WEI, Terms, Treasury, address_o
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.methods import Methods, RpcError
 from sightline.system.children import leave_with_parent, say_ready
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 BATCH_MAX: Final = 1_000
@@ -133,11 +135,12 @@ def main() -> None:
     leave_with_parent(lambda: os._exit(0))
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = hold_directory(options.data_dir)
-    keys = load_keys(options.data_dir)
-    secret = load_secret(options.data_dir)
+    ids = SystemIds()
+    keys = load_keys(options.data_dir, ids)
+    secret = load_secret(options.data_dir, ids)
     rich = {address_of(keys["deployer"]): RICH_WEI, address_of(keys["relayer"]): RICH_WEI}
     threading.stack_size(THREAD_STACK_BYTES)
-    machine = Machine(options.data_dir / "chain.sqlite", chain_id=options.chain_id, rich=rich)
+    machine = Machine(options.data_dir / "chain.sqlite", chain_id=options.chain_id, rich=rich, clock=SystemClock())
     treasury = Treasury(machine, keys)
     treasury.deploy(
         Terms(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -15,6 +14,7 @@ from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.fees import Fees
 from sightline.chain.signer import Signer
+from sightline.ports.ids import Ids
 from sightline.system.keccak import keccak256
 
 ETHER: Final = 10**18
@@ -50,19 +50,19 @@ def write_private(path: Path, text: str) -> None:
     partial.rename(path)
 
 
-def load_keys(directory: Path) -> dict[str, str]:
+def load_keys(directory: Path, ids: Ids) -> dict[str, str]:
     """The chain's private keys by role, made on the first call."""
     path = directory / KEYS_FILE
     if not path.exists():
-        write_private(path, json.dumps({role: "0x" + secrets.token_bytes(32).hex() for role in ROLES}))
+        write_private(path, json.dumps({role: "0x" + ids.token_bytes(32).hex() for role in ROLES}))
     return {role: str(key) for role, key in json.loads(path.read_text(encoding="ascii")).items()}
 
 
-def load_secret(directory: Path) -> str:
+def load_secret(directory: Path, ids: Ids) -> str:
     """The word that opens the faucet, made on the first call."""
     path = directory / SECRET_FILE
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(32))
+        write_private(path, ids.token_bytes(32).hex())
     return path.read_text(encoding="ascii").strip()
 
 

@@ -1,6 +1,5 @@
 """The chain itself: genesis, mining, calls. Every method is called under one lock; see `methods`."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -21,6 +20,7 @@ from eth_utils.hexadecimal import decode_hex
 
 from sightline.chain.embedded import views
 from sightline.chain.embedded.store import ChainStore, Json
+from sightline.ports.clock import Clock
 from sightline.system.keccak import keccak256
 
 BLOCK_GAS_MAX: Final = 16_000_000
@@ -80,14 +80,15 @@ def _chain_class(chain_id_value: int) -> type[Any]:
 class Machine:
     """An EVM chain over a store."""
 
-    def __init__(self, path: Path, *, chain_id: int, rich: dict[str, int]) -> None:
-        """Open the chain, or found it with `rich` accounts (address to wei).
+    def __init__(self, path: Path, *, chain_id: int, rich: dict[str, int], clock: Clock) -> None:
+        """Open the chain, or found it with `rich` accounts (address to wei). Blocks are timed by `clock`.
 
         Raises:
             ValueError: If the chain in the file has another chain id.
         """
         self.store = ChainStore(path)
         self._database = AtomicDB(self.store.key_values)
+        self._clock = clock
         self.chain_id = chain_id
         chain_class = _chain_class(chain_id)
         recorded = self.store.meta("chainId")
@@ -111,7 +112,7 @@ class Machine:
             "nonce": POST_MERGE_NONCE,
             "receipt_root": constants.BLANK_ROOT_HASH,
             "transaction_root": constants.BLANK_ROOT_HASH,
-            "timestamp": int(time.time()),
+            "timestamp": self._now_s(),
         }
         state = {
             to_canonical_address(account): {"balance": wei, "nonce": 0, "code": b"", "storage": {}}
@@ -121,6 +122,9 @@ class Machine:
         block = chain.get_canonical_block_by_number(0)
         self.store.commit_genesis(views.block_view(block), {"chainId": str(self.chain_id)})
         return chain
+
+    def _now_s(self) -> int:
+        return self._clock.now_ms() // 1000
 
     def _block(self, number: int) -> Json:
         block = self.store.block_by_number(number)
@@ -179,7 +183,7 @@ class Machine:
         parent = self._chain.get_canonical_head()
         header = self._chain.create_header_from_parent(
             parent, mix_hash=keccak256(parent.hash), gas_limit=BLOCK_GAS_MAX
-        ).copy(timestamp=max(parent.timestamp, int(time.time())))
+        ).copy(timestamp=max(parent.timestamp, self._now_s()))
         machine = self._chain.get_vm(header)
         header = machine.get_header()
         mined, receipts, created = [], [], []

@@ -6,7 +6,7 @@ RTCPeerConnection: its receivers decode everything in threads with unbounded que
 """
 
 import asyncio
-import random
+import random  # noqa: TID251  (jitter of consent checks only)
 import socket
 from collections.abc import Callable
 from typing import Any, Final, final

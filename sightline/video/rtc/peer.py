@@ -11,6 +11,7 @@ import structlog
 from aiortc.rtcicetransport import RTCIceCandidate
 from aiortc.sdp import candidate_from_sdp
 
+from sightline.ports.clock import Clock
 from sightline.video.options import NetOptions
 from sightline.video.rtc import patches
 from sightline.video.rtc.rtp import is_rtcp
@@ -28,12 +29,14 @@ log = structlog.get_logger()
 class Certificates:
     """The DTLS certificate of this process, renewed in time. Making one costs a millisecond per peer otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._current = patches.Certificate.generateCertificate()
 
     def current(self) -> patches.Certificate:
         """A certificate that is good for at least ten days."""
-        if self._current.expires - datetime.now(tz=UTC) < CERTIFICATE_RENEW:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, tz=UTC)
+        if self._current.expires - now < CERTIFICATE_RENEW:
             self._current = patches.Certificate.generateCertificate()
         return self._current
 
