@@ -103,7 +103,7 @@ class Relations(Protocol):
         subject: ObjectRef | None = None,
         at_least: str | None = None,
     ) -> tuple[RelationTuple, ...]:
-        """List the edges of a resource, of a subject among resources of a type, or between the two, in ascending order."""
+        """List the edges of a resource, of a subject among resources of a type, or between both, in ascending order."""
         ...
 
     def token_for(self, revision: int) -> str:

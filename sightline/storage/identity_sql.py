@@ -15,7 +15,7 @@ _WRITE = "SELECT write_edges($1, $2)"
 _READ = """
 SELECT resource_type, resource_id, relation, subject_type, subject_id FROM relation_tuple WHERE resource_type = $1
 """
-# A statement for each question: one with "IS NULL OR" may be planned once, while the table is small, for ever without an index.
+# A statement for each question: "IS NULL OR" may be planned while the table is small, and so without an index for ever.
 READ_OF_RESOURCE: Final = f"{_READ} AND resource_id = $2"
 READ_OF_SUBJECT: Final = f"{_READ} AND subject_type = $2 AND subject_id = $3"
 READ_OF_BOTH: Final = f"{_READ} AND resource_id = $2 AND subject_type = $3 AND subject_id = $4"
