@@ -301,27 +301,31 @@ class Broker:
 
         return await self._once(caller, change)
 
-    async def heartbeat(self, workspace_id: str, report: HeartbeatReport) -> Answer:
-        """Take one heartbeat; it is durable when this returns."""
+    async def heartbeat(self, workspace_id: str, report: HeartbeatReport, key: IdempotencyKey | None = None) -> Answer:
+        """Take one heartbeat; it is durable when this returns, and with it the answer, if the call has a key."""
         workspace = self._registry.ref(WORKSPACE, workspace_id)
-        answer: Answer = await workspace.ask(
-            ReportHeartbeat(report), timeout_s=self._deps.limits.ask_timeout_s, conflate_key="heartbeat"
-        )
-        return answer
 
-    async def heartbeats(self, workspace_id: str, reports: Sequence[HeartbeatReport]) -> Answer:
+        async def take() -> Answer:
+            answer: Answer = await workspace.ask(
+                ReportHeartbeat(report, key), timeout_s=self._deps.limits.ask_timeout_s, conflate_key="heartbeat"
+            )
+            return answer
+
+        return await take() if key is None else await self._replays.once(key, take)
+
+    async def heartbeats(
+        self, workspace_id: str, reports: Sequence[HeartbeatReport], key: IdempotencyKey | None = None
+    ) -> Answer:
         """Take several heartbeats in order; those that were accepted are durable when this returns."""
         workspace = self._registry.ref(WORKSPACE, workspace_id)
-        verdicts: tuple[Refusal | None, ...] = await workspace.ask(
-            ReportHeartbeats(tuple(reports)), timeout_s=self._deps.limits.ask_timeout_s
-        )
-        items: list[View] = []
-        for report, refusal in zip(reports, verdicts, strict=True):
-            item: View = {"sequence": report.sequence, "ok": refusal is None}
-            if refusal is not None:
-                item |= {"code": refusal.code.value, "detail": refusal.detail, "message": refusal.message}
-            items.append(item)
-        return Answer({"items": items, "workspace": workspace_view(await self._workspace(workspace_id))}, self._now())
+
+        async def take() -> Answer:
+            answer: Answer = await workspace.ask(
+                ReportHeartbeats(tuple(reports), key), timeout_s=self._deps.limits.ask_timeout_s
+            )
+            return answer
+
+        return await take() if key is None else await self._replays.once(key, take)
 
     # Prices.
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 import structlog
 import trio
 
-from sightline.ports.store import Heartbeat, ShardLease, Store
+from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease, Store
 
 BATCH_MAX: Final = 2_000
 QUEUE_MAX: Final = 20_000
@@ -25,10 +25,12 @@ Done: TypeAlias = Callable[[Exception | None], None]
 @final
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Heartbeats of one report, and whom to tell."""
+    """Heartbeats of one report, and whom to tell: `done(None)` once they are durable, `done(error)` if they are not."""
 
     heartbeats: tuple[Heartbeat, ...]
     done: Done
+    answer: IdempotencyRecord | None = None
+    """Kept with the heartbeats, if the report came with a key."""
 
 
 @final
@@ -48,16 +50,16 @@ class HeartbeatWriter:
         """Heartbeats that wait for a batch."""
         return self._queued
 
-    def submit(self, heartbeats: tuple[Heartbeat, ...], done: Done) -> bool:
-        """Hand over heartbeats; `done(None)` is called once they are durable, `done(error)` if they are not.
+    def submit(self, submitted: Submitted) -> bool:
+        """Hand over heartbeats.
 
         Returns:
             False if too many wait already; nothing was taken.
         """
-        if self._queued + len(heartbeats) > QUEUE_MAX:
+        if self._queued + len(submitted.heartbeats) > QUEUE_MAX:
             return False
-        self._queue.append(Submitted(heartbeats, done))
-        self._queued += len(heartbeats)
+        self._queue.append(submitted)
+        self._queued += len(submitted.heartbeats)
         self._wakeup.set()
         return True
 
@@ -79,7 +81,9 @@ class HeartbeatWriter:
             error: Exception | None = None
             try:
                 beats = [beat for item in batch for beat in item.heartbeats]
-                await self._store.append_heartbeats(beats, {self._lease(beat.workspace_id) for beat in beats})
+                leases = {self._lease(beat.workspace_id) for beat in beats}
+                answers = [item.answer for item in batch if item.answer is not None]
+                await self._store.append_heartbeats(beats, leases, answers)
             except Exception as caught:
                 log.exception("heartbeats_not_written", heartbeats=sum(len(item.heartbeats) for item in batch))
                 error = caught

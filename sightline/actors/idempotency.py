@@ -37,7 +37,13 @@ class Replays:
         try:
             record = await self._store.find_idempotent(key)
             if record is None:
-                return await act()
+                try:
+                    return await act()
+                except RefusedError:
+                    # The first call may have taken effect since we looked: its caller left, or was told of no outcome.
+                    record = await self._store.find_idempotent(key)
+                    if record is None:
+                        raise
             return self._replay(key, record)
         finally:
             self._running.discard(name)

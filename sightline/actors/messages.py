@@ -259,14 +259,17 @@ class ReportHeartbeat:
     """One heartbeat. Answered with an `Answer`, once it is durable, or refused."""
 
     report: HeartbeatReport
+    key: IdempotencyKey | None = None
+    """Of the call; its answer is recorded with the heartbeat."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ReportHeartbeats:
-    """Several heartbeats in order. Answered with a list of `Refusal | None`, once all accepted ones are durable."""
+    """Several heartbeats in order. Answered with an `Answer`, a verdict on each, once all accepted ones are durable."""
 
     reports: tuple[HeartbeatReport, ...]
+    key: IdempotencyKey | None = None
 
 
 @final

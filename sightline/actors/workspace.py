@@ -6,13 +6,14 @@ then acknowledged and passed on to the session that is live.
 """
 
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Final, final
 
 import structlog
 import trio
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
-from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.heartbeats import HeartbeatWriter, Submitted
+from sightline.actors.idempotency import IN_PROGRESS
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import OverloadedError, ReloadRequestedError
@@ -36,10 +37,10 @@ from sightline.actors.messages import (
     RestoreClaim,
     VacateOperator,
 )
-from sightline.actors.types import Answer, Caller, HeartbeatReport
+from sightline.actors.reports import Writing, answer_of, heartbeat_of, judge, record_of
+from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Role
 from sightline.domain.errors import InvariantError, RefusedError, SightlineError, StoreUnavailableError
-from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     ClaimByAccept,
@@ -75,7 +76,7 @@ class WorkspaceActor:
         self._workspace: Workspace | None = None
         self._accepted = -1
         """Sequence of the newest heartbeat handed to the writer."""
-        self._writing: dict[int, tuple[Envelope, tuple[Heartbeat, ...], tuple[Refusal | None, ...]]] = {}
+        self._writing: dict[int, Writing] = {}
         self._ticket = 0
 
     # The kernel's side.
@@ -106,12 +107,12 @@ class WorkspaceActor:
     async def _handle(self, envelope: Envelope) -> None:
         message = envelope.message
         match message:
-            case ReportHeartbeat(report=report):
-                self._heartbeats(envelope, (report,))
+            case ReportHeartbeat():
+                await self._heartbeats(envelope, message)
             case HeartbeatsWritten():
                 self._written(message)
-            case ReportHeartbeats(reports=reports):
-                self._heartbeats(envelope, reports)
+            case ReportHeartbeats():
+                await self._heartbeats(envelope, message)
             case GetWorkspace():
                 envelope.reply(self._workspace)
             case CreateWorkspace():
@@ -177,9 +178,7 @@ class WorkspaceActor:
         """Nothing to store but the answer: a repeat after somebody else's change must not change it back."""
         answer = Answer(workspace_view(workspace), self._now())
         if caller.idempotency is not None:
-            result = {"data": answer.data, "token": None}
-            record = IdempotencyRecord(key=caller.idempotency, result=result, at_ms=answer.at_ms)
-            await self._deps.store.record_idempotent(record)
+            await self._deps.store.record_idempotent(record_of(caller.idempotency, answer))
         return answer
 
     # Claims.
@@ -302,75 +301,60 @@ class WorkspaceActor:
 
     # Heartbeats.
 
-    def _heartbeats(self, envelope: Envelope, reports: tuple[HeartbeatReport, ...]) -> None:
-        workspace = self._existing()
+    async def _heartbeats(self, envelope: Envelope, message: ReportHeartbeat | ReportHeartbeats) -> None:
+        workspace, key = self._existing(), message.key
         if not workspace.is_supplier:
             raise RefusedError(NOT_SUPPLIER)
-        now_ms, before = self._now(), self._accepted
+        if key is not None and any(writing.key == key for writing in self._writing.values()):
+            raise RefusedError(IN_PROGRESS)
+        now_ms, before, limits = self._now(), self._accepted, self._deps.limits
         accepted: list[Heartbeat] = []
         verdicts: list[Refusal | None] = []
-        for report in reports:
-            refusal = self._judge(workspace, report, now_ms)
+        for report in (message.report,) if isinstance(message, ReportHeartbeat) else message.reports:
+            refusal = judge(workspace, report, self._accepted, now_ms, limits)
             verdicts.append(refusal)
             if refusal is None:
                 self._accepted = report.sequence
-                accepted.append(self._heartbeat(workspace, report, now_ms))
+                accepted.append(heartbeat_of(workspace, report, now_ms, limits))
         if not accepted:
-            self._answer(envelope, tuple(verdicts))
+            await self._refuse_heartbeats(envelope, message, verdicts)
             return
+        answer = None
+        if key is not None:
+            answer = answer_of(message, verdicts, workspace.seen(accepted[-1].sequence, now_ms), now_ms)
         self._ticket += 1
         ticket = self._ticket
-        if not self._writer.submit(tuple(accepted), lambda error: self._told(ticket, error)):
+        submitted = Submitted(
+            tuple(accepted),
+            lambda error: self._told(ticket, error),
+            record_of(key, answer) if key is not None and answer is not None else None,
+        )
+        if not self._writer.submit(submitted):
             self._accepted = before
             envelope.fail(OverloadedError("too many heartbeats wait to be written"))
             return
-        self._writing[ticket] = (envelope, tuple(accepted), tuple(verdicts))
+        self._writing[ticket] = Writing(envelope, submitted.heartbeats, tuple(verdicts), answer)
+
+    async def _refuse_heartbeats(
+        self, envelope: Envelope, message: ReportHeartbeat | ReportHeartbeats, verdicts: list[Refusal | None]
+    ) -> None:
+        """Answer a report of which nothing was accepted."""
+        if isinstance(message, ReportHeartbeat):
+            assert verdicts[0] is not None
+            raise RefusedError(verdicts[0])
+        answer = answer_of(message, verdicts, self._existing(), self._now())
+        if message.key is not None and not await self._deps.store.record_idempotent(record_of(message.key, answer)):
+            raise RefusedError(IN_PROGRESS)  # the first call with this key has just been answered: look again
+        envelope.reply(answer)
 
     def _told(self, ticket: int, error: Exception | None) -> None:
         self._context.ref.tell(HeartbeatsWritten(ticket, error), lane=Lane.CONTROL)
 
-    def _judge(self, workspace: Workspace, report: HeartbeatReport, now_ms: int) -> Refusal | None:
-        captured = report.captured_at_ms
-        if captured is not None and captured > now_ms + self._deps.limits.captured_ahead_ms:
-            return Refusal(Code.INVALID_INPUT, "location:capturedAt", "capturedAt lies in the future")
-        if report.sequence <= self._accepted:
-            message = f"The sequence must be greater than the last accepted one, {self._accepted}"
-            return Refusal(Code.CONFLICT, "location:sequence", message)
-        if report.session_id is not None and report.session_id != workspace.live_session_id:
-            message = "sessionId is not a LIVE session of this workspace"
-            return Refusal(Code.INVALID_STATE, "location:session", message)
-        return None
-
-    def _heartbeat(self, workspace: Workspace, report: HeartbeatReport, now_ms: int) -> Heartbeat:
-        captured = now_ms if report.captured_at_ms is None else report.captured_at_ms
-        is_typed_or_mocked = report.source == "MANUAL" or report.is_mock is True
-        fix = Fix(
-            lat=report.lat,
-            lng=report.lng,
-            accuracy_m=report.accuracy_m,
-            at_ms=now_ms,
-            taken_at_ms=captured,
-            is_proof=not is_typed_or_mocked or workspace.device_kind in {DeviceKind.FIXED, DeviceKind.PTZ},
-        )
-        return Heartbeat(
-            workspace_id=workspace.id,
-            sequence=report.sequence,
-            fix=fix,
-            is_fresh=now_ms - captured <= self._deps.limits.captured_late_ms,
-            session_id=report.session_id,
-            heading_degrees=report.heading_degrees,
-            speed_mps=report.speed_mps,
-            altitude_m=report.altitude_m,
-            battery_percent=report.battery_percent,
-            source=report.source,
-            is_mock=report.is_mock,
-        )
-
     def _written(self, written: HeartbeatsWritten) -> None:
-        entry = self._writing.pop(written.ticket, None)
-        if entry is None:
+        writing = self._writing.pop(written.ticket, None)
+        if writing is None:
             return  # of an earlier life; what was written was read by load
-        envelope, heartbeats, verdicts = entry
+        envelope, heartbeats, verdicts, answer = writing
         if written.error is not None:
             envelope.fail(written.error)
             raise ReloadRequestedError("heartbeats may not have been written")
@@ -382,28 +366,19 @@ class WorkspaceActor:
             session = self._context.registry.ref(SESSION, session_id)
             for heartbeat in heartbeats:
                 session.tell(HeartbeatTaken(heartbeat), conflate_key="heartbeat")
-        self._answer(envelope, verdicts)
-
-    def _answer(self, envelope: Envelope, verdicts: tuple[Refusal | None, ...]) -> None:
-        if isinstance(envelope.message, ReportHeartbeats):
-            envelope.reply(verdicts)
-        elif verdicts[0] is not None:
-            envelope.fail(RefusedError(verdicts[0]))
-        else:
-            envelope.reply(Answer(workspace_view(self._existing()), self._now()))
+        if answer is None:
+            answer = answer_of(envelope.message, verdicts, workspace, self._now())
+        envelope.reply(answer)
 
     # Durability.
 
     async def _commit_command(
         self, workspace: Workspace, caller: Caller, *, tuples: tuple[TupleUpdate, ...] = ()
     ) -> Answer:
-        now_ms = self._now()
-        view: dict[str, Any] = workspace_view(workspace)
-        record = None
-        if caller.idempotency is not None:
-            record = IdempotencyRecord(key=caller.idempotency, result={"data": view, "token": None}, at_ms=now_ms)
+        answer = Answer(workspace_view(workspace), self._now())
+        record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
         await self._commit(workspace, tuples=tuples, record=record)
-        return Answer(view, now_ms)
+        return answer
 
     async def _commit(
         self, workspace: Workspace, *, tuples: tuple[TupleUpdate, ...] = (), record: IdempotencyRecord | None = None

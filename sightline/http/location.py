@@ -13,7 +13,6 @@ from sightline.http.bound import require_bound
 from sightline.http.call import Call, Socket, SocketClosedError
 from sightline.http.deps import Deps
 from sightline.http.errors import ApiError, to_api_error
-from sightline.http.once import Once
 from sightline.http.rate_limit import RateClass
 from sightline.http.routes import AnyRoute, Route, SocketRoute
 from sightline.http.schemas.location import HeartbeatBody, HeartbeatsBody, HeartbeatVerdicts
@@ -49,9 +48,8 @@ def report_of(body: HeartbeatBody) -> HeartbeatReport:
 class LocationResources:
     """/workspaces/{id}/location, /locations, /location/stream."""
 
-    def __init__(self, deps: Deps, once: Once) -> None:
+    def __init__(self, deps: Deps) -> None:
         self._deps = deps
-        self._once = once
 
     def routes(self) -> tuple[AnyRoute, ...]:
         """The calls of this resource."""
@@ -103,18 +101,15 @@ class LocationResources:
         """Take one heartbeat."""
         report = report_of(call.body)
         workspace_id = await require_bound(call, self._deps.broker)
-        if call.idempotency_key is None:
-            return await self._deps.broker.heartbeat(workspace_id, report)
-        key = call.caller().idempotency
-        return await self._once.recorded(key, lambda: self._deps.broker.heartbeat(workspace_id, report))
+        key = None if call.idempotency_key is None else call.caller().idempotency
+        return await self._deps.broker.heartbeat(workspace_id, report, key)
 
     async def post_batch(self, call: Call) -> Answer:
         """Take several; each is judged by itself."""
         body: HeartbeatsBody = call.body
         reports = [report_of(item) for item in body.items]
         workspace_id = await require_bound(call, self._deps.broker)
-        key = call.caller().idempotency
-        return await self._once.recorded(key, lambda: self._deps.broker.heartbeats(workspace_id, reports))
+        return await self._deps.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
 
     async def stream(self, call: Call, socket: Socket) -> None:
         """Take heartbeats until the peer leaves, or for a stream's lifetime. A refused one changes nothing."""

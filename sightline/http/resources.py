@@ -31,7 +31,7 @@ def public_routes(deps: Deps) -> tuple[AnyRoute, ...]:
         *Workspaces(deps, once).routes(),
         *MemberResources(deps, once).routes(),
         *ApiKeyResources(deps, once).routes(),
-        *LocationResources(deps, once).routes(),
+        *LocationResources(deps).routes(),
         *QuoteResources(deps).routes(),
         *SessionResources(deps).routes(),
         *FrameResources(deps, slots).routes(),

@@ -285,8 +285,15 @@ class Store(Protocol):
         """Every SUPPLIER that is ONLINE or BUSY or holds a claim, for the dispatcher's index and reconciliation."""
         ...
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
-        """Record heartbeats, all or none, in one transaction, if every one of the leases is held still.
+    async def append_heartbeats(
+        self,
+        batch: Sequence[Heartbeat],
+        leases: Collection[ShardLease] = (),
+        answers: Sequence[IdempotencyRecord] = (),
+    ) -> None:
+        """Record heartbeats and the answers to their calls, all or none, if every one of the leases is held still.
+
+        A heartbeat, and an answer to a call, that is recorded already stays as it is.
 
         Raises:
             StoreUnavailableError: Also when a lease is no longer held; nothing was written.

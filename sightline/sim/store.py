@@ -137,10 +137,15 @@ class FaultyStore:
             lambda result: self._history.workspace_written(self._owner, write, result),
         )
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
-        """Record heartbeats."""
+    async def append_heartbeats(
+        self,
+        batch: Sequence[Heartbeat],
+        leases: Collection[ShardLease] = (),
+        answers: Sequence[IdempotencyRecord] = (),
+    ) -> None:
+        """Record heartbeats and the answers to their calls."""
         await self._write(
-            lambda: self._inner.append_heartbeats(batch, leases),
+            lambda: self._inner.append_heartbeats(batch, leases, answers),
             lambda _: self._history.heartbeats_written(self._owner, batch),
         )
 

@@ -9,8 +9,9 @@ import asyncpg
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import Heartbeat, ShardLease
+from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease
 from sightline.storage.bridge import Database
+from sightline.storage.idempotency import columns_of, record_all
 from sightline.storage.pool import Connection
 
 _TYPES: Final = {
@@ -35,14 +36,17 @@ _NAMES: Final = ", ".join(_TYPES)
 _COLUMNS: Final = ", ".join(f"${number}::text::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 3))
 
 # A batch that is sent again because its outcome was not known changes nothing.
-_APPEND = f"""
+_WRITE = f"""
 WITH verdict AS MATERIALIZED (SELECT hold_shards($1::text::integer[], $2::text::bigint[]) AS is_held),
 written AS (
   INSERT INTO heartbeat ({_NAMES})
   SELECT beat.* FROM verdict, unnest({_COLUMNS}) AS beat WHERE verdict.is_held
   ON CONFLICT DO NOTHING
 )
-SELECT is_held FROM verdict
+"""  # noqa: S608  constants only
+_APPEND: Final = f"{_WRITE} SELECT is_held FROM verdict"  # noqa: S608
+_APPEND_ANSWERED: Final = f"""
+{_WRITE}, answered AS ({record_all("verdict.is_held", "verdict", first=len(_TYPES) + 3)}) SELECT is_held FROM verdict
 """  # noqa: S608  constants only
 
 LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER BY sequence DESC LIMIT 1"  # noqa: S608
@@ -133,26 +137,32 @@ class HeartbeatTable:
         self._database = database
         self._days: set[int] = set()
 
-    async def append(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease]) -> None:
-        """Record heartbeats, all or none; one statement.
+    async def append(
+        self, batch: Sequence[Heartbeat], leases: Collection[ShardLease], answers: Sequence[IdempotencyRecord]
+    ) -> None:
+        """Record heartbeats and the answers to their calls, all or none; one statement.
 
         Raises:
             StoreUnavailableError: Also when one of the leases is no longer held.
         """
+        assert batch or not answers, "an answer is kept with heartbeats"
         if not batch:
             return
         held = sorted({(lease.shard, lease.epoch) for lease in leases})
         lease_columns = [shard for shard, _ in held], [epoch for _, epoch in held]
-        columns = [_literal(column) for column in (*lease_columns, *zip(*map(_row, batch), strict=True))]
+        columns: list[object] = [_literal(column) for column in (*lease_columns, *zip(*map(_row, batch), strict=True))]
+        statement = _APPEND
+        if answers:
+            statement, columns = _APPEND_ANSWERED, [*columns, *columns_of(answers)]
         days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in batch}
         await self.make_days(days - self._days)
         try:
-            is_held = await self._database.run(lambda connection: connection.fetchval(_APPEND, *columns))
+            is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         except asyncpg.CheckViolationError:
             # The partition was dropped under us: these are older than what is kept. Take them all the same.
             self._days -= days
             await self.make_days(days)
-            is_held = await self._database.run(lambda connection: connection.fetchval(_APPEND, *columns))
+            is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         if not is_held:
             raise StoreUnavailableError("a shard of these heartbeats is no longer held")
 

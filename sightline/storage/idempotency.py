@@ -1,5 +1,7 @@
 """Answers given to calls that carried an Idempotency-Key, in Postgres."""
 
+from collections.abc import Sequence
+
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord
 from sightline.storage.bridge import Database
 from sightline.storage.json import dump, load
@@ -25,6 +27,38 @@ async def find_idempotent(database: Database, key: IdempotencyKey) -> Idempotenc
         workspace_id=key.workspace_id, method=key.method, path=key.path, key=key.key, body_hash=row["body_hash"]
     )
     return IdempotencyRecord(key=recorded, result=load(row["result"]), at_ms=row["at_ms"], revision=row["revision"])
+
+
+def record_all(condition: str, source: str, *, first: int) -> str:
+    """A statement that keeps the answers of `columns_of`, each unless one is kept already.
+
+    Args:
+        condition: On a row of `source`: whether to keep them.
+        first: Number of the first of its seven parameters.
+    """
+    types = ("text", "text", "text", "text", "text", "text", "bigint")
+    columns = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(types, first))
+    return f"""
+    INSERT INTO idempotency (scope, key, method, path, body_hash, result, at_ms)
+    SELECT scope, key, method, path, body_hash, result::json, at_ms
+    FROM {source}, unnest({columns}) AS answer(scope, key, method, path, body_hash, result, at_ms)
+    WHERE {condition} ON CONFLICT DO NOTHING
+    """  # noqa: S608  constants only
+
+
+def columns_of(records: Sequence[IdempotencyRecord]) -> list[list[str] | list[int]]:
+    """The parameters of `record_all`, sorted: two batches that meet take their locks in one order."""
+    ordered = sorted(records, key=lambda record: (record.key.workspace_id, record.key.key))
+    keys = [record.key for record in ordered]
+    return [
+        [key.workspace_id for key in keys],
+        [key.key for key in keys],
+        [key.method for key in keys],
+        [key.path for key in keys],
+        [key.body_hash for key in keys],
+        [dump(record.result) for record in ordered],
+        [record.at_ms for record in ordered],
+    ]
 
 
 async def record_idempotent(database: Database, record: IdempotencyRecord) -> bool:

@@ -250,8 +250,13 @@ class MemoryStore:
 
     # --- heartbeats ---
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
-        """Record heartbeats; recording one twice changes nothing."""
+    async def append_heartbeats(
+        self,
+        batch: Sequence[Heartbeat],
+        leases: Collection[ShardLease] = (),
+        answers: Sequence[IdempotencyRecord] = (),
+    ) -> None:
+        """Record heartbeats and the answers to their calls; recording one twice changes nothing."""
         await trio.lowlevel.checkpoint()
         if any(self._epochs.get(lease.shard) != lease.epoch for lease in leases):
             raise StoreUnavailableError("a shard of these heartbeats is no longer held")
@@ -261,6 +266,8 @@ class MemoryStore:
                 beats.append(beat)
             elif not any(_key(beat) == _key(other) for other in beats):
                 insort(beats, beat, key=_key)
+        for answer in answers:
+            self._answers.setdefault(_scope(answer.key), answer)
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""

@@ -87,9 +87,14 @@ class PostgresStore:
         """Every supplier the dispatcher must know of."""
         return await workspaces.suppliers(self._database)
 
-    async def append_heartbeats(self, batch: Sequence[Heartbeat], leases: Collection[ShardLease] = ()) -> None:
-        """Record heartbeats, all or none."""
-        await self._heartbeats.append(batch, leases)
+    async def append_heartbeats(
+        self,
+        batch: Sequence[Heartbeat],
+        leases: Collection[ShardLease] = (),
+        answers: Sequence[IdempotencyRecord] = (),
+    ) -> None:
+        """Record heartbeats and the answers to their calls, all or none."""
+        await self._heartbeats.append(batch, leases, answers)
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""

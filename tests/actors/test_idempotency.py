@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 import trio
 
-from sightline.domain.errors import OutcomeUnknownError
-from sightline.domain.refusal import Code
-from tests.actors.world import BOTH_SIDES, refusal_of
+from sightline.actors.heartbeats import GATHER_S
+from sightline.actors.idempotency import Replays
+from sightline.actors.types import HeartbeatReport
+from sightline.domain.errors import OutcomeUnknownError, RefusedError
+from sightline.domain.refusal import Code, Refusal
+from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
 
 async def test_a_repeat_with_the_same_key_gets_the_same_answer_and_has_no_second_effect(world):
@@ -72,6 +75,85 @@ async def test_an_unknown_outcome_is_resolved_by_asking_again_with_the_same_key(
     assert len(await world.store.session_events(session)) == 4
     assert world.ledger is not None
     assert world.settlements >= 0
+
+
+@pytest.mark.parametrize("fault", ["applied", "lost"])
+async def test_a_heartbeat_whose_answer_was_lost_is_answered_when_it_is_repeated_with_its_key(world, nursery, fault):
+    operator = await world.operator()
+    world.faults.at["append_heartbeats"] = [fault]
+    with pytest.raises(OutcomeUnknownError):
+        await world.heartbeat(operator, 5, key="beat")
+    first = await world.heartbeat(operator, 5, key="beat")
+    assert first.data["lastSeenAt"] is not None
+    await world.heartbeat(operator, 6)
+    world.kill()
+    await nursery.start(world.run)
+    assert await world.heartbeat(operator, 5, key="beat") == first
+    refusal = await refusal_of(world.heartbeat(operator, 5, key="another"))
+    assert (refusal.code, refusal.detail) == (Code.CONFLICT, "location:sequence")
+
+
+@pytest.mark.parametrize("fault", ["applied", "lost"])
+async def test_a_batch_whose_answer_was_lost_is_answered_when_it_is_repeated_with_its_key(world, fault):
+    operator = await world.operator()
+    key = world.caller(operator, "batch").idempotency
+    reports = [a_report(sequence) for sequence in (1, 3, 2)]
+    world.faults.at["append_heartbeats"] = [fault]
+    with pytest.raises(OutcomeUnknownError):
+        await world.broker.heartbeats(operator, reports, key)
+    first = await world.broker.heartbeats(operator, reports, key)
+    assert [item["ok"] for item in first.data["items"]] == [True, True, False]
+    assert await world.broker.heartbeats(operator, reports, key) == first
+
+
+async def test_a_batch_of_which_nothing_was_accepted_is_answered_the_same_again(world):
+    operator = await world.operator()
+    await world.heartbeat(operator, 5)
+    key = world.caller(operator, "late").idempotency
+    first = await world.broker.heartbeats(operator, [a_report(4)], key)
+    assert first.data["items"][0]["detail"] == "location:sequence"
+    await world.heartbeat(operator, 9)
+    assert await world.broker.heartbeats(operator, [a_report(4)], key) == first
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_a_repeat_while_its_heartbeats_are_being_written_is_no_conflict_of_sequence(world, nursery, is_batch):
+    """The first caller has left; the device asks again at once, and again when told that it is under way."""
+    operator = await world.operator()
+    key = world.caller(operator, "beat").idempotency
+
+    async def report():
+        if is_batch:
+            return await world.broker.heartbeats(operator, [a_report(5)], key)
+        return await world.broker.heartbeat(operator, a_report(5), key)
+
+    with trio.move_on_after(GATHER_S / 2) as first_caller:
+        await report()
+    assert first_caller.cancelled_caught
+    refusal = await refusal_of(report())
+    assert (refusal.detail, refusal.retry_after_s) == ("idempotency:inProgress", 1)
+    await trio.sleep(1)
+    answer = await report()
+    assert answer == await report()
+    assert (await world.store.latest_heartbeat(operator)).sequence == 5
+
+
+async def test_a_repeat_that_meets_the_end_of_the_first_call_gets_its_answer(world):
+    """The record was not there when the repeat looked, and the effect was when it acted."""
+    consumer, _ = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    caller = world.caller(consumer, "dispatch")
+    first = []
+
+    async def act():
+        first.append(await world.broker.dispatch(session, caller))
+        raise RefusedError(Refusal(Code.INVALID_STATE, "session:state"))
+
+    assert await Replays(world.store, world.relations).once(caller.idempotency, act) == first[0]
+
+
+def a_report(sequence):
+    return HeartbeatReport(lat=LAT, lng=LNG, accuracy_m=5.0, sequence=sequence)
 
 
 async def is_online(world, operator):

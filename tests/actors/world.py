@@ -234,10 +234,9 @@ class World:
         await self.broker.start(session, self.caller(operator))
         return session
 
-    async def heartbeat(self, operator, sequence, **report):
-        return await self.broker.heartbeat(
-            operator, HeartbeatReport(**{"lat": LAT, "lng": LNG, "accuracy_m": 5.0, "sequence": sequence, **report})
-        )
+    async def heartbeat(self, operator, sequence, key=None, **report):
+        taken = HeartbeatReport(**{"lat": LAT, "lng": LNG, "accuracy_m": 5.0, "sequence": sequence, **report})
+        return await self.broker.heartbeat(operator, taken, self.caller(operator, key).idempotency)
 
     def frames(self, session, kind=MediaKind.FRAMES):
         ref = f"ref-{session}"

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from sightline.domain.access import Role
+from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Session, SessionState
@@ -26,6 +27,7 @@ from sightline.ports.store import (
 from .builders import (
     PAYER,
     T0,
+    a_heartbeat,
     a_quote,
     a_session,
     a_settlement,
@@ -199,6 +201,21 @@ async def test_an_answer_of_an_effect_elsewhere_is_recorded_once(stored: Stored)
     assert await stored.store.record_idempotent(an_answer())
     assert not await stored.store.record_idempotent(an_answer(body="other"))
     assert await stored.store.find_idempotent(an_answer().key) == an_answer()
+
+
+async def test_answers_are_kept_with_the_heartbeats_of_their_calls_or_neither(stored: Stored) -> None:
+    lost, workspace_id = stored.lease(), an_id()
+    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 1)], {lost}, [an_answer("a"), an_answer("b")])
+    assert await stored.store.find_idempotent(an_answer("a").key) == an_answer("a")
+    assert await stored.store.find_idempotent(an_answer("b").key) == an_answer("b")
+    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 2)], {lost}, [an_answer("a", body="other")])
+    assert await stored.store.find_idempotent(an_answer("a").key) == an_answer("a")
+
+    await stored.store.acquire_shards("another", "two")
+    with pytest.raises(StoreUnavailableError):
+        await stored.store.append_heartbeats([a_heartbeat(workspace_id, 3)], {lost}, [an_answer("c")])
+    assert await stored.store.find_idempotent(an_answer("c").key) is None
+    assert await stored.store.latest_heartbeat(workspace_id) == a_heartbeat(workspace_id, 2)
 
 
 # Quotes.

@@ -149,7 +149,8 @@ def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
             for _ in range(2)
         ]
         leases = [world.lease()]
-        return lambda store: answered(store.append_heartbeats(beats, leases))
+        answers = [an_answer(f"k-{world.dice.randrange(30)}") for _ in range(world.dice.randrange(3))]
+        return lambda store: answered(store.append_heartbeats(beats, leases, answers))
     if roll < 0.35:
         proofs = {world.dice.choice(list(world.sessions)): T0 + world.dice.randrange(100)}
         return lambda store: store.checkpoint_media(proofs)

@@ -9,6 +9,7 @@ from sightline.actors import workspace as workspace_actor
 from sightline.actors.idempotency import Replays
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.timers import Timers
+from sightline.actors.reports import answer_of
 from sightline.domain import metering
 from sightline.domain.metering import Signal
 from sightline.domain.operator import machine as operator_machine
@@ -64,12 +65,11 @@ def live_without_occupying(patch):
 def heartbeat_acknowledged_before_commit(patch):
     """A heartbeat is answered when it is handed to the writer."""
 
-    def heartbeats(self, envelope, reports):
-        self._answer(envelope, (None,) * len(reports))
+    async def heartbeats(self, envelope, message):
+        envelope.reply(answer_of(message, (None,), self._existing(), self._now()))
         if not envelope.is_ask:
             return
-        envelope_of_nobody = Envelope(envelope.message, envelope.enqueued_at)
-        original(self, envelope_of_nobody, reports)
+        await original(self, Envelope(message, envelope.enqueued_at), message)  # an envelope of nobody
 
     original = workspace_actor.WorkspaceActor._heartbeats
     patch.setattr(workspace_actor.WorkspaceActor, "_heartbeats", heartbeats)
@@ -213,14 +213,14 @@ def reply_is_dropped(patch):
 
 def sequence_may_repeat(patch):
     """A heartbeat with the last number is taken again."""
-    judge = workspace_actor.WorkspaceActor._judge
+    judge = workspace_actor.judge
 
-    def lenient(self, workspace, report, now_ms):
-        if report.sequence == self._accepted:
+    def lenient(workspace, report, last_sequence, now_ms, limits):
+        if report.sequence == last_sequence:
             return None
-        return judge(self, workspace, report, now_ms)
+        return judge(workspace, report, last_sequence, now_ms, limits)
 
-    patch.setattr(workspace_actor.WorkspaceActor, "_judge", lenient)
+    patch.setattr(workspace_actor, "judge", lenient)
 
 
 def chain_forgets_its_head(patch):
@@ -269,7 +269,7 @@ def relation_is_not_written(patch):
 def heartbeats_are_not_fenced(patch):
     """A server that lost its shards goes on taking heartbeats."""
     append = MemoryStore.append_heartbeats
-    patch.setattr(MemoryStore, "append_heartbeats", lambda self, batch, leases=(): append(self, batch))
+    patch.setattr(MemoryStore, "append_heartbeats", lambda self, batch, leases=(), answers=(): append(self, batch))
 
 
 def meter_runs_back(patch):
