@@ -85,6 +85,9 @@ class Options:
     """A longer or larger group of pictures is not kept: late viewers then wait for a keyframe."""
     warm_ms: int = 3_000
     """How long after a poll frames are still decoded."""
+    poll_key_ms: int = 900
+    """A publisher is asked at most so often for a keyframe just before a steady, slow poll: a poll a second has
+    one each time. 0 means never, for uplinks that a keyframe a second would hurt."""
     request_timeout_ms: int = 15_000
     """How long the server waits for a worker's answer, besides the wait that was asked for."""
     worker_check_ms: int = 15_000

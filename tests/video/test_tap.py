@@ -25,12 +25,18 @@ class Bench:
         self.gop = GopCache(max_bytes=1_000_000, max_ms=12_000)
         self._executor = ThreadPoolExecutor(1)
         self.tap = FrameTap(
-            self.gop, executor=self._executor, ask_key=self._ask, now_ms=lambda: self.now_ms, warm_ms=3000
+            self.gop,
+            executor=self._executor,
+            ask_key=self._ask,
+            now_ms=lambda: self.now_ms,
+            warm_ms=3000,
+            key_every_ms=900,
         )
         self.format = H264Format()
         self._size = (width, height)
         self._encoder = H264Encoder()
         self._index = 0
+        self.shown = self.picture(0)
 
     def _ask(self) -> None:
         self.keys_asked += 1
@@ -45,7 +51,8 @@ class Bench:
     def feed(self, image: np.ndarray | None = None, *, key: bool = False, step_ms: int = 33) -> StreamFrame:
         """Encode and hand over one frame."""
         self.now_ms += step_ms
-        frame = av.VideoFrame.from_ndarray(self.picture(self._index) if image is None else image, format="rgb24")
+        self.shown = self.picture(self._index) if image is None else image
+        frame = av.VideoFrame.from_ndarray(self.shown, format="rgb24")
         frame.pts, frame.time_base = self._index * 3000, Fraction(1, 90_000)
         self._index += 1
         payloads, timestamp = self._encoder.encode(frame, force_keyframe=key)
@@ -106,6 +113,39 @@ def test_rare_polls_decode_only_since_the_last_keyframe_and_silence_puts_it_to_s
         for _ in range(4):
             bench.feed(step_ms=1000)
         assert not bench.tap.awake
+
+    on_asyncio(work)
+
+
+def test_a_steady_slow_poll_finds_a_fresh_keyframe_and_still_gets_the_newest_frame():
+    async def work(bench: Bench) -> None:
+        newest = bench.feed()
+        decoded: list[int] = []
+        asked = 0
+        for _ in range(6):
+            before = bench.tap.decoded
+            frame = await bench.get()
+            decoded.append(bench.tap.decoded - before)
+            assert frame.sequence == newest.sequence
+            assert np.abs(simplejpeg.decode_jpeg(frame.jpeg).astype(int) - bench.shown.astype(int)).mean() < 6
+            for _ in range(30):
+                newest = bench.feed(key=bench.keys_asked > asked)
+                asked = bench.keys_asked if newest.key else asked
+        assert decoded[:3] == [1, 30, 30], "no rhythm is known yet"
+        assert max(decoded[3:]) <= 6
+        assert bench.keys_asked == 4
+
+    on_asyncio(work)
+
+
+def test_frequent_polls_never_cost_the_publisher_a_keyframe():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        for _ in range(40):
+            await bench.get()
+            for _ in range(6):
+                bench.feed()
+        assert bench.keys_asked == 0
 
     on_asyncio(work)
 

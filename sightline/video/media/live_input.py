@@ -57,7 +57,14 @@ class LiveInput:
         self.viewers: dict[str, Viewer] = {}
         self._joining: dict[str, float] = {}
         self.gop = GopCache(max_bytes=options.gop_max_bytes, max_ms=options.gop_max_ms)
-        self.tap = FrameTap(self.gop, executor=executor, ask_key=self.ask_key, now_ms=wall_ms, warm_ms=options.warm_ms)
+        self.tap = FrameTap(
+            self.gop,
+            executor=executor,
+            ask_key=self.ask_key,
+            now_ms=wall_ms,
+            warm_ms=options.warm_ms,
+            key_every_ms=options.poll_key_ms,
+        )
         self.format: PayloadFormat | None = None
         self._video_line = Timeline(VIDEO_RATE)
         self._audio_line = Timeline(AUDIO_RATE)

@@ -1,0 +1,93 @@
+"""When a slow poller's next poll is foreseen, and which polls are worth a keyframe."""
+
+from itertools import pairwise
+
+from sightline.video.media.rhythm import ASK_AGAIN_MS, BACKLOG_MIN, PollRhythm
+
+FRAME_MS = 33
+
+
+def asked_at(
+    rhythm: PollRhythm,
+    polls_ms: list[int],
+    *,
+    until_ms: int,
+    answer_ms: int | None = None,
+    own_key_ms: int | None = None,
+) -> list[int]:
+    """Let frames come 30 times a second, and say when keyframes were asked for.
+
+    Args:
+        answer_ms: How long the publisher takes to answer; None if it never does.
+        own_key_ms: How often a keyframe comes by itself.
+    """
+    asked: list[int] = []
+    key_due: int | None = None
+    polls, backlog = list(polls_ms), 0
+    for now_ms in range(0, until_ms, FRAME_MS):
+        while polls and polls[0] <= now_ms:
+            rhythm.polled(polls.pop(0))
+            backlog = 0
+        own = own_key_ms is not None and now_ms % own_key_ms < FRAME_MS
+        if own or (key_due is not None and now_ms >= key_due):
+            rhythm.key_came(now_ms)
+            backlog, key_due = 0, None
+        backlog += 1
+        if rhythm.take_request(now_ms, backlog):
+            asked.append(now_ms)
+            key_due = now_ms + answer_ms if answer_ms is not None else None
+    return asked
+
+
+def test_a_steady_poll_a_second_has_a_keyframe_asked_for_just_before_each():
+    polls = list(range(0, 10_000, 1000))
+    asked = asked_at(PollRhythm(key_every_ms=900), polls, until_ms=9_500, answer_ms=66)
+    assert len(asked) == 7, "from the third poll on"
+    for at_ms, poll_ms in zip(asked, polls[3:], strict=True):
+        assert 66 <= poll_ms - at_ms <= 250, "in time for the poll, and no more than some frames before it"
+
+
+def test_a_publisher_that_answers_slowly_is_asked_earlier():
+    polls = list(range(0, 20_000, 1000))
+    asked = asked_at(PollRhythm(key_every_ms=900), polls, until_ms=19_500, answer_ms=280)
+    assert 280 <= polls[19] - asked[-1] <= 280 + 3 * FRAME_MS
+
+
+def test_faster_polls_share_a_keyframe_instead_of_asking_for_more():
+    asked = asked_at(PollRhythm(key_every_ms=900), list(range(0, 20_000, 400)), until_ms=20_000, answer_ms=66)
+    assert asked
+    assert min(later - earlier for earlier, later in pairwise(asked)) >= 900
+
+
+def test_polls_without_a_rhythm_ask_for_nothing():
+    polls = [0, 500, 2100, 2900, 4600, 5100, 7000]
+    assert asked_at(PollRhythm(key_every_ms=900), polls, until_ms=9_000, answer_ms=66) == []
+
+
+def test_a_poller_that_stops_is_not_waited_for():
+    asked = asked_at(PollRhythm(key_every_ms=900), [0, 1000, 2000], until_ms=30_000, answer_ms=66)
+    assert len(asked) == 1, "for the poll that never came"
+
+
+def test_a_keyframe_that_comes_by_itself_before_the_poll_saves_the_request():
+    polls = list(range(150, 10_000, 990))
+    assert asked_at(PollRhythm(key_every_ms=900), polls, until_ms=9_500, own_key_ms=990) == []
+
+
+def test_a_publisher_that_never_answers_is_left_alone_for_a_while():
+    polls = list(range(0, 70_000, 1000))
+    asked = asked_at(PollRhythm(key_every_ms=900), polls, until_ms=70_000)
+    assert len(asked) <= 6
+    assert asked[-1] - asked[-2] >= ASK_AGAIN_MS
+
+
+def test_zero_means_never_to_ask():
+    assert asked_at(PollRhythm(key_every_ms=0), list(range(0, 9_000, 1000)), until_ms=9_000) == []
+
+
+def test_a_short_backlog_is_decoded_without_a_request():
+    rhythm = PollRhythm(key_every_ms=900)
+    for poll_ms in (0, 1000, 2000):
+        rhythm.polled(poll_ms)
+    assert not rhythm.take_request(2_900, BACKLOG_MIN - 1)
+    assert rhythm.take_request(2_900, BACKLOG_MIN)
