@@ -28,6 +28,9 @@ class Settings(BaseSettings):
     internal_port: int = Field(8081, ge=0, le=65535, description="Its port; 0 takes any free one")
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM) of the public listener; unset: no TLS")
     tls_key: Path | None = Field(None, description="Private key (PEM) of the public listener")
+    strict_transport_seconds: int = Field(
+        31_536_000, ge=0, description="How long browsers shall come by https only, where callers do (HSTS); 0: unsaid"
+    )
     trusted_proxies: tuple[str, ...] = Field((), description="Peers whose X-Forwarded-For and -Proto are believed")
     drain_seconds: float = Field(10.0, ge=0, description="How long calls in flight may finish at a stop")
     build_sha: str = Field("unknown", description="Build identifier that /health reports")
@@ -108,6 +111,9 @@ class Settings(BaseSettings):
     coarse_fixes: int = Field(5, ge=1, description="Such fixes in a row that count as stale")
     seen_within_seconds: int = Field(60, ge=1, description="How recently an operator of the first tier was seen")
     rate_limits: bool = Field(True, description="Whether callers are rate limited")
+    failed_credentials_per_minute: int = Field(
+        60, ge=1, description="Refused credentials of one address until it is told to wait; good ones are never refused"
+    )
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
@@ -128,6 +134,16 @@ class Settings(BaseSettings):
             if is_wanted and missing:
                 raise ValueError(f"{what} needs {' and '.join(missing)}")
         return self
+
+    @property
+    def is_https(self) -> bool:
+        """Whether callers reach the public listener by https: its own TLS, or that of what stands before it."""
+        return self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
+
+    @property
+    def strict_transport_s(self) -> int | None:
+        """The max-age of Strict-Transport-Security; None where it must not be sent."""
+        return self.strict_transport_seconds or None if self.is_https else None
 
     def limits(self) -> Limits:
         """The rules as the actors take them."""

@@ -113,7 +113,12 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         ids=core.ids,
         observe=metrics.observe,
     )
-    options = EdgeOptions(public_url=settings.public_url, rate_limits=RateLimits(is_enabled=settings.rate_limits))
+    rate_limits = RateLimits(is_enabled=settings.rate_limits)
+    options = EdgeOptions(
+        public_url=settings.public_url,
+        strict_transport_s=settings.strict_transport_s,
+        rate_limits=rate_limits.with_failed_per_minute(settings.failed_credentials_per_minute),
+    )
     return build_app(public_routes(deps), edge, options)
 
 
@@ -179,11 +184,11 @@ def listener_options(settings: Settings, port: int) -> ListenerOptions:
     return ListenerOptions(host=settings.host, port=port, tls=tls, trusted_proxies=frozenset(settings.trusted_proxies))
 
 
-def server_options(core: Core, listener: ListenerOptions) -> ServerOptions:
+def server_options(core: Core, listener: ListenerOptions, strict_transport_s: int | None = None) -> ServerOptions:
     """One server for one listener."""
     return ServerOptions(
         listeners=(listener,),
-        render_fault=render_fault(core.clock, core.ids),
+        render_fault=render_fault(core.clock, core.ids, strict_transport_s),
         clock=core.clock,
         drain_s=core.settings.drain_seconds,
     )

@@ -19,7 +19,7 @@ from sightline.bootstrap.edge import (
 )
 from sightline.domain.errors import SightlineError
 from sightline.http.metrics import Metrics
-from sightline.http.server import ASGIApp, Bound, ListenerOptions, serve
+from sightline.http.server import ASGIApp, Bound, ListenerOptions, ServerOptions, serve
 from sightline.identity.sign_in import SignIn
 from sightline.system.whereabouts import write_whereabouts
 
@@ -39,8 +39,10 @@ async def serve_http(core: Core, port: int, public_url: str, stop: trio.Event) -
         background.start_soon(identity.authenticator.run)
         background.start_soon(keep_nonces, identity.sign_in)
         async with trio.open_nursery() as listeners:
-            (internal,) = await listeners.start(_listen, core, internal_app, internal_listener, stop)
-            await listeners.start(_listen, core, public_app, listener_options(settings, port), stop)
+            internal_options = server_options(core, internal_listener)
+            public_options = server_options(core, listener_options(settings, port), settings.strict_transport_s)
+            (internal,) = await listeners.start(_listen, internal_app, internal_options, stop)
+            await listeners.start(_listen, public_app, public_options, stop)
             settle_memory()
             write_whereabouts(settings.data_dir, url=public_url, internal_url=internal.url)
             log.info("ready", url=public_url, internal_url=internal.url, data_dir=str(settings.data_dir))
@@ -60,14 +62,13 @@ async def keep_nonces(sign_in: SignIn) -> None:
 
 
 async def _listen(
-    core: Core,
     app: ASGIApp,
-    listener: ListenerOptions,
+    options: ServerOptions,
     stop: trio.Event,
     *,
     task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    await serve(app, server_options(core, listener), shutdown=stop, task_status=task_status)
+    await serve(app, options, shutdown=stop, task_status=task_status)
 
 
 def settle_memory() -> None:

@@ -53,9 +53,11 @@ class EdgeOptions:
     """Settings of the pipeline.
 
     `public_url` is how callers reach us, without a slash at its end; None: as each request's Host says.
+    `strict_transport_s` is for how long a browser shall come by https only; None: nothing is said of it.
     """
 
     public_url: str | None = None
+    strict_transport_s: int | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
     version: str = "0.1.0"
     # How long calls that outlive their caller may take when the server stops.

@@ -126,8 +126,20 @@ def request_id_of(sent: str | None, ids: Ids) -> str:
     return sent if sent is not None and _REQUEST_ID.match(sent) else ids.uuid()
 
 
-def render_fault(clock: Clock, ids: Ids) -> Callable[[Fault], RenderedFault]:
+def standing_headers(strict_transport_s: int | None) -> Headers:
+    """Headers of every answer.
+
+    Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: other hosts are not ours to speak for.
+    """
+    headers: Headers = [(b"x-content-type-options", b"nosniff")]
+    if strict_transport_s is not None:
+        headers.append((b"strict-transport-security", b"max-age=%d" % strict_transport_s))
+    return headers
+
+
+def render_fault(clock: Clock, ids: Ids, strict_transport_s: int | None = None) -> Callable[[Fault], RenderedFault]:
     """How the server words what it refuses by itself."""
+    standing = standing_headers(strict_transport_s)
 
     def render(fault: Fault) -> RenderedFault:
         error = _fault_error(fault)
@@ -136,6 +148,7 @@ def render_fault(clock: Clock, ids: Ids) -> Callable[[Fault], RenderedFault]:
             (b"content-type", b"application/json"),
             (b"cache-control", b"no-store"),
             (b"x-request-id", request_id_of(sent, ids).encode("ascii")),
+            *standing,
             *error.headers,
         ]
         return RenderedFault(headers, error.body(clock.now_ms()))

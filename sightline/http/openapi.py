@@ -205,7 +205,7 @@ def codes_of(route: Route) -> list[Code]:
     """Every code that a route may answer with, in the order of the table."""
     codes = {*route.errors, Code.INTERNAL_ERROR, Code.UNAVAILABLE, Code.INVALID_INPUT}
     if route.operation is not None:
-        codes |= {Code.NOT_AUTHENTICATED, Code.REVOKED_API_KEY, Code.NOT_AUTHORIZED}
+        codes |= {Code.NOT_AUTHENTICATED, Code.REVOKED_API_KEY, Code.NOT_AUTHORIZED, Code.RATE_LIMITED}
     if route.is_unsafe and route.checks_origin:
         codes.add(Code.NOT_AUTHORIZED)
     if route.rate is not RateClass.NONE:

@@ -14,11 +14,12 @@ import structlog
 import trio
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, may_call
+from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.http.call import Answer, Call, Raw, Reply, Stream, TextHeaders
 from sightline.http.edge import Edge, EdgeOptions
 from sightline.http.envelope import success
-from sightline.http.errors import ApiError, refused, request_id_of, to_api_error
+from sightline.http.errors import ApiError, refused, request_id_of, standing_headers, to_api_error
 from sightline.http.headers import Headers
 from sightline.http.json_body import parse_json
 from sightline.http.rate_limit import RateClass, RateLimiter
@@ -81,6 +82,7 @@ class Pipeline:
         self._edge = edge
         self._options = options
         self._limiter = RateLimiter(options.rate_limits)
+        self._standing = standing_headers(options.strict_transport_s)
 
     def request_of(self, scope: Scope, body: bytes) -> Request:
         """Read an ASGI scope."""
@@ -123,7 +125,7 @@ class Pipeline:
         """
         route = request.route = match.route
         if route.operation is not None:
-            request.principal = await self._edge.authenticate(request.headers)
+            request.principal = await self._authenticate(request)
             refusal = may_call(request.principal, route.operation)
             if refusal is not None:
                 raise refused(refusal)
@@ -149,6 +151,19 @@ class Pipeline:
             client_ip=request.client_ip,
             take=self._take,
         )
+
+    async def _authenticate(self, request: Request) -> Principal:
+        """Who is calling. Too many refused credentials of one address are told to wait.
+
+        The limit is looked at after the refusal, so that callers with good credentials behind the same address never
+        meet it.
+        """
+        try:
+            return await self._edge.authenticate(request.headers)
+        except RefusedError:
+            if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
+                self._limiter.take(RateClass.FAILED, request.client_ip, request.started_s)
+            raise
 
     def _take(self, rate: RateClass, key: str) -> None:
         self._limiter.take(rate, key, trio.current_time())
@@ -204,7 +219,7 @@ class Pipeline:
         self, request: Request, status: int, headers: RawHeaders, body: bytes | Stream, code: Code | None = None
     ) -> Outgoing:
         headers.append((b"x-request-id", request.request_id.encode("ascii")))
-        headers.append((b"x-content-type-options", b"nosniff"))
+        headers.extend(self._standing)
         named = {name for name, _ in headers}
         headers.extend(pair for pair in request.rate_headers if pair[0] not in named)
         return Outgoing(status, headers, body, code)

@@ -5,9 +5,9 @@ Source: ITU-T I.371 (GCRA); draft-ietf-httpapi-ratelimit-headers-10 for the head
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, final
+from typing import Final, Self, final
 
 from sightline.domain.refusal import Code
 from sightline.http.errors import ApiError
@@ -26,6 +26,8 @@ class RateClass(StrEnum):
     QUOTE = "quote"
     CREATE = "create"
     AUTH = "auth"
+    FAILED = "failed"
+    """Credentials that were refused. Those that are good spend nothing here."""
     NONE = "none"
 
 
@@ -46,7 +48,7 @@ class Budget:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Budgets per class. Per key or wallet, save frame (session), location (workspace), auth (IP address)."""
+    """Budgets per class. Per key or wallet, save frame (session), location (workspace), auth, failed (IP address)."""
 
     is_enabled: bool = True
     budgets: Mapping[RateClass, Budget] = field(
@@ -58,8 +60,13 @@ class RateLimits:
             RateClass.QUOTE: Budget(10, 10),
             RateClass.CREATE: Budget(10, 10),
             RateClass.AUTH: Budget(20 / 60, 20),
+            RateClass.FAILED: Budget(60 / 60, 60),
         }
     )
+
+    def with_failed_per_minute(self, count: int) -> Self:
+        """The same with another budget of refused credentials."""
+        return replace(self, budgets={**self.budgets, RateClass.FAILED: Budget(count / 60, count)})
 
 
 @final

@@ -214,7 +214,11 @@ class Running:
 
 @asynccontextmanager
 async def _running(
-    *, rate_limits: RateLimits | None = None, public_url: str | None = None, h2c: bool = False
+    *,
+    rate_limits: RateLimits | None = None,
+    public_url: str | None = None,
+    h2c: bool = False,
+    strict_transport_s: int | None = None,
 ) -> AsyncIterator[Running]:
     stage, ids, clock = Stage(), TestIds(), FixedClock()
 
@@ -223,10 +227,15 @@ async def _running(
         stage.observed.set()
 
     edge = Edge(authenticate=authenticate, check_origin=check_origin, clock=clock, ids=ids, observe=observe)
-    options = EdgeOptions(rate_limits=rate_limits or RateLimits(), public_url=public_url)
+    options = EdgeOptions(
+        rate_limits=rate_limits or RateLimits(), public_url=public_url, strict_transport_s=strict_transport_s
+    )
     app = build_app(stage.table(), edge, options)
     server = ServerOptions(
-        listeners=(ListenerOptions(port=0, h2c=h2c),), render_fault=render_fault(clock, ids), clock=clock, sweep_s=0.02
+        listeners=(ListenerOptions(port=0, h2c=h2c),),
+        render_fault=render_fault(clock, ids, strict_transport_s),
+        clock=clock,
+        sweep_s=0.02,
     )
     shutdown = trio.Event()
     async with trio.open_nursery() as nursery:
