@@ -1,4 +1,4 @@
-"""One actor's life in memory: its mailbox, its turns, its supervision.
+"""One actor's life in memory: its mailbox, its turns, its memory. What a failure does to it is in `failures`.
 
 A cell has no task of its own. While something waits in its mailbox a worker of the pool runs it; when nothing does, it
 is only data. One worker at a time runs a cell, so turns never overlap.
@@ -22,27 +22,23 @@ from sightline.actors.kernel.errors import (
     ActorParkedError,
     ActorStoppedError,
     AskTimeoutError,
-    ReloadRequestedError,
     SupersededError,
     TurnLostError,
 )
+from sightline.actors.kernel.failures import after_failed_load, after_failed_turn, log_failure
 from sightline.actors.kernel.helpers import Helpers
 from sightline.actors.kernel.mailbox import Lane, Mailbox, Sent
-from sightline.actors.kernel.supervision import Strikes
-from sightline.actors.kernel.verdict import Verdict, judge
 from sightline.actors.kernel.waitfor import turn_of
-from sightline.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sightline.actors.kernel.kind import Kind
     from sightline.actors.kernel.ref import Ref
+    from sightline.actors.kernel.supervision import Strikes
 
 TURNS_PER_VISIT = 32
 """Turns a worker takes before it lets other tasks run, should no turn have waited for anything."""
-RELOAD_RETRIES_MAX = 3
-"""How often an ask is handled again after `ReloadRequestedError(retry=True)`."""
 
 
 class Phase(Enum):
@@ -228,7 +224,7 @@ class Cell:
         counters.handle.add(kind.now() - started)
         self.current = None
         if failure is not None:
-            self._after_failed_turn(envelope, failure)
+            after_failed_turn(self, envelope, failure)
             return
         if self.strikes is not None:
             self.strikes.calm()
@@ -251,56 +247,14 @@ class Cell:
             return False
         return True
 
-    # Supervision.
-
-    def _after_failed_turn(self, envelope: Envelope, group: BaseExceptionGroup[BaseException]) -> None:
-        verdict, error = judge(group)
-        if self._is_stopping():
-            envelope.fail_if_open(TurnLostError("the actor stopped"))
-            if not envelope.is_ask:
-                self.kind.dead_letter(self.ref.id, envelope, "stopped")
-            return
-        if verdict is Verdict.CRASH:
-            self._log_failure("actor_crashed", error, envelope)
-            envelope.fail_if_open(TurnLostError(f"the actor crashed: {type(error).__name__}"))
-            if not envelope.is_ask:
-                self.kind.dead_letter(self.ref.id, envelope, "crash")
-            self._strike(error)
-            return
-        self._settle_after_reload(envelope, verdict, error)
-        self.kind.counters.reloads += 1
-        self._forget_memory()
-        self._strikes().note_reload()
-
-    def _settle_after_reload(self, envelope: Envelope, verdict: Verdict, error: Exception) -> None:
-        """Answer an ask with what is known, or put the message back to be handled after the load."""
-        if envelope.is_ask:
-            may_retry = isinstance(error, ReloadRequestedError) and error.retry and not envelope.answered
-            if may_retry and envelope.retries < RELOAD_RETRIES_MAX:
-                self._put_back(envelope)
-            elif verdict is Verdict.RELOAD:
-                envelope.fail_if_open(TurnLostError(f"the actor was loaded again: {error}"))
-            else:
-                envelope.fail_if_open(error)
-        elif envelope.timer is not None:
-            pass  # load() sets the timers again
-        elif envelope.retries < self.kind.options.tell_retries_max:
-            self._put_back(envelope)
-        else:
-            self.kind.dead_letter(self.ref.id, envelope, verdict.value)
-
-    def _put_back(self, envelope: Envelope) -> None:
-        envelope.retries += 1
-        # The outcome of a helper has had its turn: the next life is told of it first of all, to undo what it meant.
-        envelope.origin = None
-        self.mailbox.put_back(envelope)
+    # Loading, and losing what was loaded.
 
     async def _load(self) -> None:
         """Try to bring the behaviour up once, after the pause that supervision asks for."""
         pause_s = self.strikes.pause_s if self.strikes is not None else 0.0
         if pause_s:
             await trio.sleep(pause_s)
-        if self._is_stopping():
+        if self.is_stopping():
             return
         failure: BaseExceptionGroup[BaseException] | None = None
         try:
@@ -310,43 +264,16 @@ class Cell:
             self.behaviour = behaviour
         except* Exception as group:  # noqa: BLE001  a supervisor is where exceptions end
             failure = group
-        if self._is_stopping():
+        if self.is_stopping():
             return
         if failure is not None:
-            self._after_failed_load(failure)
+            after_failed_load(self, failure)
             return
         self.phase = Phase.ACTIVE
         self.kind.counters.activations += not self.was_active
         self.was_active = True
 
-    def _after_failed_load(self, group: BaseExceptionGroup[BaseException]) -> None:
-        verdict, error = judge(group)
-        if verdict is Verdict.CRASH:
-            self._log_failure("actor_load_failed", error, None)
-            self._strike(error)
-            return
-        self.kind.counters.load_failures += 1
-        self._forget_memory()
-        self._strikes().note_reload()
-        refused = error if isinstance(error, UnavailableError) else UnavailableError(f"not loaded: {error}")
-        for envelope in self.mailbox.take_asks():
-            envelope.fail_if_open(refused)
-        if not self.was_active and not len(self.mailbox):
-            # Nobody is served by going on trying: the next message starts over.
-            self.phase = Phase.STOPPING
-
-    def _strike(self, error: Exception) -> None:
-        """Count a crash, then restart after a pause or park."""
-        self._forget_memory()
-        if self._strikes().note_crash(self.kind.now()):
-            self.kind.counters.restarts += 1
-            return
-        self.phase = Phase.PARKED
-        self.parked_reason = f"{type(error).__name__}: {error}"[:200]
-        self.kind.registry.log.error("actor_parked", kind=self.kind.name, id=self.ref.id, reason=self.parked_reason)
-        self.turn_everything_away()
-
-    def _forget_memory(self) -> None:
+    def forget_memory(self) -> None:
         """Drop all that a new behaviour will make for itself."""
         self.phase = Phase.LOADING
         self.behaviour = None
@@ -363,21 +290,6 @@ class Cell:
         held, self.held = self.held, None
         for envelope in [*((current,) if current is not None else ()), *(held or ())]:
             envelope.fail_if_open(TurnLostError(why))
-
-    def _strikes(self) -> Strikes:
-        if self.strikes is None:
-            self.strikes = Strikes(self.kind.options, self.kind.registry.rng)
-        return self.strikes
-
-    def _log_failure(self, event: str, error: Exception, envelope: Envelope | None) -> None:
-        self.kind.registry.log.error(
-            event,
-            kind=self.kind.name,
-            id=self.ref.id,
-            message=type(envelope.message).__name__ if envelope is not None else None,
-            error=type(error).__name__,
-            exc_info=error,
-        )
 
     # Leaving.
 
@@ -397,11 +309,22 @@ class Cell:
         try:
             return self.behaviour.may_passivate()
         except Exception as error:  # noqa: BLE001  a supervisor is where exceptions end
-            self._log_failure("may_passivate_failed", error, None)
+            log_failure(self, "may_passivate_failed", error, None)
             return False
 
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, or gave up."""
         return self.phase is Phase.STOPPING
+
+    def give_up(self) -> None:
+        """Stop trying to load; the next message starts over."""
+        self.phase = Phase.STOPPING
+
+    def park(self, reason: str) -> None:
+        """Take no more messages until somebody revives the actor."""
+        self.phase = Phase.PARKED
+        self.parked_reason = reason
+        self.turn_everything_away()
 
     def begin_stop(self) -> None:
         """Take no more messages, answer those that wait, and end the helpers. A turn in progress goes on."""
