@@ -106,9 +106,6 @@ class Worker:
 
 
 async def _main() -> None:
-    loop = asyncio.get_running_loop()
-    # Ctrl-C reaches the whole process group; the server decides when its workers stop.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=0))
     gc.freeze()
     sys.setswitchinterval(0.0005)  # a decoding thread must not hold up packets for the default 5 ms
@@ -119,6 +116,10 @@ async def _main() -> None:
 
 def main() -> None:
     """Run the worker on uvloop, logging JSON to stderr."""
+    # Ctrl-C reaches the whole process group, and so does a service manager's SIGTERM. The server decides when its
+    # workers stop, by closing their socket: what is live goes on while it drains. One that must go at once is killed.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

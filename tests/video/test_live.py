@@ -7,7 +7,9 @@ import signal
 
 import av
 import numpy as np
+import pytest
 import simplejpeg
+import structlog
 import trio
 
 from sightline.domain.errors import VideoUnavailableError
@@ -110,6 +112,23 @@ async def test_a_killed_worker_is_replaced_and_its_sessions_told():
             assert after.sequence > before.sequence
             (again,) = await rig.backend.stats()
             assert again["pid"] != row["pid"]
+
+
+async def test_a_stop_told_to_the_whole_process_group_is_left_to_the_server_and_is_no_error():
+    with structlog.testing.capture_logs() as logged:
+        async with a_rig() as rig:
+            made = await rig.backend.create_input(a_session_id())
+            (row,) = await rig.backend.stats()
+            async with publishing(made.whip_url):
+                before = await a_frame(rig.backend, made.ref)
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    os.kill(row["pid"], number)
+                await next_frame(rig.backend, made.ref, before.sequence)
+            (again,) = await rig.backend.stats()
+            assert again["pid"] == row["pid"]
+    assert [entry["event"] for entry in logged if entry["log_level"] not in ("debug", "info")] == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(row["pid"], 0)
 
 
 async def test_a_worker_that_hangs_is_replaced():
