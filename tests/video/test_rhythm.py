@@ -2,7 +2,14 @@
 
 from itertools import pairwise
 
-from sightline.video.media.rhythm import ASK_AGAIN_MS, BACKLOG_MIN, PollRhythm
+from sightline.video.media.rhythm import (
+    ASK_AGAIN_MS,
+    BACKLOG_MIN,
+    HOLD_BACKLOG_MIN,
+    KEY_LATE_MS,
+    KEY_NEAR_MS,
+    PollRhythm,
+)
 
 FRAME_MS = 33
 
@@ -91,3 +98,33 @@ def test_a_short_backlog_is_decoded_without_a_request():
         rhythm.polled(poll_ms)
     assert not rhythm.take_request(2_900, BACKLOG_MIN - 1)
     assert rhythm.take_request(2_900, BACKLOG_MIN)
+
+
+def after_keys(*at_ms: int) -> PollRhythm:
+    rhythm = PollRhythm(key_every_ms=900)
+    for one_ms in at_ms:
+        rhythm.key_came(one_ms)
+    return rhythm
+
+
+def test_a_poll_shortly_before_a_steady_keyframe_waits_for_it_and_no_longer():
+    rhythm = after_keys(0, 1000, 2010)
+    assert rhythm.hold_ms(2_960, 29) == 60 + KEY_LATE_MS
+    assert rhythm.hold_ms(3_020 - KEY_NEAR_MS - 1, 27) == 0, "too far away to wait for"
+    assert rhythm.hold_ms(3_020 + KEY_LATE_MS, 30) == 0, "it should have come by now"
+    assert rhythm.hold_ms(2_960, HOLD_BACKLOG_MIN - 1) == 0, "little to decode"
+
+
+def test_keyframes_without_a_rhythm_are_not_waited_for():
+    assert after_keys(0, 1000, 1400).hold_ms(2_390, 30) == 0
+    assert after_keys(0, 1000).hold_ms(1_990, 30) == 0
+
+
+def test_a_poll_that_comes_before_the_keyframe_asked_for_it_waits_for_that():
+    rhythm = PollRhythm(key_every_ms=900)
+    for poll_ms in (0, 1000, 2000):
+        rhythm.polled(poll_ms)
+    assert rhythm.take_request(2_900, 27)
+    assert 0 < rhythm.hold_ms(2_960, 29) <= KEY_NEAR_MS + KEY_LATE_MS
+    rhythm.key_came(2_970)
+    assert rhythm.hold_ms(2_990, 29) == 0

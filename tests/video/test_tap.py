@@ -19,7 +19,7 @@ from sightline.video.media.tap import FrameTap
 class Bench:
     """A tap with a clock of its own and an encoder that feeds it."""
 
-    def __init__(self, width: int = 320, height: int = 180) -> None:
+    def __init__(self, width: int = 320, height: int = 180, warm_ms: int = 3000) -> None:
         self.now_ms = 1_000_000
         self.keys_asked = 0
         self.gop = GopCache(max_bytes=1_000_000, max_ms=12_000)
@@ -29,7 +29,7 @@ class Bench:
             executor=self._executor,
             ask_key=self._ask,
             now_ms=lambda: self.now_ms,
-            warm_ms=3000,
+            warm_ms=warm_ms,
             key_every_ms=900,
         )
         self.format = H264Format()
@@ -136,6 +136,37 @@ def test_a_steady_slow_poll_finds_a_fresh_keyframe_and_still_gets_the_newest_fra
         assert bench.keys_asked == 4
 
     on_asyncio(work)
+
+
+def test_a_slow_poll_at_the_end_of_a_group_waits_for_the_keyframe_and_serves_it():
+    async def work(bench: Bench) -> None:
+        for group in range(4):
+            bench.feed(key=True)
+            if not group:
+                await bench.get()
+            for _ in range(29):
+                bench.feed()
+        before = bench.tap.decoded
+        waiting = asyncio.create_task(bench.get())
+        await asyncio.sleep(0)
+        key = bench.feed(key=True)
+        assert (await waiting).sequence == key.sequence
+        assert bench.tap.decoded - before == 1
+
+    on_asyncio(work, warm_ms=60_000)
+
+
+def test_a_keyframe_that_does_not_come_in_time_leaves_the_poll_the_newest_frame():
+    async def work(bench: Bench) -> None:
+        for group in range(4):
+            bench.feed(key=True)
+            if not group:
+                await bench.get()
+            for _ in range(29):
+                newest = bench.feed()
+        assert (await bench.get()).sequence == newest.sequence
+
+    on_asyncio(work, warm_ms=60_000)
 
 
 def test_frequent_polls_never_cost_the_publisher_a_keyframe():

@@ -201,6 +201,7 @@ class FrameTap:
             await self._wait(lambda: self._newest is not newest, deadline_ms)
             if self._newest is None or self._now_ms() - self._newest.received_at_ms > query.max_age_ms:
                 return FrameMissing(reason=FrameMissingReason.STALE, sequence=newest.sequence)
+        await self._hold_for_key()
         picture = await self._bring_up()
         if picture is None and self._now_ms() - newest.received_at_ms < PATIENCE_MS:
             self._ask_key()
@@ -214,6 +215,15 @@ class FrameTap:
         if self._now_ms() - picture.source.received_at_ms > query.max_age_ms:
             return FrameMissing(reason=FrameMissingReason.STALE, sequence=picture.source.sequence)
         return picture
+
+    async def _hold_for_key(self) -> None:
+        """Let a slow poll wait a moment if a keyframe is about to replace all that it would have to decode."""
+        now_ms = self._now_ms()
+        if self._decoder is None or not self._pending or self._is_eager(now_ms):
+            return
+        oldest = self._pending[0]
+        if hold_ms := self._rhythm.hold_ms(now_ms, len(self._pending)):
+            await self._wait(lambda: not self._pending or self._pending[0] is not oldest, now_ms + hold_ms)
 
     async def _bring_up(self) -> Picture | None:
         """Wake if asleep, decode what waits, and give the newest picture."""
