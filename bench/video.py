@@ -1,8 +1,10 @@
 """Measures the embedded video backend: `python -m bench.video [--sessions 8] [--seconds 8] [--json FILE]`.
 
-720p30 H.264 at 2 Mbit/s, rendered by scripts/make_clip.py. Publishers and viewers are other processes; CPU is
-that of the media worker alone, from /proc. Baseline in the same run: ffmpeg (where installed) taking one
-snapshot per poll from a live stream of the same clip, as one does without Sightline.
+720p30 H.264 at 2 Mbit/s with a keyframe a second, rendered by scripts/make_clip.py. Publishers and viewers are other
+processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured with both kinds of
+publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder). Baseline in
+the same run: ffmpeg (where installed) taking one snapshot per poll from a live stream of the same clip, as one does
+without Sightline. Rendering takes a minute and a half before anything is measured.
 """
 
 import argparse
@@ -14,13 +16,15 @@ import subprocess
 import sys
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import trio
 
-from sightline.ports.video import Frame, FrameQuery, MediaKind
+from bench.encoder import prepare
+from sightline.ports.video import Frame, FrameQuery, MediaKind, VideoInput
 from sightline.video.options import Options
 from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
 from tests.video.http_server import Reply, listen, serve
@@ -48,24 +52,41 @@ async def worker_percent(rig: Rig, seconds: float) -> float:
     return (cpu_s(row["pid"]) - before) / (trio.current_time() - began) * 100
 
 
-async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery) -> None:
-    """Poll for ever."""
+async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery, taken: list[float]) -> None:
+    """Poll for ever; writes down the service times in ms."""
     while True:
         began = trio.current_time()
-        await rig.backend.frame(ref, query)
+        reply = await rig.backend.frame(ref, query)
+        assert isinstance(reply, Frame), reply
+        taken.append((trio.current_time() - began) * 1000)
         await trio.sleep_until(began + every_s)
 
 
-async def with_pollers(rig: Rig, refs: list[str], every_s: float, query: FrameQuery, seconds: float) -> float:
-    """CPU of the worker while every input is polled."""
+@dataclass(frozen=True)
+class Polling:
+    """What it costs to have every input polled, and what the pollers get."""
+
+    percent: float
+    """CPU of the worker per input."""
+    decoded: float
+    """Frames decoded per poll."""
+    service_ms: list[float]
+
+
+async def with_pollers(rig: Rig, refs: list[str], every_s: float, seconds: float) -> Polling:
+    """The worker while every input is polled, one after the other within each period."""
+    taken: list[float] = []
     async with trio.open_nursery() as nursery:
         for index, ref in enumerate(refs):
             await trio.sleep(every_s / len(refs) if index else 0)
-            nursery.start_soon(poll, rig, ref, every_s, query)
-        await trio.sleep(1.5)
+            nursery.start_soon(poll, rig, ref, every_s, FrameQuery(width=640), taken)
+        await trio.sleep(max(1.5, 3 * every_s))
+        taken.clear()
+        (before,) = await rig.backend.stats()
         percent = await worker_percent(rig, seconds)
+        (after,) = await rig.backend.stats()
         nursery.cancel_scope.cancel()
-    return percent
+    return Polling(percent / len(refs), (after["decoded"] - before["decoded"]) / len(taken), taken)
 
 
 async def times(rig: Rig, ref: str, query: FrameQuery, count: int) -> tuple[list[float], list[Frame]]:
@@ -92,10 +113,31 @@ async def measure_cpu(rig: Rig, refs: list[str], seconds: float, results: dict[s
     count = len(refs)
     await trio.sleep(4)  # decoders woken while the publishers came up go to sleep
     asleep = await worker_percent(rig, seconds) / count
-    slow = await with_pollers(rig, refs, 1.0, FrameQuery(width=640), seconds) / count
+    results["cpu_asleep"] = asleep
+    results["cpu_1fps"], results["decoded_1fps"], results["service_1fps_ms"] = astuple(
+        await with_pollers(rig, refs, 1.0, seconds)
+    )
     await trio.sleep(4)
-    full = await with_pollers(rig, refs, 0.2, FrameQuery(width=640), seconds) / count
-    results |= {"cpu_asleep": asleep, "cpu_1fps": slow, "cpu_full": full}
+    results["cpu_full"] = (await with_pollers(rig, refs, 0.2, seconds)).percent
+
+
+async def measure_asked(
+    rig: Rig, made: list[VideoInput], renditions: str, seconds: float, results: dict[str, Any]
+) -> None:
+    """CPU per session polled once a second, from publishers that answer keyframe requests."""
+    command = [sys.executable, "-m", "bench.encoder", renditions, "--whip"]
+    publishers = [await trio.lowlevel.open_process([*command, one.whip_url]) for one in made]
+    try:
+        for one in made:
+            await a_frame(rig.backend, one.ref)
+        await trio.sleep(4)
+        asked = await with_pollers(rig, [one.ref for one in made], 1.0, seconds)
+        results["cpu_1fps_asked"], results["decoded_1fps_asked"], results["service_1fps_asked_ms"] = astuple(asked)
+    finally:
+        for publisher in publishers:
+            publisher.terminate()
+        for publisher in publishers:
+            await publisher.wait()
 
 
 async def measure_viewers(rig: Rig, whep_url: str, seconds: float, results: dict[str, Any]) -> None:
@@ -214,13 +256,22 @@ def table(results: dict[str, Any]) -> list[Row]:
     """The figures as people read them."""
     rows: list[Row] = [
         ("CPU per session, asleep", f"{results['cpu_asleep']:.2f} % of a core"),
-        ("CPU per session, polled at 1 fps", f"{results['cpu_1fps']:.2f} %"),
+        ("CPU per session, polled at 1 fps, publisher on request", f"{results['cpu_1fps_asked']:.2f} %"),
+        ("CPU per session, polled at 1 fps, publisher's own GOP", f"{results['cpu_1fps']:.2f} %"),
         ("CPU per session, every frame decoded, 5 JPEG/s", f"{results['cpu_full']:.2f} %"),
         ("CPU per extra viewer", f"{results['cpu_viewer']:.2f} %"),
         (
-            "sessions per core asleep / 1 fps / full",
-            " / ".join(f"{100 / results[name]:.0f}" for name in ("cpu_asleep", "cpu_1fps", "cpu_full")),
+            "sessions per core asleep / 1 fps / 1 fps own GOP / full",
+            " / ".join(
+                f"{100 / results[name]:.0f}" for name in ("cpu_asleep", "cpu_1fps_asked", "cpu_1fps", "cpu_full")
+            ),
         ),
+        (
+            "frames decoded per poll at 1 fps, on request / own GOP",
+            f"{results['decoded_1fps_asked']:.1f} / {results['decoded_1fps']:.1f}",
+        ),
+        ("frame 640x360 polled at 1 fps, on request, ms", line(results["service_1fps_asked_ms"])),
+        ("frame 640x360 polled at 1 fps, own GOP, ms", line(results["service_1fps_ms"])),
         ("viewer: POST to connected, ms", line(results["viewer_connected_ms"])),
         ("viewer: start to first decoded frame, ms", line(results["viewer_first_frame_ms"])),
         ("viewer: frames a second", f"{results['viewer_fps']:.1f}"),
@@ -242,7 +293,7 @@ def table(results: dict[str, Any]) -> list[Row]:
     return rows
 
 
-async def run(sessions: int, seconds: float, clip: str) -> dict[str, Any]:
+async def run(sessions: int, seconds: float, clip: str, renditions: str) -> dict[str, Any]:
     """Everything, one after the other."""
     results: dict[str, Any] = {"sessions": sessions}
     async with a_rig(Options(secret=SECRET, public_url="", workers=1)) as rig, AsyncExitStack() as publishers:
@@ -253,6 +304,7 @@ async def run(sessions: int, seconds: float, clip: str) -> dict[str, Any]:
             await a_frame(rig.backend, one.ref)
         await measure_cpu(rig, [one.ref for one in made], seconds, results)
         await publishers.aclose()
+        await measure_asked(rig, made, renditions, seconds, results)
         async with publishing(made[0].whip_url, path=clip):
             await a_frame(rig.backend, made[0].ref)
             await measure_viewers(rig, made[0].whep_url, seconds, results)
@@ -273,7 +325,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         clip = str(Path(folder) / "clip.mp4")
         subprocess.run([sys.executable, "scripts/make_clip.py", clip, "2000"], check=True, stdout=subprocess.DEVNULL)
-        results = trio.run(run, given.sessions, given.seconds, clip)
+        renditions = Path(folder) / "renditions"
+        prepare(Path(clip), renditions, 2000)
+        results = trio.run(run, given.sessions, given.seconds, clip, str(renditions))
     for name, value in table(results):
         print(f"{name:54} {value}")
     if given.json is not None:
