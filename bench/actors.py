@@ -8,6 +8,7 @@ Postgres (bench/storage.py measures that). Every figure is taken in a fresh proc
 
 import argparse
 import gc
+import itertools
 import json
 import logging
 import multiprocessing
@@ -29,6 +30,7 @@ from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
 from sightline.actors.dispatcher import DispatcherActor
 from sightline.actors.heartbeats import HeartbeatWriter
 from sightline.actors.kernel import Context, Envelope, KernelOptions, KindOptions, Registry
+from sightline.actors.media import MediaPump
 from sightline.actors.messages import GetSession
 from sightline.actors.session import SessionActor
 from sightline.actors.types import HeartbeatReport
@@ -41,7 +43,7 @@ from sightline.domain.session.machine import create, fence_of
 from sightline.domain.session.model import Live, Operator, Session, Terms, VideoInput, Whereabouts
 from sightline.domain.units import MicroUsdc
 from sightline.ports.store import SessionWrite, ShardLease, WorkspaceWrite
-from sightline.ports.video import MediaEvent
+from sightline.ports.video import MediaEvent, MediaKind
 from sightline.ports.video import VideoInput as PortInput
 from sightline.storage.identity_memory import MemoryRelations
 from sightline.storage.ledger_memory import MemoryLedger
@@ -73,7 +75,10 @@ class Echo:
 
 
 class NoVideo:
-    """A video engine that always says yes."""
+    """A video engine that always says yes, and reports what it is told to."""
+
+    def __init__(self) -> None:
+        self.told, self._events = trio.open_memory_channel[MediaEvent](100_000)
 
     async def create_input(self, session_id: str) -> PortInput:
         await trio.lowlevel.checkpoint()
@@ -83,7 +88,17 @@ class NoVideo:
         await trio.lowlevel.checkpoint()
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        return trio.open_memory_channel[MediaEvent](0)[1]
+        return self._events
+
+    async def play(self, sessions: list[str], clock: SystemClock) -> None:
+        """Frames arrive in each session once a second, each at its own moment of it."""
+        began = trio.current_time()
+        for number in itertools.count():
+            second, place = divmod(number, len(sessions))
+            await trio.sleep_until(began + second + place / len(sessions))
+            session_id = sessions[place]
+            event = MediaEvent(ref=session_id, session_id=session_id, kind=MediaKind.FRAMES, at_ms=clock.now_ms())
+            self.told.send_nowait(event)
 
 
 def resident_bytes() -> int:
@@ -221,6 +236,7 @@ class City:
         self.ledger = MemoryLedger()
         self.relations = MemoryRelations(token_key=b"k" * 32)
         self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
+        self.video = NoVideo()
         self.sessions: list[str] = []
         self.operators: list[str] = []
 
@@ -279,7 +295,7 @@ class City:
         """Start a kernel with the real actors."""
         deps = Deps(
             store=self.store,
-            video=NoVideo(),  # type: ignore[arg-type]
+            video=self.video,  # type: ignore[arg-type]
             relations=self.relations,
             clock=self.clock,
             ids=self.ids,
@@ -296,6 +312,7 @@ class City:
         registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), wide)
         await nursery.start(registry.run)
         nursery.start_soon(writer.run)
+        nursery.start_soon(MediaPump(deps.video, registry, self.store).run)
         return registry, Broker(registry, deps)
 
 
@@ -352,7 +369,8 @@ async def recovery(live: int) -> dict[str, float]:
 
 
 async def under_heartbeats(live: int, seconds: float) -> dict[str, float]:
-    """Latency of an ask while every live session's device sends a heartbeat every 2 s, phases spread."""
+    """Latency of an ask while every live session's device sends a heartbeat every 2 s and its video frames every
+    second, phases spread."""
     city = City()
     await city.fill(live)
     asks: list[float] = []
@@ -390,6 +408,7 @@ async def under_heartbeats(live: int, seconds: float) -> dict[str, float]:
                 await ref.ask(GetSession(), timeout_s=30)
                 asks.append(time.perf_counter() - began)
 
+        nursery.start_soon(city.video.play, city.sessions, city.clock)
         for workspace_id in city.operators:
             nursery.start_soon(device, workspace_id, rng.random() * 2)
         await trio.sleep(2.5)
