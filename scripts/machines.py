@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.operator import machine as operator_machine
-from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Patch, Release, Vacate
+from sightline.domain.operator.machine import (
+    ClaimByAccept,
+    ClaimByDispatch,
+    Occupy,
+    Patch,
+    Release,
+    Restore,
+    Vacate,
+)
 from sightline.domain.operator.model import Availability, Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine as session_machine
@@ -211,6 +219,8 @@ OPERATOR_MESSAGES: Final[dict[str, Any]] = {
     "ClaimByDispatch s": ClaimByDispatch("s"),
     "ClaimByAccept s": ClaimByAccept("s"),
     "Occupy s": Occupy("s"),
+    "Restore s": Restore("s"),
+    "Restore s, dispatched": Restore("s", is_dispatched=True),
     "Vacate s": Vacate("s"),
     "Release s": Release("s"),
     "Release s, start timed out": Release("s", start_timed_out=True),

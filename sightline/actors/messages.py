@@ -251,6 +251,7 @@ class RestoreClaim:
 
     session_id: str
     is_live: bool
+    is_dispatched: bool
 
 
 @final

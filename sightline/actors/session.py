@@ -127,7 +127,9 @@ class SessionActor:
             self._reopen_video()
         if isinstance(self._session.phase, Live | Assigned):
             is_live = isinstance(self._session.phase, Live)
-            self._tell_operator(self._session.phase.operator.workspace_id, RestoreClaim(self._context.id, is_live))
+            is_dispatched = isinstance(self._session.phase, Assigned) and self._session.phase.is_dispatched
+            restore = RestoreClaim(self._context.id, is_live, is_dispatched)
+            self._tell_operator(self._session.phase.operator.workspace_id, restore)
         self._arm()
 
     def snapshot(self) -> Session | None:
@@ -292,7 +294,8 @@ class SessionActor:
                     await self._settle_deadline(self._now())
                     envelope.fail(error)
                 case OperatorFound():
-                    step = await self._step(Assign(outcome.operator))
+                    is_dispatched = isinstance(envelope.message, DispatchSession)
+                    step = await self._step(Assign(outcome.operator, is_dispatched))
                     tuples, token = outcome.staged.in_commit, outcome.staged.token
                     caller = envelope.message.caller
                     envelope.reply(await self._commit_command(step, caller, tuples=tuples, token=token))

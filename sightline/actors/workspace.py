@@ -47,6 +47,7 @@ from sightline.domain.operator.machine import (
     ClaimByDispatch,
     Occupy,
     Release,
+    Restore,
     Vacate,
 )
 from sightline.domain.operator.model import Claim, Workspace
@@ -130,8 +131,8 @@ class WorkspaceActor:
                 await self._fact(Vacate(session_id))
             case FreeOperator(session_id=session_id, start_timed_out=timed_out, claimed_at_ms=claimed_at_ms):
                 await self._free(session_id, claimed_at_ms, timed_out=timed_out)
-            case RestoreClaim(session_id=session_id, is_live=is_live):
-                await self._restore(session_id, is_live=is_live)
+            case RestoreClaim():
+                await self._restore(message)
             case DoubtClaims():
                 self._doubt_claims()
             case ClaimsChecked(standings=standings):
@@ -212,18 +213,15 @@ class WorkspaceActor:
             return
         await self._fact(Release(session_id, timed_out))
 
-    async def _restore(self, session_id: str, *, is_live: bool) -> None:
+    async def _restore(self, message: RestoreClaim) -> None:
         """A session that stands by its operator after a restart; normally the claim is there already."""
         workspace = self._workspace
         if workspace is None:
             return
-        claim = workspace.claims.get(session_id)
-        if claim is not None and (claim.is_live or not is_live):
-            return
-        changed = machine.step(workspace, ClaimByAccept(session_id), self._now())
-        if is_live and isinstance(changed, Workspace):
-            changed = machine.step(changed, Occupy(session_id), self._now())
-        if isinstance(changed, Workspace):
+        changed = machine.step(workspace, Restore(message.session_id, message.is_dispatched), self._now())
+        if message.is_live and isinstance(changed, Workspace):
+            changed = machine.step(changed, Occupy(message.session_id), self._now())
+        if isinstance(changed, Workspace) and changed is not workspace:
             await self._commit(changed)
 
     def _doubt_claims(self) -> None:

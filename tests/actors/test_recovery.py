@@ -105,18 +105,24 @@ async def test_a_claim_that_is_live_on_a_session_that_never_started_is_only_an_a
     assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
 
 
+@pytest.mark.parametrize("is_dispatched", [True, False], ids=["dispatched", "accepted"])
 @pytest.mark.parametrize("state", [SessionState.ASSIGNED, SessionState.LIVE])
-async def test_a_session_without_its_claim_gets_it_back(world, nursery, state):
+async def test_a_session_without_its_claim_gets_it_back_as_it_was(world, nursery, state, is_dispatched):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
-    await world.broker.dispatch(session, world.caller(consumer))
+    if is_dispatched:
+        await world.broker.dispatch(session, world.caller(consumer))
+    else:
+        await world.broker.accept(session, world.caller(operator), operator)
     if state is SessionState.LIVE:
         await world.broker.start(session, world.caller(operator))
+    before = await standing_of(world, operator)
     await crash_and_leave(world, operator, Release(session))
     assert await standing_of(world, operator) == ("ONLINE", {})
     await nursery.start(world.run)
     is_live = state is SessionState.LIVE
-    await world.until(lambda: is_standing(world, operator, "BUSY" if is_live else "ONLINE", {session: is_live}))
+    assert before == ("BUSY" if is_live or is_dispatched else "ONLINE", {session: is_live})
+    await world.until(lambda: is_standing(world, operator, *before))
     await world.broker.cancel_all(world.caller(operator))
     if is_live:
         await world.broker.end(session, world.caller(operator), BOTH_SIDES)

@@ -18,6 +18,7 @@ from sightline.domain.operator.machine import (
     Occupy,
     Patch,
     Release,
+    Restore,
     Vacate,
 )
 from sightline.domain.operator.model import Availability
@@ -96,11 +97,32 @@ def test_a_session_without_a_claim_cannot_be_started():
 
 
 @pytest.mark.parametrize(
-    "message", [ClaimByDispatch("s"), Occupy("s"), Vacate("s"), Release("s"), Patch(name="x")], ids=str
+    "message", [ClaimByDispatch("s"), Occupy("s"), Vacate("s"), Restore("s"), Release("s"), Patch(name="x")], ids=str
 )
 def test_every_message_may_be_repeated(message):
     first = after(a_workspace(), ClaimByDispatch("s"), message)
     assert after(first, message) == first
+
+
+@pytest.mark.parametrize("before", [ONLINE, OFFLINE], ids=str)
+def test_a_restored_dispatch_makes_busy_and_its_release_gives_back_what_was(before):
+    restored = after(a_workspace(before), Restore("s", is_dispatched=True))
+    assert (restored.availability, restored.claims["s"].is_dispatched) == (Availability.BUSY, True)
+    assert after(restored, Release("s")).availability is before
+
+
+def test_a_restored_acceptance_leaves_availability_as_it_is():
+    assert after(a_workspace(), Restore("s")).availability is ONLINE
+
+
+def test_a_claim_that_is_there_is_not_changed_by_its_restoration():
+    for claimed in (after(a_workspace(), ClaimByDispatch("s"), Occupy("s")), after(a_workspace(), ClaimByAccept("s"))):
+        assert machine.step(claimed, Restore("s"), T0 + 9_000) is claimed
+
+
+def test_a_claim_restored_as_an_acceptance_becomes_a_dispatch_when_the_session_says_so():
+    restored = after(a_workspace(), Restore("s"), Restore("s", is_dispatched=True))
+    assert (restored.availability, restored.claims["s"].is_dispatched) == (Availability.BUSY, True)
 
 
 def three_start_timeouts(workspace):
@@ -166,6 +188,7 @@ messages = st.one_of(
     st.builds(ClaimByAccept, names),
     st.builds(Occupy, names),
     st.builds(Vacate, names),
+    st.builds(Restore, names, st.booleans()),
     st.builds(Release, names, st.booleans()),
     st.builds(Patch, availability=st.sampled_from([ONLINE, OFFLINE])),
 )

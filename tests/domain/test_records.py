@@ -30,7 +30,16 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.record import chain, event_hash
-from tests.domain.builders import LIMITS, T0, VIDEO, a_fix, a_requested_session, a_workspace, an_operator
+from tests.domain.builders import (
+    LIMITS,
+    T0,
+    VIDEO,
+    a_fix,
+    a_requested_session,
+    a_workspace,
+    an_assigned_session,
+    an_operator,
+)
 
 kinds = st.sampled_from(list(DeviceKind))
 offsets = st.integers(0, 40_000)
@@ -42,7 +51,11 @@ fixes = st.builds(
     st.booleans(),
 )
 session_messages = st.one_of(
-    st.builds(lambda kind: Assign(an_operator(kind, coverage_lat=1.0, coverage_lng=2.0)), kinds),
+    st.builds(
+        lambda kind, dispatched: Assign(an_operator(kind, coverage_lat=1.0, coverage_lng=2.0), dispatched),
+        kinds,
+        st.booleans(),
+    ),
     st.just(GoLive(VIDEO)),
     st.builds(End, st.sampled_from(list(Party))),
     st.just(Cancel()),
@@ -103,6 +116,12 @@ def test_a_claim_stored_before_dispatches_were_told_apart_still_reads():
     doc = operator_codec.to_doc(operator_machine.step(a_workspace(), ClaimByDispatch("s"), T0))
     del doc["claims"]["s"]["is_dispatched"]
     assert operator_codec.from_doc(doc, 1).claims["s"].is_dispatched is False
+
+
+def test_an_assignment_stored_before_dispatches_were_told_apart_still_reads():
+    doc = codec.to_doc(an_assigned_session())
+    del doc["phase"]["is_dispatched"]
+    assert codec.from_doc(doc, 1).phase.is_dispatched is False
 
 
 def test_a_phase_of_an_unknown_kind_is_not_guessed():

@@ -1,8 +1,8 @@
 """The operator workspace's machine: availability, claims, heartbeats' order. Pure: a new workspace or a refusal.
 
-House rules. BUSY is set here and nowhere else: by a dispatch claim and by a start. It ends when the last claim is
-released, and gives back the availability from before it. A claim is keyed by its session, so that every message
-may be repeated. `accept` makes a claim and leaves availability as it is.
+House rules. BUSY is set here and nowhere else: by a dispatch claim, also one that is restored, and by a start. It
+ends when the last claim is released, and gives back the availability from before it. A claim is keyed by its session,
+so that every message may be repeated. `accept` makes a claim and leaves availability as it is.
 """
 
 from dataclasses import dataclass, replace
@@ -60,6 +60,15 @@ class Vacate:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """The session stands by this operator and misses its claim: never refused."""
+
+    session_id: str
+    is_dispatched: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Release:
     """The session is over for this operator."""
 
@@ -67,7 +76,7 @@ class Release:
     start_timed_out: bool = False
 
 
-OperatorMessage: TypeAlias = Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Release
+OperatorMessage: TypeAlias = Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Restore | Release
 
 NOT_ONLINE = Refusal(Code.UNAVAILABLE, "dispatch:notOnline", "No operator available", retry_after_s=5)
 BUSY = Refusal(Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY")
@@ -91,6 +100,8 @@ def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspa
             return _occupy(workspace, session_id)
         case Vacate(session_id=session_id):
             return _vacate(workspace, session_id)
+        case Restore():
+            return _restore(workspace, message, now_ms)
         case Release():
             return _release(workspace, message, now_ms)
         case _:
@@ -125,9 +136,14 @@ def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
         return OTHER_LIVE
     if claim.is_live:
         return workspace
-    rest = workspace.rest if workspace.availability is Availability.BUSY else workspace.availability
-    busy = replace(workspace, availability=Availability.BUSY, rest=rest, start_timeouts=0)
+    busy = replace(_busy(workspace), start_timeouts=0)
     return _with_claim(busy, replace(claim, is_live=True))
+
+
+def _busy(workspace: Workspace) -> Workspace:
+    """BUSY, whatever it was; that comes back with the release of the last claim."""
+    rest = workspace.rest if workspace.availability is Availability.BUSY else workspace.availability
+    return replace(workspace, availability=Availability.BUSY, rest=rest)
 
 
 def _vacate(workspace: Workspace, session_id: str) -> Workspace:
@@ -139,6 +155,17 @@ def _vacate(workspace: Workspace, session_id: str) -> Workspace:
     if any(claim.is_dispatched or claim.is_live for claim in vacated.claims.values()):
         return vacated
     return replace(vacated, availability=vacated.rest)
+
+
+def _restore(workspace: Workspace, message: Restore, now_ms: int) -> Workspace:
+    """A claim that is there keeps what it says, save that it may have been restored without its dispatch."""
+    claim = workspace.claims.get(message.session_id)
+    if claim is None:
+        claim = Claim(session_id=message.session_id, at_ms=now_ms, is_dispatched=message.is_dispatched)
+    elif claim.is_dispatched or not message.is_dispatched:
+        return workspace
+    restored = _with_claim(workspace, replace(claim, is_dispatched=message.is_dispatched))
+    return _busy(restored) if message.is_dispatched else restored
 
 
 def _release(workspace: Workspace, message: Release, now_ms: int) -> Workspace:

@@ -59,6 +59,7 @@ def _phase_doc(phase: Phase) -> Doc:
                 "operator": _fields(phase.operator),
                 "assigned_at_ms": phase.assigned_at_ms,
                 "start_deadline_ms": phase.start_deadline_ms,
+                "is_dispatched": phase.is_dispatched,
             }
         case Live():
             return {

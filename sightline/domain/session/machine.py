@@ -182,8 +182,8 @@ def deadline_ms(session: Session) -> int | None:
 
 def _in_requested(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
     match message:
-        case Assign(operator=operator):
-            return _assign(session, operator, now_ms, limits)
+        case Assign():
+            return _assign(session, message, now_ms, limits)
         case Cancel():
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case GoLive() | End() | CancelAssignment():
@@ -258,10 +258,16 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
 # The movements.
 
 
-def _assign(session: Session, operator: Operator, now_ms: int, limits: SessionLimits) -> Step:
+def _assign(session: Session, message: Assign, now_ms: int, limits: SessionLimits) -> Step:
+    operator = message.operator
     is_drone = operator.device_kind.value == "DRONE"
     timeout_ms = limits.drone_start_timeout_ms if is_drone else limits.start_timeout_ms
-    phase = Assigned(operator=operator, assigned_at_ms=now_ms, start_deadline_ms=now_ms + timeout_ms)
+    phase = Assigned(
+        operator=operator,
+        assigned_at_ms=now_ms,
+        start_deadline_ms=now_ms + timeout_ms,
+        is_dispatched=message.is_dispatched,
+    )
     event = Event(EventKind.ASSIGNED, now_ms, (("operatorWorkspaceId", operator.workspace_id),))
     return Step(session=replace(session, phase=phase), events=(event,))
 

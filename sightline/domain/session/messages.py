@@ -26,6 +26,7 @@ class Assign:
     """Give the session to an operator whose workspace has claimed it."""
 
     operator: Operator
+    is_dispatched: bool = False
 
 
 @final

@@ -118,6 +118,8 @@ class Assigned:
     operator: Operator
     assigned_at_ms: int
     start_deadline_ms: int
+    is_dispatched: bool = False
+    """Whether the dispatcher chose the operator, who is BUSY from then on; else the operator accepted."""
 
 
 @final
