@@ -2,7 +2,8 @@
 
 Jobs: `closed` (each connection sends its next request when it has the answer to the last), `once` (a list of requests,
 each sent once, over some connections), `paced` (each connection sends one heartbeat every two seconds, at its own
-phase), `stream` (WebSocket heartbeats, some under way at a time).
+phase), `stream` (WebSocket heartbeats, some under way at a time). With `acknowledged` the result also names the
+heartbeats of each device that were acknowledged.
 """
 
 import asyncio
@@ -25,15 +26,46 @@ def first_sequence() -> int:
     return time.time_ns() // 50_000
 
 
-def heartbeats(device: dict[str, str], count: int = 1) -> Iterator[bytes]:
-    """The device's requests, for ever: one heartbeat each, or batches."""
-    path = f"/api/v1/workspaces/{device['id']}/location"
-    for sequence in itertools.count(first_sequence(), count):
-        if count == 1:
-            yield request("POST", path, device["key"], heartbeat(sequence))
-        else:
-            items = b",".join(heartbeat(sequence + item) for item in range(count))
-            yield request("POST", path + "s", device["key"], b'{"items":[' + items + b"]}")
+class Device:
+    """The requests of one device, for ever: one heartbeat each, or batches; and what was acknowledged of them."""
+
+    def __init__(self, made: dict[str, str], batch: int = 1) -> None:
+        self._path = f"/api/v1/workspaces/{made['id']}/location" + ("s" if batch > 1 else "")
+        self._key = made["key"]
+        self._batch = batch
+        self._next = self._sent = first_sequence()
+        self.acknowledged: list[int] = []
+
+    def __iter__(self) -> "Device":
+        return self
+
+    def __next__(self) -> bytes:
+        self._sent, self._next = self._next, self._next + self._batch
+        if self._batch == 1:
+            return request("POST", self._path, self._key, heartbeat(self._sent))
+        items = b",".join(heartbeat(sequence) for sequence in range(self._sent, self._next))
+        return request("POST", self._path, self._key, b'{"items":[' + items + b"]}")
+
+    def answered(self, status: int, body: bytes) -> None:
+        """Remember what the answer to the last request acknowledges."""
+        if status == 200 and self._batch == 1:
+            self.acknowledged.append(self._sent)
+        elif status == 200:
+            self.acknowledged += [item["sequence"] for item in json.loads(body)["data"]["items"] if item["ok"]]
+
+
+def callers_of(job: dict[str, Any], tally: Tally, deadline: float | None) -> list[Caller]:
+    """A caller for each device, paced if there is no deadline."""
+    callers = []
+    for made in job["devices"][: job["connections"]]:
+        device = Device(made, job.get("batch", 1))
+        source: Callable[[], bytes | None] = device.__next__ if deadline is None else until(deadline, device)
+        caller = Caller(tally, source, paced=deadline is None)
+        if job.get("acknowledged"):
+            tally.acknowledged[made["id"]] = device.acknowledged
+            caller.on_answer = device.answered
+        callers.append(caller)
+    return callers
 
 
 def heartbeat(sequence: int) -> bytes:
@@ -61,14 +93,14 @@ async def connected(job: dict[str, Any], callers: list[Any]) -> None:
 
 async def closed(job: dict[str, Any], tally: Tally) -> float:
     """Closed loop; returns how long it took."""
-    count, deadline = job["connections"], time.perf_counter() + job["seconds"]
+    count, began = job["connections"], time.perf_counter()
+    deadline = began + job["seconds"]
     if "devices" in job:
-        sources = [heartbeats(device, job.get("batch", 1)) for device in job["devices"][:count]]
+        callers = callers_of(job, tally, deadline)
     else:
         wanted = [request(**each) for each in job["requests"]]
         sources = [itertools.cycle(wanted[at:] + wanted[:at]) for at in range(count)]
-    began = time.perf_counter()
-    callers = [Caller(tally, until(deadline, source)) for source in sources]
+        callers = [Caller(tally, until(deadline, source)) for source in sources]
     await connected(job, callers)
     await asyncio.gather(*(caller.is_over for caller in callers))
     return time.perf_counter() - began
@@ -98,7 +130,10 @@ async def stream(job: dict[str, Any], tally: Tally) -> float:
         path = f"/api/v1/workspaces/{device['id']}/location/stream"
         bodies = (heartbeat(sequence) for sequence in itertools.count(first_sequence()))
         handshake = request("GET", path, device["key"], extra=upgrade)
-        streamers.append(Streamer(tally, handshake, until(deadline, bodies), job["window"]))
+        streamer = Streamer(tally, handshake, until(deadline, bodies), job["window"])
+        if job.get("acknowledged"):
+            streamer.acknowledged = tally.acknowledged.setdefault(device["id"], [])
+        streamers.append(streamer)
     await connected(job, streamers)
     await asyncio.gather(*(each.is_over for each in streamers))
     return time.perf_counter() - began
@@ -109,9 +144,7 @@ async def paced(job: dict[str, Any], tally: Tally) -> float:
 
     The first beat of each is not counted: it finds a cold server.
     """
-    devices = job["devices"][: job["connections"]]
-    sources = [heartbeats(device) for device in devices]
-    callers = [Caller(tally, lambda source=source: next(source), paced=True) for source in sources]
+    callers = callers_of(job, tally, None)
     await connected(job, callers)
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -180,12 +213,11 @@ async def main() -> None:
         "lost": tally.lost,
         **percentiles(tally.times),
     }
+    if job.get("acknowledged"):
+        result["acknowledged"] = tally.acknowledged
     if tally.bodies is not None:
-        result["operators"] = [
-            json.loads(body)["data"]["operatorWorkspaceId"]
-            for body in tally.bodies
-            if body.startswith(b'{"statusCode":200')
-        ]
+        answers = [json.loads(body)["data"] for body in tally.bodies if body.startswith(b'{"statusCode":200')]
+        result["operators"] = {data["id"]: data["operatorWorkspaceId"] for data in answers}
     print(json.dumps(result), flush=True)
 
 

@@ -273,7 +273,7 @@ class Bench:
                 ]
                 result = await load(target, kind="once", connections=16, requests=wanted)
                 operators = result.pop("operators")
-                assert len(set(operators)) == len(operators), "an operator was given twice"
+                assert len(set(operators.values())) == len(operators), "an operator was given twice"
                 assert len(operators) == count, result
                 return result
 

@@ -35,6 +35,7 @@ class Tally:
         self.times: list[float] = []
         self.lost = 0
         self.bodies: list[bytes] | None = None
+        self.acknowledged: dict[str, list[int]] = {}
 
 
 class Caller(asyncio.Protocol):
@@ -51,6 +52,7 @@ class Caller(asyncio.Protocol):
         self.is_over = asyncio.get_running_loop().create_future()
         self.transport: Any = None
         self.is_waiting = False
+        self.on_answer: Callable[[int, bytes], None] | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -89,6 +91,8 @@ class Caller(asyncio.Protocol):
         self.tally.statuses[self.status] += 1
         if self.tally.bodies is not None:
             self.tally.bodies.append(buffer[self.body_from : self.needed])
+        if self.on_answer is not None:
+            self.on_answer(self.status, buffer[self.body_from : self.needed])
         self.buffer = buffer[self.needed :]
         self.needed = 0
         self.is_waiting = False
@@ -96,6 +100,7 @@ class Caller(asyncio.Protocol):
             self.send()
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self.is_waiting = False
         if not self.is_over.done():
             self.tally.lost += 1
             self.is_over.set_result(None)
@@ -111,6 +116,7 @@ class Streamer(asyncio.Protocol):
         self.window = window
         self.buffer = b""
         self.sent: list[float] = []
+        self.acknowledged: list[int] | None = None
         self.is_open = False
         self.is_over = asyncio.get_running_loop().create_future()
         self.transport: Any = None
@@ -134,6 +140,8 @@ class Streamer(asyncio.Protocol):
             if b'"ok":true' in frame:
                 self.tally.statuses[200] += 1
                 self.tally.times.append(time.perf_counter() - self.sent.pop(0))
+                if self.acknowledged is not None:
+                    self.acknowledged.append(json.loads(frame)["sequence"])
             elif b'"ok":false' in frame:
                 self.tally.statuses[409] += 1
                 self.sent.pop(0)

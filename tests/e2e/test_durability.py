@@ -1,7 +1,9 @@
 """Heartbeats at full speed, one by one and in batches, cut off by kill -9 of the server, or of its database too: every
 acknowledged one is on the disk."""
 
+import sys
 from collections import defaultdict
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from sightline.storage.postgres_child import find_binaries, lay_out
 from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, until
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 SINGLE_DEVICES: Final = 6
 BATCH_DEVICES: Final = 2
 BATCH: Final = 50
@@ -102,3 +105,13 @@ async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server
             there = stored[device.workspace_id]
             assert not device.acknowledged - set(there), "acknowledged and lost"
             assert len(there) == len(set(there)), "stored twice"
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+async def test_nothing_acknowledged_is_lost_under_any_of_the_loads_that_are_measured() -> None:
+    command = [sys.executable, "-m", "bench.durability", "--devices", "1000", "--operators", "4000"]
+    done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, check=False)
+    sys.stdout.write(done.stdout.decode())
+    assert done.returncode == 0, done.stdout.decode()
+    assert done.stdout.count(b" 0 wrong") == 5
