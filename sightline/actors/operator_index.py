@@ -1,7 +1,7 @@
 """ONLINE operators in the order in which they are dispatched, findable by the point they cover. No scan per request.
 
-Coverage circles are kept in grids of several cell sizes, each circle in the grid whose cells are about its own size, so
-that a circle lies in few cells and a point looks into one cell per grid. Within a cell operators are sorted by
+Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it is,
+so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are sorted by
 (idle since, id). Operators without coverage serve everywhere and have a list of their own.
 """
 
@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from sightline.domain.geofence import EARTH_RADIUS_M
 from sightline.domain.operator.model import Availability, Workspace
 
-CELL_DEGREES: Final = (0.02, 0.08, 0.32, 1.25, 5.0)
+CELL_DEGREES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.625, 1.25, 2.5, 5.0)
 """Cell sizes of the grids, in degrees; a whole number of each makes up the circle of latitude."""
 
 METERS_PER_DEGREE: Final = 111_195.0
@@ -43,7 +43,7 @@ def _places(workspace: Workspace) -> tuple[Place, ...]:
     if edge > POLAR_DEGREES:
         return (EVERYWHERE,)
     half_lng = half_lat / math.cos(math.radians(edge))
-    grid = next((index for index, size in enumerate(CELL_DEGREES) if size >= half_lng), len(CELL_DEGREES) - 1)
+    grid = next((index for index, size in enumerate(CELL_DEGREES) if size >= 2 * half_lng), len(CELL_DEGREES) - 1)
     size = CELL_DEGREES[grid]
     rows = range(_row(coverage.lat - half_lat, size), _row(coverage.lat + half_lat, size) + 1)
     first, last = _column(coverage.lng - half_lng, size), _column(coverage.lng + half_lng, size)
@@ -124,6 +124,7 @@ class OperatorIndex:
 
     def __init__(self) -> None:
         self._online: dict[str, Workspace] = {}
+        self._places: dict[str, tuple[Place, ...]] = {}
         self._all: SortedList = SortedList()
         self._cells: dict[Place, SortedList] = {}
         self._circles: dict[Place, Circles] = {}
@@ -139,7 +140,8 @@ class OperatorIndex:
         self._online[workspace.id] = workspace
         entry = (workspace.idle_since_ms, workspace.id)
         self._all.add(entry)
-        for place in _places(workspace):
+        places = self._places[workspace.id] = _places(workspace)
+        for place in places:
             if place not in self._cells:
                 self._cells[place], self._circles[place] = SortedList(), Circles()
             self._cells[place].add(entry)
@@ -152,7 +154,7 @@ class OperatorIndex:
             return None
         entry = (workspace.idle_since_ms, workspace.id)
         self._all.remove(entry)
-        for place in _places(workspace):
+        for place in self._places.pop(workspace_id):
             cell = self._cells[place]
             cell.remove(entry)
             self._circles[place].remove(workspace_id)

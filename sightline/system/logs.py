@@ -4,12 +4,16 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 import orjson
 import structlog
 
+from sightline.system.clock import SystemClock
+
 REDACTED: Final = "[redacted]"
+_CLOCK: Final = SystemClock()
 
 SECRET_FIELDS: Final = frozenset(
     {
@@ -43,8 +47,9 @@ SECRET_SIGNS: Final = ("svc_", "_session=", "/whip/", "0x", "eyJ")
 
 def redact_text(text: str) -> str:
     """Take every secret out of a text."""
-    if any(sign in text for sign in SECRET_SIGNS):
-        return SECRET_TEXT.sub(REDACTED, text)
+    for sign in SECRET_SIGNS:
+        if sign in text:
+            return SECRET_TEXT.sub(REDACTED, text)
     return text
 
 
@@ -64,40 +69,42 @@ def _field(name: str, value: Any) -> Any:
     return REDACTED if name.lower() in SECRET_FIELDS and value is not None else _redacted(value)
 
 
-def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: by the field's name, and by what the text looks like."""
+def redact(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event without secrets: by the field's name, and by what the text looks like."""
     return {name: _field(name, value) for name, value in event.items()}
 
 
-def render_redacted(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-    """A structlog processor: the event as one line of JSON without secrets.
+def render_line(_logger: object, method: str, event: MutableMapping[str, Any]) -> str:
+    """The one structlog processor: the event as a line of JSON without secrets. One, because each costs a call more.
 
     Plain fields are looked at by name alone; what their text looks like is looked for once, in the whole line. A
     pattern's end (a quote, white space, a semicolon) ends it there too.
     """
+    event["level"] = method
+    event["timestamp"] = datetime.fromtimestamp(_CLOCK.now_ms() / 1_000, UTC)
+    if "exc_info" in event:
+        event = structlog.processors.format_exc_info(_logger, method, event)
     for name, value in event.items():
         if type(value) not in _PLAIN or name in SECRET_FIELDS or not name.islower():
             event[name] = _field(name, value)
     return redact_text(_render(event))
 
 
-_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), datetime})
+
+
+_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
 
 
 def _render(event: Mapping[str, Any]) -> str:
-    return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(event, default=repr, option=_OPTIONS).decode()
 
 
 def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
     """Send structlog and the standard library's warnings to one stream (default: stderr) as JSON lines."""
     out = stream or sys.stderr
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render_redacted,
-        ],
+        processors=[render_line],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=True,
@@ -119,4 +126,4 @@ class _StandardFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return _render(redact(None, "", fields))
+        return _render(redact(fields))

@@ -124,8 +124,9 @@ def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Wo
         return _claim_again(workspace, session_id, now_ms) or workspace
     if workspace.availability is not Availability.ONLINE:
         return NOT_ONLINE
-    busy = replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE)
-    return _with_claim(busy, Claim(session_id=session_id, at_ms=now_ms, is_dispatched=True))
+    claim = Claim(session_id=session_id, at_ms=now_ms, is_dispatched=True)
+    claims = {**workspace.claims, session_id: claim}
+    return replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE, claims=claims)
 
 
 def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
