@@ -2,7 +2,7 @@
 
 A poll decodes everything since the newest keyframe, so what a slow poller costs is decided by where keyframes
 fall. Encoders of browsers and phones make one when they are asked and hardly ever otherwise: asked at the right
-time, a poll decodes three frames in place of thirty. The price is one larger frame a poll, no more than OBS
+time, a poll decodes a few frames in place of thirty. The price is one larger frame a poll, no more than OBS
 sends by itself. An encoder that follows a clock of its own ignores the request; there a poll that comes at the
 very end of a group waits for the keyframe, which takes hardly longer than decoding the group would.
 """
