@@ -1,8 +1,8 @@
 """ONLINE operators in the order in which they are dispatched, findable by the point they cover. No scan per request.
 
-Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it is,
-so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are sorted by
-(idle since, id). Operators without coverage serve everywhere and have a list of their own.
+Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it
+is, so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are
+sorted by (idle since, id). Operators without coverage serve everywhere and have a list of their own.
 """
 
 import math
