@@ -24,6 +24,10 @@ from sightline.storage.embedded import EmbeddedPostgresOptions, child_command
 HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = {"lat": 52.52, "lng": 13.405}
+REGION = {"lat": 0.5, "lng": 0.8}
+"""Operators and sessions are spread evenly over so many degrees around the place, 55 km each way: of 10,000 operators
+who cover 5 km each, some 260 cover any one point."""
+RADIUS_M = 5_000
 SETTERS = 12
 
 
@@ -58,6 +62,14 @@ class Target:
             if line.startswith("VmRSS"):
                 return int(line.split()[1])
         raise RuntimeError("no VmRSS")
+
+
+def spot(number: int) -> dict[str, float]:
+    """The place of an operator or of a session: evenly spread, and the same in every run."""
+    return {
+        "lat": round(PLACE["lat"] + REGION["lat"] * ((number * 0.7548776662466927) % 1 - 0.5), 6),
+        "lng": round(PLACE["lng"] + REGION["lng"] * ((number * 0.5698402909980532) % 1 - 0.5), 6),
+    }
 
 
 def free_port() -> int:
@@ -215,9 +227,9 @@ async def populate_sightline(target: Target, *, operators: int, devices: int) ->
                 f"/workspaces/{workspace_id}",
                 {
                     "availabilityState": "ONLINE",
-                    "coverageLat": PLACE["lat"],
-                    "coverageLng": PLACE["lng"],
-                    "coverageRadiusMeters": 5_000,
+                    "coverageLat": spot(number)["lat"],
+                    "coverageLng": spot(number)["lng"],
+                    "coverageRadiusMeters": RADIUS_M,
                     "deviceKind": "PHONE",
                 },
             )
@@ -236,17 +248,15 @@ async def sightline_sessions(target: Target, count: int) -> list[str]:
     """Requested sessions that wait an hour."""
     ids: list[str] = []
 
-    async def make(share: int) -> None:
+    async def make(first: int) -> None:
         client = Client(HOST, target.port)
-        for _ in range(share):
-            made = await client.call(
-                "POST", "/sessions", {**PLACE, "waitTimeoutSeconds": 3600}, key=target.consumer["key"]
-            )
+        for number in range(first, count, SETTERS):
+            wanted = {**spot(number), "waitTimeoutSeconds": 3600}
+            made = await client.call("POST", "/sessions", wanted, key=target.consumer["key"])
             ids.append(made["id"])
         client.close()
 
-    shares = [count // SETTERS + (place < count % SETTERS) for place in range(SETTERS)]
-    await asyncio.gather(*(make(share) for share in shares if share))
+    await asyncio.gather(*(make(first) for first in range(min(SETTERS, count))))
     return ids
 
 
@@ -258,11 +268,14 @@ async def populate_fastapi(target: Target, like: Target) -> None:
     online = [UUID(device["id"]) for device in target.devices] + [UUID(each) for each in spare]
     connection = await asyncpg.connect(target.cookie)
     await connection.executemany(
-        "INSERT INTO workspace (id, name, state, idle_since) VALUES ($1, 'bench', 'ONLINE', $2)",
-        [(each, number) for number, each in enumerate(online)],
+        "INSERT INTO workspace (id, name, state, idle_since, lat, lng, radius_m)"
+        " VALUES ($1, 'bench', 'ONLINE', $2, $3, $4, $5)",
+        [(each, number, *spot(number).values(), RADIUS_M) for number, each in enumerate(online)],
     )
     consumer = UUID(target.consumer["id"])
-    await connection.execute("INSERT INTO workspace VALUES ($1, 'bench', 'OFFLINE', 0, NULL)", consumer)
+    await connection.execute(
+        "INSERT INTO workspace (id, name, state, idle_since) VALUES ($1, 'bench', 'OFFLINE', 0)", consumer
+    )
     keys = [(target.consumer["key"], consumer)] + [(each["key"], UUID(each["id"])) for each in target.devices]
     await connection.executemany(
         "INSERT INTO api_key (digest, key_id, workspace_id) VALUES ($1, $2, $2)",
@@ -276,11 +289,14 @@ async def populate_fastapi(target: Target, like: Target) -> None:
 async def fastapi_sessions(target: Target, count: int) -> list[str]:
     """Requested sessions."""
     connection = await asyncpg.connect(target.cookie)
+    places = [spot(number) for number in range(count)]
     rows = await connection.fetch(
         "INSERT INTO session (id, consumer_workspace_id, state, lat, lng, max_duration_seconds, rate_micro)"
-        " SELECT gen_random_uuid(), $1, 'REQUESTED', 52.52, 13.405, 600, 1000 FROM generate_series(1, $2) RETURNING id",
+        " SELECT gen_random_uuid(), $1, 'REQUESTED', lat, lng, 600, 1000"
+        " FROM unnest($2::float8[], $3::float8[]) AS place(lat, lng) RETURNING id",
         UUID(target.consumer["id"]),
-        count,
+        [place["lat"] for place in places],
+        [place["lng"] for place in places],
     )
     await connection.close()
     return [str(row["id"]) for row in rows]

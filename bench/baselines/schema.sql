@@ -4,9 +4,20 @@ CREATE TABLE workspace (
     name text NOT NULL,
     state text NOT NULL,
     idle_since bigint NOT NULL,
+    lat double precision,
+    lng double precision,
+    radius_m double precision,
     last_seen_at timestamptz
 );
 CREATE INDEX workspace_online ON workspace (idle_since, id) WHERE state = 'ONLINE';
+CREATE INDEX workspace_place ON workspace (lat, lng, radius_m) WHERE state = 'ONLINE';
+
+-- Great-circle distance in metres; inlined by the planner.
+CREATE FUNCTION distance_m(lat_a float8, lng_a float8, lat_b float8, lng_b float8) RETURNS float8
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 2 * 6371008.8 * asin(sqrt(least(1.0,
+  sin((radians(lat_b) - radians(lat_a)) / 2) ^ 2
+  + cos(radians(lat_a)) * cos(radians(lat_b)) * sin(radians(lng_b - lng_a) / 2) ^ 2)));
 
 CREATE TABLE api_key (
     digest bytea PRIMARY KEY,
