@@ -24,7 +24,11 @@ log = structlog.get_logger()
 
 
 def offered_sections() -> list[LocalSection]:
-    """What we can read: H.264 in all its profiles, VP8, Opus. Never VP9 or AV1, which cannot be decoded here."""
+    """What we can read: H.264 in all its profiles, VP8, Opus. Never VP9 or AV1, which cannot be decoded here.
+
+    PCMU is offered although nobody here takes it: MediaMTX adds a silent track of it to a stream without audio, and
+    refuses the whole offer if the audio m-line has nothing that it would send.
+    """
     video: list[Codec] = []
     feedback = list(FEEDBACK)
     names = [("H264", profile) for profile in ("42e01f", "42001f", "4d001f", "64001f")] + [("VP8", "")]
@@ -35,10 +39,13 @@ def offered_sections() -> list[LocalSection]:
         )
         video.append(Codec(payload_type=number, name=name, clock_rate=90_000, parameters=fmtp, feedback=feedback))
         video.append(Codec(payload_type=number + 1, name="RTX", clock_rate=90_000, parameters={"apt": str(number)}))
-    opus = Codec(payload_type=111, name="OPUS", clock_rate=48_000, channels=2)
+    audio = [
+        Codec(payload_type=111, name="OPUS", clock_rate=48_000, channels=2),
+        Codec(payload_type=0, name="PCMU", clock_rate=8_000),
+    ]
     return [
         LocalSection(kind="video", mid="0", direction="recvonly", codecs=video),
-        LocalSection(kind="audio", mid="1", direction="recvonly", codecs=[opus]),
+        LocalSection(kind="audio", mid="1", direction="recvonly", codecs=audio),
     ]
 
 
@@ -124,7 +131,8 @@ class WhepReader:
                 return  # nobody publishes yet
             if reply.status_code not in (200, 201):
                 raise OSError(f"the engine answered {reply.status_code}: {reply.text[:100]}")
-            resource = urljoin(str(reply.url), reply.headers.get("location", ""))
+            if "location" in reply.headers:  # go2rtc names no resource: its sessions end with their media
+                resource = urljoin(str(reply.url), reply.headers["location"])
             answer = parse(reply.content)
             video = next((one for one in answer.sections if one.kind == "video" and one.port), None)
             if video is None:

@@ -12,6 +12,7 @@ from sightline.ports.video import MediaKind, VideoInput
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import EngineInput, PresenceReport, open_external
 from sightline.video.options import Options
+from sightline.video.reader import offered_sections
 from sightline.video.tokens import ref_of, session_of_ref
 from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of
 
@@ -85,3 +86,8 @@ async def test_frames_of_a_stock_aiortc_engine_are_read_and_its_death_is_noticed
             running.kill()
             await seen.heard(MediaKind.DISCONNECTED)
             nursery.cancel_scope.cancel()
+
+
+def test_an_engine_that_adds_silence_in_pcmu_finds_it_in_the_offer():
+    audio = next(section for section in offered_sections() if section.kind == "audio")
+    assert [codec.name for codec in audio.codecs] == ["OPUS", "PCMU"]
