@@ -50,7 +50,8 @@ class OfferClient:
                 f"the server answered {reply.status_code}: {_reason(reply)}",
                 retry_after_s=float(after) if after.isdigit() else None,
             )
-        self._resource = urljoin(str(reply.url), reply.headers.get("location", ""))
+        if "location" in reply.headers:  # go2rtc names no resource: its sessions end with their media
+            self._resource = urljoin(str(reply.url), reply.headers["location"])
         await peer.setRemoteDescription(RTCSessionDescription(sdp=reply.text, type="answer"))
 
     async def close(self) -> None:

@@ -1,18 +1,21 @@
-"""Stand-ins for engines that cannot be had here: their documented APIs over HTTP, with our own forwarder as media.
+"""Stand-ins for engines: their documented APIs over HTTP, with our own forwarder as media.
 
 The JSON has the fields of the MediaMTX 1.x control API and of Cloudflare's Stream API as documented in
-November 2026. What they cannot show is the engines' own WebRTC stacks.
+November 2026. What they cannot show is the engines' own WebRTC stacks; for MediaMTX, interop/test_mediamtx.py does.
 """
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from sightline.ports.video import MediaKind, SignalRequest
+from sightline.ports.video import MediaKind, SignalRequest, VideoInput
+from sightline.video.external.engine import EngineInput, PresenceReport
 from sightline.video.external.mediamtx import MediaMtx
+from sightline.video.tokens import ref_of, session_of_ref
 from tests.video.harness import Rig
 from tests.video.http_server import Reply
 
@@ -38,6 +41,36 @@ async def _forward(
     location = f"{base}/{dict(reply.headers).get('Location', '').rpartition('/')[2]}"
     fields = [(name, location if name == "Location" else value) for name, value in reply.headers]
     return reply.status, fields, reply.body
+
+
+class ReadOnlyEngine:
+    """An `Engine` of one WHEP endpoint that is simply there."""
+
+    name = "read only"
+
+    def __init__(self, read_url: str) -> None:
+        self._read_url = read_url
+
+    async def open(self, session_id: str) -> EngineInput:
+        described = VideoInput(ref=ref_of(session_id), whip_url="", whep_url=self._read_url)
+        return EngineInput(input=described, read_url=self._read_url)
+
+    async def close(self, session_id: str) -> None:
+        """Nothing to remove."""
+
+    def describe(self, session_id: str) -> VideoInput | None:
+        del session_id
+        return None
+
+    def session_of(self, ref: str) -> str | None:
+        return session_of_ref(ref)
+
+    def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
+        del headers, body, report
+        return 404
+
+    async def watch(self, report: PresenceReport) -> None:
+        """Presence comes from the reader alone."""
 
 
 @dataclass
