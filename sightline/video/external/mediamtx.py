@@ -23,7 +23,6 @@ from sightline.video.external.engine import EngineInput, PresenceReport
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
 
 TIMEOUT_S: Final = 5.0
-PAGE: Final = 500
 log = structlog.get_logger()
 
 
@@ -40,6 +39,8 @@ class MediaMtxOptions:
     """The tokens in publish and play URLs derive from it."""
     poll_ms: int = 1_500
     """How often its API is asked who publishes."""
+    page_rows: int = 10_000
+    """Rows of one answer of its API. A list that changes between two pages can miss a row, so one page is to do."""
 
 
 @final
@@ -79,8 +80,7 @@ class MediaMtx:
         """Forbid the path and throw its sessions out."""
         self._open.discard(session_id)
         ref = ref_of(session_id)
-        listing = await self._get(f"/v3/webrtcsessions/list?itemsPerPage={PAGE}")
-        for row in listing.get("items", []):
+        for row in await self._list("webrtcsessions"):
             if row.get("path") == ref:
                 await self._ask("POST", f"/v3/webrtcsessions/kick/{row['id']}")
 
@@ -112,14 +112,23 @@ class MediaMtx:
         """Poll the paths: one that is ready has a publisher."""
         while True:
             try:
-                listing = await self._get(f"/v3/paths/list?itemsPerPage={PAGE}")
-                ready = {row.get("name") for row in listing.get("items", []) if row.get("ready")}
+                ready = {row.get("name") for row in await self._list("paths") if row.get("ready")}
                 now_ms = self._clock.now_ms()
                 for session_id in list(self._open):
                     report(session_id, ref_of(session_id) in ready, now_ms)
             except VideoUnavailableError as error:
                 log.warning("mediamtx_poll_failed", error=str(error))
             await trio.sleep(self._options.poll_ms / 1000)
+
+    async def _list(self, kind: str) -> list[dict[str, Any]]:
+        """All rows of a kind, page after page."""
+        rows: list[dict[str, Any]] = []
+        page, pages = 0, 1
+        while page < pages:
+            listing = await self._get(f"/v3/{kind}/list?itemsPerPage={self._options.page_rows}&page={page}")
+            rows += listing.get("items", [])
+            page, pages = page + 1, int(listing.get("pageCount", 1))
+        return rows
 
     async def _get(self, path: str) -> dict[str, Any]:
         reply = await self._ask("GET", path)
