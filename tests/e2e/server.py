@@ -24,6 +24,7 @@ class Server:
 
     directory: Path
     port: int = 0
+    internal_port: int = 0
     env: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
@@ -41,7 +42,8 @@ class Server:
 
     def spawn(self) -> None:
         """Start it without waiting until it serves."""
-        command = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(self.port), "--internal-port", "0"]
+        ports = ["--port", str(self.port), "--internal-port", str(self.internal_port)]
+        command = [sys.executable, "-m", "sightline.cli", "serve", *ports]
         env = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1", "SIGHTLINE_RATE_LIMITS": "false"} | self.env
         with self.log_path.open("ab") as log_file:
             self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The contract of every video backend: embedded, and on the stand-ins for MediaMTX and Cloudflare."""
+"""The contract of every video backend: embedded, on a real MediaMTX, and on stand-ins for MediaMTX and Cloudflare."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +18,7 @@ from sightline.video.options import Options
 from tests.video.engines import FakeCloudflare, FakeMediaMtx
 from tests.video.harness import SECRET, Recorder, a_frame, a_rig, a_session_id, counter_of, play_json, publishing
 from tests.video.http_server import listen, serve
+from tests.video.real_engines import a_mediamtx, hooks_of
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
 
@@ -37,7 +38,7 @@ async def embedded() -> AsyncIterator[Setup]:
 
 
 @asynccontextmanager
-async def _external(adapter: Engine, engine: FakeMediaMtx | FakeCloudflare) -> AsyncIterator[Setup]:
+async def _external(adapter: Engine, engine: FakeMediaMtx | FakeCloudflare | None) -> AsyncIterator[Setup]:
     async with open_external(adapter, OPTIONS, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
         setup = Setup(backend=backend, engine=engine, adapter=adapter)
         nursery.start_soon(setup.record)
@@ -72,10 +73,26 @@ async def cloudflare() -> AsyncIterator[Setup]:
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def real_mediamtx() -> AsyncIterator[Setup]:
+    listeners, hook_url = await listen()
+    async with a_mediamtx(hook_url) as running, trio.open_nursery() as nursery:
+        options = MediaMtxOptions(media_url=running.media_url, api_url=running.api_url, secret=SECRET, poll_ms=200)
+        adapter = MediaMtx(options, clock=SystemClock())
+        async with _external(adapter, None) as setup:
+            assert isinstance(setup.backend, ExternalBackend)
+            serve(nursery, listeners, hooks_of(setup.backend))
+            yield setup
+        nursery.cancel_scope.cancel()
+
+
 Opener = Callable[[], AbstractAsyncContextManager[Setup]]
 
 
-@pytest.mark.parametrize("opener", [embedded, mediamtx, cloudflare])
+OPENERS = [embedded, mediamtx, cloudflare, pytest.param(real_mediamtx, marks=pytest.mark.interop)]
+
+
+@pytest.mark.parametrize("opener", OPENERS)
 async def test_a_session_is_published_watched_polled_and_closed(opener: Opener):
     async with opener() as setup:
         backend: VideoBackend = setup.backend

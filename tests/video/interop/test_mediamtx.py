@@ -1,0 +1,166 @@
+"""A real MediaMTX with the manual's settings: behind a whole server, and behind the adapter alone."""
+
+import itertools
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simplejpeg
+import trio
+
+from sightline.client import Api, JpegFrame
+from sightline.ports.video import Frame, FrameQuery, MediaKind
+from sightline.system.clock import SystemClock
+from sightline.video.external.engine import ExternalBackend, open_external
+from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
+from sightline.video.options import Options
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
+from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of, next_frame, play_json, publishing
+from tests.video.http_server import listen, serve
+from tests.video.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of
+
+OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
+
+
+@dataclass(kw_only=True)
+class Adapted(Recorder):
+    """The adapter on a real engine."""
+
+    backend: ExternalBackend
+    engine: RealMediaMtx
+
+
+@asynccontextmanager
+async def adapted(**changes: int) -> AsyncIterator[Adapted]:
+    listeners, hook_url = await listen()
+    async with a_mediamtx(hook_url) as engine, trio.open_nursery() as nursery:
+        options = MediaMtxOptions(media_url=engine.media_url, api_url=engine.api_url, secret=SECRET, poll_ms=200)
+        adapter = MediaMtx(replace(options, **changes), clock=SystemClock())
+        async with open_external(adapter, OPTIONS, clock=SystemClock()) as backend:
+            made = Adapted(backend=backend, engine=engine)
+            nursery.start_soon(made.record)
+            serve(nursery, listeners, hooks_of(backend))
+            yield made
+        nursery.cancel_scope.cancel()
+
+
+async def refusal(whip_url: str) -> str:
+    """What a publisher is told that may not publish."""
+    async with publishing(whip_url, show=True) as publisher:
+        with trio.fail_after(20):
+            assert await publisher.wait() == 1
+        told: bytes = await publisher.stderr.receive_some(4096)
+    return told.decode()
+
+
+@pytest.mark.timeout(180)
+async def test_a_session_of_a_whole_server_lives_on_a_real_mediamtx(data_directory: Path) -> None:
+    (internal_port,) = free_ports(socket.SOCK_STREAM)
+    server = Server(data_directory, internal_port=internal_port)
+    async with a_mediamtx(f"http://127.0.0.1:{internal_port}") as engine:
+        server.env = {
+            "SIGHTLINE_VIDEO_BACKEND": "mediamtx",
+            "SIGHTLINE_VIDEO_MEDIAMTX_URL": engine.media_url,
+            "SIGHTLINE_VIDEO_MEDIAMTX_API_URL": engine.api_url,
+        }
+        try:
+            await server.start()
+            await live_on(server.url, engine)
+            assert await server.stop() == 0
+        finally:
+            server.end()
+
+
+async def beat(device: Api, operator: Tenant) -> None:
+    """Heartbeats from the place, a second apart, for ever."""
+    for sequence in itertools.count(1):
+        await device.post(
+            f"/workspaces/{operator.workspace_id}/location",
+            lat=PLACE[0],
+            lng=PLACE[1],
+            accuracyMeters=5,
+            sequence=sequence,
+        )
+        await trio.sleep(1)
+
+
+async def live_on(url: str, engine: RealMediaMtx) -> None:
+    """From request to end over the public interface."""
+    consumer, operator = await a_tenant(url, "CONSUMER", "consumer"), await a_tenant(url, "SUPPLIER", "operator")
+    await go_online(url, operator)
+    async with Api(url, key=consumer.key) as watcher, Api(url, key=operator.key) as device:
+        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
+        await device.post(f"/sessions/{session_id}/accept", operatorWorkspaceId=operator.workspace_id)
+        whip_url = (await device.post(f"/sessions/{session_id}/start"))["whipUrl"]
+        assert whip_url.startswith(engine.media_url)
+        assert "authentication failed" in await refusal(f"{whip_url.partition('?')[0]}?token=guess")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat, device, operator)
+            async with publishing(whip_url) as publisher:
+                whep_url = await watch(watcher, session_id)
+                assert whep_url.startswith(engine.media_url)
+                assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
+                nursery.cancel_scope.cancel()
+                await until(lambda: engine.listing("paths"), lambda rows: rows == [], "paths")
+                await until(lambda: engine.listing("webrtcsessions"), lambda rows: rows == [], "clients")
+                assert publisher.returncode is None, "thrown out, not gone by itself"
+            assert "authentication failed" in await refusal(whip_url)
+            assert (await play_json(whep_url, 1.0))["frames"] == 0
+
+
+async def watch(watcher: Api, session_id: str) -> str:
+    """See the clip as an agent and as a viewer, and the meter run; gives the viewer's URL."""
+
+    async def frame() -> JpegFrame | None:
+        return await watcher.frame(session_id)
+
+    async def meter() -> dict[str, Any]:
+        return await watcher.get(f"/sessions/{session_id}/meter")
+
+    seen = await until(frame, lambda found: found is not None, "first frame")
+    assert simplejpeg.decode_jpeg(seen.jpeg).shape == (720, 1280, 3)
+    assert counter_of(seen.jpeg) is not None
+    await until(meter, lambda found: found["meterState"] == "RUNNING", "meter")
+    whep_url = str((await watcher.get(f"/sessions/{session_id}/viewer-token"))["whepUrl"])
+    played = await play_json(whep_url, 3.0)
+    assert (played["width"], played["height"]) == (1280, 720)
+    assert played["frames"] > 60
+    return whep_url
+
+
+async def test_sessions_are_told_apart_over_pages_of_the_api() -> None:
+    async with adapted(page_rows=1) as setup:
+        ids = [a_session_id() for _ in range(3)]
+        first, second, third = [await setup.backend.create_input(session_id) for session_id in ids]
+        async with publishing(first.whip_url), publishing(second.whip_url), publishing(third.whip_url):
+            for one in (first, second, third):
+                await a_frame(setup.backend, one.ref)
+            await setup.backend.close_input(second.ref)
+
+            async def connected() -> set[str]:
+                return {row["path"] for row in await setup.engine.listing("webrtcsessions")}
+
+            await until(connected, lambda paths: paths == {first.ref, third.ref}, "the closed session's clients")
+            for one in (first, third):
+                frame = await a_frame(setup.backend, one.ref)
+                await next_frame(setup.backend, one.ref, frame.sequence)
+            kinds = [(event.session_id, event.kind) for event in setup.events]
+            for session_id in (ids[0], ids[2]):
+                assert kinds.count((session_id, MediaKind.CONNECTED)) == 1
+                assert (session_id, MediaKind.DISCONNECTED) not in kinds
+
+
+async def test_a_publisher_that_died_comes_again_and_frames_go_on() -> None:
+    async with adapted() as setup:
+        made = await setup.backend.create_input(a_session_id())
+        async with publishing(made.whip_url) as died:
+            first = await a_frame(setup.backend, made.ref)
+            died.kill()
+        async with publishing(made.whip_url):
+            newer = await setup.backend.frame(made.ref, FrameQuery(after=first.sequence, wait_ms=10_000))
+            assert isinstance(newer, Frame), newer
+            assert newer.sequence > first.sequence

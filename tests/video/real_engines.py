@@ -1,0 +1,172 @@
+"""Real engines as processes of their own, brought by scripts/interop_engines.sh: MediaMTX and go2rtc."""
+
+import os
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import orjson
+import trio
+
+from sightline.ports.video import EngineHooks
+from tests.video.http_server import Handler, Reply
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ENGINES: Final = ROOT / ".interop" / "engines"
+MANUAL: Final = ROOT / "docs" / "ops" / "video.md"
+PATIENCE_S: Final = 20.0
+
+
+def free_ports(*kinds: socket.SocketKind) -> list[int]:
+    """A free port per kind, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for kind in kinds]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def manual_settings() -> str:
+    """The mediamtx.yml that our manual tells people to copy."""
+    block = re.search(r"Copy into `mediamtx.yml`.*?```yaml\n(.*?)```", MANUAL.read_text(), re.DOTALL)
+    assert block is not None, f"{MANUAL} has no settings for MediaMTX"
+    return block[1]
+
+
+@asynccontextmanager
+async def _running(name: str, arguments: list[str], probe_url: str, env: dict[str, str]) -> AsyncIterator[Path]:
+    """An engine that answers, with its log; gone afterwards."""
+    program = ENGINES / name
+    assert program.exists(), "run scripts/interop_engines.sh"
+    with tempfile.TemporaryDirectory(prefix=f"sightline-{name}-") as folder:
+        log_path = Path(folder) / "log"
+        with log_path.open("wb") as log:
+            process = await trio.lowlevel.open_process(
+                [str(program), *arguments], cwd=folder, env=os.environ | env, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            assert await _answers(process, probe_url), log_path.read_text()[-2000:]
+            yield log_path
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def _answers(process: trio.Process, url: str) -> bool:
+    """Wait for the first answer; false if the engine ends or keeps silent."""
+    with trio.move_on_after(PATIENCE_S):
+        async with httpx.AsyncClient() as http:
+            while process.poll() is None:
+                try:
+                    return (await http.get(url)).is_success
+                except httpx.TransportError:
+                    await trio.sleep(0.02)
+    return False
+
+
+def hooks_of(backend: EngineHooks) -> Handler:
+    """The part of our internal listener that engines call."""
+
+    async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
+        assert method == "POST"
+        return await backend.engine_hook(target.rpartition("/")[2], headers, body), [], b""
+
+    return handle
+
+
+@dataclass(frozen=True)
+class RealMediaMtx:
+    """A running MediaMTX."""
+
+    media_url: str
+    api_url: str
+    log_path: Path
+
+    async def listing(self, kind: str) -> list[dict[str, Any]]:
+        """What its API lists of a kind: paths, webrtcsessions."""
+        async with httpx.AsyncClient() as http:
+            reply = await http.get(f"{self.api_url}/v3/{kind}/list")
+        rows: list[dict[str, Any]] = reply.json()["items"]
+        return rows
+
+
+@asynccontextmanager
+async def a_mediamtx(hook_url: str) -> AsyncIterator[RealMediaMtx]:
+    """MediaMTX with the manual's settings; only addresses are other ones.
+
+    Args:
+        hook_url: Our internal listener, which it asks who may publish and play.
+    """
+    media, udp, api = free_ports(socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM)
+    env = {
+        "MTX_WEBRTCADDRESS": f"127.0.0.1:{media}",
+        "MTX_WEBRTCLOCALUDPADDRESS": f"127.0.0.1:{udp}",
+        "MTX_WEBRTCADDITIONALHOSTS": "127.0.0.1",
+        "MTX_APIADDRESS": f"127.0.0.1:{api}",
+        "MTX_AUTHHTTPADDRESS": f"{hook_url}/internal/engines/mediamtx",
+    }
+    media_url, api_url = f"http://127.0.0.1:{media}", f"http://127.0.0.1:{api}"
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as settings:
+        settings.write(manual_settings())
+        settings.flush()
+        async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env) as log_path:
+            yield RealMediaMtx(media_url, api_url, log_path)
+
+
+@dataclass(frozen=True)
+class Received:
+    """Video that go2rtc has received for a stream."""
+
+    codecs: list[str]
+    packets: int
+    bytes_: int
+
+
+@dataclass(frozen=True)
+class RealGo2Rtc:
+    """A running go2rtc."""
+
+    url: str
+    log_path: Path
+
+    def whip_url(self, stream: str) -> str:
+        return f"{self.url}/api/webrtc?dst={stream}"
+
+    def whep_url(self, stream: str) -> str:
+        return f"{self.url}/api/webrtc?src={stream}"
+
+    async def received(self, stream: str) -> Received:
+        """What has come from the sources of a stream so far."""
+        async with httpx.AsyncClient() as http:
+            reply = await http.get(f"{self.url}/api/streams", params={"src": stream})
+        receivers = [one for source in reply.json()["producers"] for one in source.get("receivers", [])]
+        video = [one for one in receivers if one["codec"]["codec_type"] == "video"]
+        return Received(
+            codecs=[str(one["codec"]["codec_name"]) for one in video],
+            packets=sum(one.get("packets", 0) for one in video),
+            bytes_=sum(one.get("bytes", 0) for one in video),
+        )
+
+
+@asynccontextmanager
+async def a_go2rtc(streams: dict[str, str]) -> AsyncIterator[RealGo2Rtc]:
+    """go2rtc with these streams: name -> source, or "" for one that is published to it."""
+    (port,) = free_ports(socket.SOCK_STREAM)
+    config = {
+        "api": {"listen": f"127.0.0.1:{port}"},
+        "rtsp": {"listen": ""},
+        "srtp": {"listen": ""},
+        "webrtc": {"listen": "", "ice_servers": [], "filters": {"loopback": True}},
+        "streams": streams,
+    }
+    url = f"http://127.0.0.1:{port}"
+    async with _running("go2rtc", ["-config", orjson.dumps(config).decode()], f"{url}/api/streams", {}) as log_path:
+        yield RealGo2Rtc(url, log_path)
