@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import Final, final
 
 import trio
@@ -67,7 +68,12 @@ def frame_headers(frame: Frame) -> TextHeaders:
 
 def http_date(at_ms: int) -> str:
     """RFC 9110 section 5.6.7."""
-    return format_datetime(datetime.fromtimestamp(at_ms // 1000, UTC), usegmt=True)
+    return _http_second(at_ms // 1000)
+
+
+@lru_cache(maxsize=64)
+def _http_second(at_s: int) -> str:
+    return format_datetime(datetime.fromtimestamp(at_s, UTC), usegmt=True)
 
 
 def is_named(if_none_match: str | None, tag: str) -> bool:

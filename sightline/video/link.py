@@ -81,15 +81,13 @@ class WorkerLink:
         self._next_id += 1
         call_id, call = self._next_id, _Call()
         self._calls[call_id] = call
+        message = encode({**header, "id": call_id}, body)
         try:
             with trio.move_on_after(within_ms / 1000):
-                # Half a message would garble every later one: once begun, a send is finished.
-                with trio.CancelScope(shield=True), trio.move_on_after(SEND_S) as sending:
-                    async with self._sending:
-                        await self._stream.send_all(encode({**header, "id": call_id}, body))
-                if sending.cancelled_caught:
-                    await trio.aclose_forcefully(self._stream)
-                    raise VideoUnavailableError("the media worker does not read its requests")
+                if not self._sending.locked():
+                    message = self._write_now(message)
+                if message:
+                    await self._send(message)
                 await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise VideoUnavailableError("the media worker has died") from error
@@ -100,6 +98,25 @@ class WorkerLink:
         if not call.reply[0]["ok"]:
             raise VideoUnavailableError(f"the media worker failed: {call.reply[0]['error']}")
         return call.reply
+
+    def _write_now(self, message: bytes) -> bytes:
+        """Write what the socket takes at once; returns what is left, nearly always nothing."""
+        try:
+            return message[os.write(self._stream.socket.fileno(), message) :]
+        except BlockingIOError:
+            return message
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+    async def _send(self, message: bytes) -> None:
+        # Half a message would garble every later one: once begun, a send is finished. Shielded, a free lock is taken
+        # without letting anybody else run, so nobody gets in between what was written at once and the rest.
+        with trio.CancelScope(shield=True), trio.move_on_after(SEND_S) as sending:
+            async with self._sending:
+                await self._stream.send_all(message)
+        if sending.cancelled_caught:
+            await trio.aclose_forcefully(self._stream)
+            raise VideoUnavailableError("the media worker does not read its requests")
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ class WorkerPool:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         header: Header = {"op": "frame", "session": session_id, "query": wire.query_to_wire(query)}
         fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
-        return wire.frame_from_wire({name: fields[name] for name in fields if name not in ("id", "ok")}, body)
+        return wire.frame_from_wire(fields, body)
 
     # -- facts
 

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import hmac
 import uuid
+from functools import lru_cache
 from typing import Final, final
 
 MAC_BYTES: Final = 20
@@ -49,6 +50,7 @@ def ref_of(session_id: str) -> str:
     return REF_PREFIX + uuid.UUID(session_id).hex
 
 
+@lru_cache(maxsize=4_096)
 def session_of_ref(ref: str) -> str | None:
     """The session whose input a ref names; None for a ref of another backend."""
     try:

@@ -63,7 +63,13 @@ def reply_from_wire(fields: Header, body: bytes) -> SignalReply:
 
 def query_to_wire(query: FrameQuery) -> Header:
     """A frame query."""
-    return asdict(query)
+    return {
+        "width": query.width,
+        "quality": query.quality,
+        "after": query.after,
+        "wait_ms": query.wait_ms,
+        "max_age_ms": query.max_age_ms,
+    }
 
 
 def query_from_wire(fields: Header) -> FrameQuery:
@@ -92,4 +98,14 @@ def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
     """The frame, or the lack of one, that was sent."""
     if "missing" in fields:
         return FrameMissing(reason=FrameMissingReason(fields["missing"]), sequence=fields["sequence"])
-    return Frame(**{**fields, "state": PictureState(fields["state"])}, jpeg=body)
+    return Frame(
+        jpeg=body,
+        sequence=fields["sequence"],
+        captured_at_ms=fields["captured_at_ms"],
+        received_at_ms=fields["received_at_ms"],
+        age_ms=fields["age_ms"],
+        width=fields["width"],
+        height=fields["height"],
+        state=PictureState(fields["state"]),
+        captured_by_rtcp=fields["captured_by_rtcp"],
+    )

@@ -7,6 +7,7 @@ A request that a model refuses is answered INVALID_INPUT with the label of the f
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, get_args, get_origin
 
 from pydantic import (
@@ -222,12 +223,11 @@ class Query(Request):
             RefusedError: INVALID_INPUT with the label of the first parameter that is wrong.
         """
         values: dict[str, object] = {}
-        for name, field in cls.model_fields.items():
-            wire = field.alias or name
+        for wire, is_repeatable in _parameters(cls):
             given = raw.get(wire)
             if not given:
                 continue
-            if _is_repeatable(field.annotation):
+            if is_repeatable:
                 values[wire] = tuple(given)
             elif len(given) > 1:
                 raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(wire), f"{wire}: given more than once"))
@@ -237,6 +237,12 @@ class Query(Request):
             return cls.model_validate(values, by_alias=True, by_name=False)
         except ValidationError as error:
             raise RefusedError(cls.refusal_of(error)) from None
+
+
+@cache
+def _parameters(query: type[Query]) -> tuple[tuple[str, bool], ...]:
+    """The parameters of a query by their names on the wire, and whether each may be repeated."""
+    return tuple((field.alias or name, _is_repeatable(field.annotation)) for name, field in query.model_fields.items())
 
 
 def _is_repeatable(annotation: Any) -> bool:
