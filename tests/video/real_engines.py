@@ -41,8 +41,8 @@ def manual_settings() -> str:
 
 
 @asynccontextmanager
-async def _running(name: str, arguments: list[str], probe_url: str, env: dict[str, str]) -> AsyncIterator[Path]:
-    """An engine that answers, with its log; gone afterwards."""
+async def _running(name: str, arguments: list[str], probe_url: str, env: dict[str, str]) -> AsyncIterator[int]:
+    """An engine that answers; gone afterwards."""
     program = ENGINES / name
     assert program.exists(), "run scripts/interop_engines.sh"
     with tempfile.TemporaryDirectory(prefix=f"sightline-{name}-") as folder:
@@ -53,7 +53,7 @@ async def _running(name: str, arguments: list[str], probe_url: str, env: dict[st
             )
         try:
             assert await _answers(process, probe_url), log_path.read_text()[-2000:]
-            yield log_path
+            yield process.pid
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
@@ -88,7 +88,6 @@ class RealMediaMtx:
 
     media_url: str
     api_url: str
-    log_path: Path
 
     async def listing(self, kind: str) -> list[dict[str, Any]]:
         """What its API lists of a kind: paths, webrtcsessions."""
@@ -98,14 +97,20 @@ class RealMediaMtx:
         return rows
 
 
+def mediamtx_ports() -> list[int]:
+    """Free ports for MediaMTX: WebRTC over HTTP, media, API."""
+    return free_ports(socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM)
+
+
 @asynccontextmanager
-async def a_mediamtx(hook_url: str) -> AsyncIterator[RealMediaMtx]:
+async def a_mediamtx(hook_url: str, ports: list[int] | None = None) -> AsyncIterator[RealMediaMtx]:
     """MediaMTX with the manual's settings; only addresses are other ones.
 
     Args:
         hook_url: Our internal listener, which it asks who may publish and play.
+        ports: As `mediamtx_ports` gave them, for one that is started again.
     """
-    media, udp, api = free_ports(socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM)
+    media, udp, api = ports or mediamtx_ports()
     env = {
         "MTX_WEBRTCADDRESS": f"127.0.0.1:{media}",
         "MTX_WEBRTCLOCALUDPADDRESS": f"127.0.0.1:{udp}",
@@ -117,8 +122,8 @@ async def a_mediamtx(hook_url: str) -> AsyncIterator[RealMediaMtx]:
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as settings:
         settings.write(manual_settings())
         settings.flush()
-        async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env) as log_path:
-            yield RealMediaMtx(media_url, api_url, log_path)
+        async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env):
+            yield RealMediaMtx(media_url, api_url)
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class RealGo2Rtc:
     """A running go2rtc."""
 
     url: str
-    log_path: Path
+    pid: int
 
     def whip_url(self, stream: str) -> str:
         return f"{self.url}/api/webrtc?dst={stream}"
@@ -168,5 +173,5 @@ async def a_go2rtc(streams: dict[str, str]) -> AsyncIterator[RealGo2Rtc]:
         "streams": streams,
     }
     url = f"http://127.0.0.1:{port}"
-    async with _running("go2rtc", ["-config", orjson.dumps(config).decode()], f"{url}/api/streams", {}) as log_path:
-        yield RealGo2Rtc(url, log_path)
+    async with _running("go2rtc", ["-config", orjson.dumps(config).decode()], f"{url}/api/streams", {}) as pid:
+        yield RealGo2Rtc(url, pid)

@@ -110,14 +110,18 @@ class MediaMtx:
 
     async def watch(self, report: PresenceReport) -> None:
         """Poll the paths: one that is ready has a publisher."""
+        answers = True
         while True:
             try:
                 ready = {row.get("name") for row in await self._list("paths") if row.get("ready")}
                 now_ms = self._clock.now_ms()
                 for session_id in list(self._open):
                     report(session_id, ref_of(session_id) in ready, now_ms)
+                answers = True
             except VideoUnavailableError as error:
-                log.warning("mediamtx_poll_failed", error=str(error))
+                if answers:  # said once, not at every poll until it is back
+                    log.warning("mediamtx_poll_failed", error=str(error))
+                answers = False
             await trio.sleep(self._options.poll_ms / 1000)
 
     async def _list(self, kind: str) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 import itertools
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sightline.video.options import Options
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of, next_frame, play_json, publishing
 from tests.video.http_server import listen, serve
-from tests.video.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of
+from tests.video.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of, mediamtx_ports
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
 
@@ -32,16 +32,25 @@ class Adapted(Recorder):
 
     backend: ExternalBackend
     engine: RealMediaMtx
+    restart: Callable[[], Awaitable[None]]
 
 
 @asynccontextmanager
 async def adapted(**changes: int) -> AsyncIterator[Adapted]:
     listeners, hook_url = await listen()
-    async with a_mediamtx(hook_url) as engine, trio.open_nursery() as nursery:
+    ports = mediamtx_ports()
+    async with AsyncExitStack() as life, trio.open_nursery() as nursery:
+        engine = await life.enter_async_context(a_mediamtx(hook_url, ports))
         options = MediaMtxOptions(media_url=engine.media_url, api_url=engine.api_url, secret=SECRET, poll_ms=200)
         adapter = MediaMtx(replace(options, **changes), clock=SystemClock())
         async with open_external(adapter, OPTIONS, clock=SystemClock()) as backend:
-            made = Adapted(backend=backend, engine=engine)
+
+            async def restart() -> None:
+                await life.aclose()
+                await made.heard(MediaKind.DISCONNECTED)
+                await life.enter_async_context(a_mediamtx(hook_url, ports))
+
+            made = Adapted(backend=backend, engine=engine, restart=restart)
             nursery.start_soon(made.record)
             serve(nursery, listeners, hooks_of(backend))
             yield made
@@ -164,3 +173,16 @@ async def test_a_publisher_that_died_comes_again_and_frames_go_on() -> None:
             newer = await setup.backend.frame(made.ref, FrameQuery(after=first.sequence, wait_ms=10_000))
             assert isinstance(newer, Frame), newer
             assert newer.sequence > first.sequence
+
+
+async def test_an_engine_that_restarts_is_published_to_and_read_again() -> None:
+    async with adapted() as setup:
+        made = await setup.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            first = await a_frame(setup.backend, made.ref)
+            await setup.restart()
+            mark = len(setup.events)
+            await setup.heard(MediaKind.CONNECTED, after=mark, within_s=40)
+            newer = await setup.backend.frame(made.ref, FrameQuery(after=first.sequence, wait_ms=10_000))
+            assert isinstance(newer, Frame), newer
+            assert counter_of(newer.jpeg) is not None
