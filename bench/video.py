@@ -2,9 +2,10 @@
 
 720p30 H.264 at 2 Mbit/s with a keyframe a second, rendered by scripts/make_clip.py. Publishers and viewers are other
 processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured with both kinds of
-publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder). Baseline in
-the same run: ffmpeg (where installed) taking one snapshot per poll from a live stream of the same clip, as one does
-without Sightline. Rendering takes a minute and a half before anything is measured.
+publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder). Baselines in
+the same run, as one does without Sightline: ffmpeg (where installed) taking one snapshot per poll from a live stream of
+the same clip, and go2rtc's own frame endpoint (where scripts/interop_engines.sh has brought it). Rendering takes a
+minute and a half before anything is measured.
 """
 
 import argparse
@@ -26,17 +27,19 @@ import trio
 from bench.encoder import prepare
 from sightline.ports.video import Frame, FrameQuery, MediaKind, VideoInput
 from sightline.video.options import Options
+from tests.e2e.server import until
 from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
 from tests.video.http_server import Reply, listen, serve
+from tests.video.real_engines import ENGINES, a_go2rtc
 
 TICKS = os.sysconf("SC_CLK_TCK")
 Row = tuple[str, str]
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used."""
+def cpu_s(pid: int, *, reaped: bool = False) -> float:
+    """CPU seconds that a process has used, and with `reaped` its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return sum(int(field) for field in fields[11 : 15 if reaped else 13]) / TICKS
 
 
 def percentile(values: list[float], part: float) -> float:
@@ -252,6 +255,24 @@ async def measure_ffmpeg(clip: str, results: dict[str, Any]) -> None:
         await sender.wait()
 
 
+async def measure_go2rtc(clip: str, results: dict[str, Any]) -> None:
+    """A media server with a frame endpoint: go2rtc, which runs ffmpeg on the next keyframe for each snapshot."""
+    if shutil.which("ffmpeg") is None or not (ENGINES / "go2rtc").exists():
+        return
+    async with a_go2rtc({"clip": ""}) as peer, publishing(peer.whip_url("clip"), path=clip):
+        await until(lambda: peer.received("clip"), lambda found: found.packets, "go2rtc's publisher")
+        taken, cpu = [], []
+        async with httpx.AsyncClient(timeout=20) as http:
+            for index in range(20):
+                before, began = cpu_s(peer.pid, reaped=True), trio.current_time()
+                reply = await http.get(f"{peer.url}/api/frame.jpeg", params={"src": "clip"})
+                reply.raise_for_status()
+                taken.append((trio.current_time() - began) * 1000)
+                cpu.append((cpu_s(peer.pid, reaped=True) - before) * 1000)
+                await trio.sleep(0.061 + 0.007 * (index % 9))
+        results["go2rtc_ms"], results["go2rtc_cpu_ms"] = taken, cpu
+
+
 def table(results: dict[str, Any]) -> list[Row]:
     """The figures as people read them."""
     rows: list[Row] = [
@@ -290,6 +311,9 @@ def table(results: dict[str, Any]) -> list[Row]:
     if "ffmpeg_ms" in results:
         rows.append(("baseline: ffmpeg per snapshot, ms", line(results["ffmpeg_ms"])))
         rows.append(("baseline: ffmpeg CPU per snapshot, ms", line(results["ffmpeg_cpu_ms"])))
+    if "go2rtc_ms" in results:
+        rows.append(("baseline: go2rtc per snapshot, ms", line(results["go2rtc_ms"])))
+        rows.append(("baseline: go2rtc and its ffmpeg, CPU per snapshot, ms", line(results["go2rtc_cpu_ms"])))
     return rows
 
 
@@ -312,6 +336,7 @@ async def run(sessions: int, seconds: float, clip: str, renditions: str) -> dict
             await measure_http(rig, made[0].ref, results)
         await measure_first_frame(rig, clip, results)
     await measure_ffmpeg(clip, results)
+    await measure_go2rtc(clip, results)
     return results
 
 
