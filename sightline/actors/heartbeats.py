@@ -25,12 +25,18 @@ Done: TypeAlias = Callable[[Exception | None], None]
 @final
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Heartbeats of one report, and whom to tell: `done(None)` once they are durable, `done(error)` if they are not."""
+    """Heartbeats of one report, at least one, and whom to tell: `done(None)` once they are durable, `done(error)` if
+    they are not."""
 
     heartbeats: tuple[Heartbeat, ...]
     done: Done
     answer: IdempotencyRecord | None = None
     """Kept with the heartbeats, if the report came with a key."""
+
+    @property
+    def workspace_id(self) -> str:
+        """Whose heartbeats they are."""
+        return self.heartbeats[0].workspace_id
 
 
 @final
@@ -81,7 +87,7 @@ class HeartbeatWriter:
             error: Exception | None = None
             try:
                 beats = [beat for item in batch for beat in item.heartbeats]
-                leases = {self._lease(beat.workspace_id) for beat in beats}
+                leases = {self._lease(workspace_id) for workspace_id in {item.workspace_id for item in batch}}
                 answers = [item.answer for item in batch if item.answer is not None]
                 await self._store.append_heartbeats(beats, leases, answers)
             except Exception as caught:

@@ -1,7 +1,7 @@
 """What callers of the actors say and get: plain values, no HTTP in them."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import WorkspaceRole
@@ -55,10 +55,11 @@ class NewWorkspace:
     roles: tuple[WorkspaceRole, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReport:
-    """One heartbeat as the device sent it, bounds checked. Receive time is stamped by the workspace's actor."""
+class HeartbeatReport(NamedTuple):
+    """One heartbeat as the device sent it, bounds checked. Receive time is stamped by the workspace's actor.
+
+    A tuple for the same reason as `Heartbeat` of the store.
+    """
 
     lat: float
     lng: float

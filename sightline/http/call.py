@@ -30,7 +30,7 @@ class Reply:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Raw:
     """An answer without envelope: pictures, pages, SDP, JSON-RPC."""
 
@@ -73,7 +73,7 @@ class Socket(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
     """One call, admitted: the credential may make it, and its parts are valid."""
 

@@ -63,7 +63,7 @@ class Request:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outgoing:
     """What goes out. A Stream as body is logged when it ends."""
 

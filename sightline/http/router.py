@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, final
 from urllib.parse import unquote
 
@@ -16,7 +17,7 @@ SOCKET: Final = "WEBSOCKET"
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Match:
     """A route and the raw values of its path parameters."""
 
@@ -86,9 +87,10 @@ def _method_not_allowed(node: _Node) -> ApiError:
     return ApiError(Code.INVALID_INPUT, "route:method", "Method not allowed", status=405, headers=[(b"allow", allow)])
 
 
-def path_names(path: str) -> list[str]:
+@cache
+def path_names(path: str) -> tuple[str, ...]:
     """The names of a path's parameters, in order."""
-    return re.findall(r"{(\w+)}", path)
+    return tuple(re.findall(r"{(\w+)}", path))
 
 
 def check_params(match: Match) -> dict[str, str]:

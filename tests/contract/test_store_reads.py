@@ -178,7 +178,7 @@ async def test_a_heartbeat_comes_back_as_it_was_recorded(stored: Stored) -> None
         source="FUSED",
         is_mock=False,
     )
-    full = replace(full, is_fresh=False, fix=replace(full.fix, is_proof=False))
+    full = full._replace(is_fresh=False, fix=replace(full.fix, is_proof=False))
     await stored.store.append_heartbeats([plain, full])
     assert await stored.store.latest_heartbeat(ME) == plain
     assert await stored.store.latest_heartbeat(OTHER) == full
