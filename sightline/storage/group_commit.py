@@ -10,20 +10,17 @@ others. A step that *fails* undoes the batch; then each is run alone, and only t
 fails. Batched are only steps that lock nothing but rows of their own: the order of locks among batches is
 then of no consequence.
 
-There is no task of its own. The step that finds a writer free leads: it takes along what has gathered, and
-when its batch is done it hands the writer to the first that waits.
+How callers gather, and who leads: `sightline.storage.together`.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, final
-
-import trio
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.bridge import Database
 from sightline.storage.pool import Connection
+from sightline.storage.together import Caller, Together
 
 WRITERS: Final = 2
 """Batches under way at once: one waits for its commit while the other is executed."""
@@ -34,10 +31,8 @@ BATCH_MAX: Final = 64
 
 @final
 @dataclass(eq=False, slots=True)
-class _Step:
-    arguments: tuple[object, ...]
-    woken: trio.Event = field(default_factory=trio.Event)
-    leads: bool = False
+class _Step(Caller):
+    arguments: tuple[object, ...] = ()
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None
     runs_alone: bool = False
@@ -60,8 +55,7 @@ class GroupCommit:
         self._database = database
         self._statement = statement
         self._order = order
-        self._free = WRITERS
-        self._gathered: deque[_Step] = deque()
+        self._together: Together[_Step] = Together(self._serve, at_once=WRITERS, batch_max=BATCH_MAX)
 
     async def write(self, arguments: tuple[object, ...]) -> Any:
         """Run the statement and return its row.
@@ -71,13 +65,8 @@ class GroupCommit:
 
         Cancellation: obeyed while gathered; nothing is written then.
         """
-        step = _Step(arguments)
-        self._gathered.append(step)
-        if self._free:
-            self._free -= 1
-            await self._lead()
-        else:
-            await self._await_turn(step)
+        step = _Step(arguments=arguments)
+        await self._together.join(step)
         if step.runs_alone:
             return await self._database.run(lambda connection: connection.fetchrow(self._statement, *arguments))
         if step.error is not None:
@@ -85,42 +74,9 @@ class GroupCommit:
             raise type(step.error)(*step.error.args) from step.error
         return step.row
 
-    async def _await_turn(self, step: _Step) -> None:
-        try:
-            await step.woken.wait()
-        except trio.Cancelled:
-            if step in self._gathered:
-                self._gathered.remove(step)
-                raise
-            # It is on its way with others: its outcome is awaited, as that of any statement that was sent.
-            with trio.CancelScope(shield=True):
-                await step.woken.wait()
-        if step.leads:
-            await self._lead()
-
-    async def _lead(self) -> None:
-        """Send what has gathered, tell everybody, and pass the writer on."""
-        batch = [self._gathered.popleft() for _ in range(min(BATCH_MAX, len(self._gathered)))]
+    async def _serve(self, batch: list[_Step]) -> None:
         if (order := self._order) is not None:
             batch.sort(key=lambda step: order(step.arguments))
-        try:
-            # Shielded: others depend on it. It ends within the deadline of a unit of work.
-            with trio.CancelScope(shield=True):
-                await self._send(batch)
-        finally:
-            for step in batch:
-                step.woken.set()
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        if not self._gathered:
-            self._free += 1
-            return
-        heir = self._gathered[0]
-        heir.leads = True
-        heir.woken.set()
-
-    async def _send(self, batch: Sequence[_Step]) -> None:
         everything = [step.arguments for step in batch]
 
         async def unit(connection: Connection) -> list[Any]:

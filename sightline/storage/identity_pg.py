@@ -1,7 +1,7 @@
 """Identity and the authorization graph on Postgres."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import asyncpg
 
@@ -19,6 +19,7 @@ from sightline.ports.relations import (
 from sightline.storage import identity_sql
 from sightline.storage.bridge import Database
 from sightline.storage.pool import Connection
+from sightline.storage.together import GroupRead
 
 _ADD_NONCE = """
 INSERT INTO auth_nonce (value, address, purpose, message, chain_id, expires_at_ms) VALUES ($1, $2, $3, $4,
@@ -47,6 +48,8 @@ WHERE workspace_id = $1 AND key_id = $2
 RETURNING {_KEY_COLUMNS}
 """  # noqa: S608  constants only
 
+FIND_KEYS: Final = f"SELECT digest, {_KEY_COLUMNS} FROM api_key WHERE digest = ANY($1::bytea[])"  # noqa: S608  constants only
+
 _MARK_USED = """
 UPDATE api_key k SET last_used_at_ms = u.at_ms
 FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS t(key_id, at_ms)) u
@@ -60,6 +63,7 @@ class PostgresIdentityStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._keys: GroupRead[bytes, ApiKeyRecord] = GroupRead(database, _find_keys)
 
     async def add_nonce(self, nonce: Nonce) -> None:
         """Keep a fresh challenge."""
@@ -118,10 +122,8 @@ class PostgresIdentityStore:
         return await self._database.transact(unit)
 
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
-        """Find a key by its digest."""
-        query = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE digest = $1"  # noqa: S608  constants only
-        row = await self._database.read(lambda connection: connection.fetchrow(query, digest))
-        return None if row is None else _record(row)
+        """Find a key by its digest; after a restart every device asks at once, so they share queries."""
+        return await self._keys.read(digest)
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""
@@ -218,6 +220,10 @@ class PostgresRelations:
         """Read a token of this graph; None if it is foreign or malformed."""
         revision = self._tokens.decode(token)
         return None if revision is None else int(revision)
+
+
+async def _find_keys(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, ApiKeyRecord]:
+    return {row["digest"]: _record(row) for row in await connection.fetch(FIND_KEYS, digests)}
 
 
 def _record(row: "asyncpg.Record | Mapping[str, Any]") -> ApiKeyRecord:

@@ -27,6 +27,7 @@ from sightline.storage.bridge import Database
 from sightline.storage.commits import shard_of
 from sightline.storage.group_commit import GroupCommit
 from sightline.storage.heartbeats import HeartbeatTable
+from sightline.storage.together import GroupRead
 
 
 @final
@@ -38,6 +39,7 @@ class PostgresStore:
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
+        self._workspaces: GroupRead[str, Workspace] = GroupRead(database, workspaces.find_workspaces)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner."""
@@ -76,8 +78,8 @@ class PostgresStore:
         return await workspaces.write_workspace(self._database, self._workspace_steps, write)
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
-        """Read one workspace."""
-        return await workspaces.load_workspace(self._database, workspace_id)
+        """Read one workspace; after a restart every device wakes its own at once, so they share queries."""
+        return await self._workspaces.read(workspace_id)
 
     async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
         """Read several workspaces."""

@@ -58,17 +58,16 @@ def is_dispatchable(workspace: Workspace) -> bool:
     return workspace.is_supplier and (workspace.availability is not Availability.OFFLINE or bool(workspace.claims))
 
 
-async def load_workspace(database: Database, workspace_id: str) -> Workspace | None:
-    """Read one workspace."""
-    found = await workspaces(database, [workspace_id])
-    return found[0] if found else None
+async def find_workspaces(connection: Connection, ids: Sequence[str]) -> dict[str, Workspace]:
+    """Read several by id; unknown ones are left out."""
+    found = (_workspace(row) for row in await connection.fetch(BY_IDS, ids))
+    return {workspace.id: workspace for workspace in found}
 
 
 async def workspaces(database: Database, ids: Sequence[str]) -> Sequence[Workspace]:
     """Read several, in no promised order; unknown ids are left out."""
-    wanted = list(ids)
-    rows = await database.read(lambda connection: connection.fetch(BY_IDS, wanted))
-    return [_workspace(row) for row in rows]
+    found = await database.read(lambda connection: find_workspaces(connection, list(ids)))
+    return list(found.values())
 
 
 async def suppliers(database: Database) -> Sequence[Workspace]:

@@ -1,0 +1,117 @@
+"""Callers that come together are served together: each gets its own, and no place is lost to who leaves."""
+
+import pytest
+import trio
+import trio.testing
+
+from sightline.domain.errors import StoreUnavailableError
+from sightline.storage.bridge import Database
+from sightline.storage.pool import Connection
+from sightline.storage.together import READERS, Caller, GroupRead, Together
+
+
+class Desk:
+    """Serves a batch when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Caller]] = []
+        self.open = trio.Event()
+
+    async def serve(self, batch: list[Caller]) -> None:
+        self.batches.append(batch)
+        await self.open.wait()
+
+
+async def test_an_heir_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
+    desk = Desk()
+    together: Together[Caller] = Together(desk.serve, at_once=1, batch_max=1)
+    leaving = trio.CancelScope()
+
+    async def leave() -> None:
+        with leaving:
+            await together.join(Caller())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(together.join, Caller())
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(leave)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(together.join, Caller())
+        await trio.testing.wait_all_tasks_blocked()
+        # Both are runnable now: the one that leaves may be made heir before it has left.
+        leaving.cancel()
+        desk.open.set()
+    with trio.fail_after(5):
+        await together.join(Caller())
+    assert len(desk.batches) == 3
+
+
+async def test_the_place_of_an_heir_that_had_left_is_passed_on() -> None:
+    desk = Desk()
+    together: Together[Caller] = Together(desk.serve, at_once=1, batch_max=1)
+    heir, scope = Caller(), trio.CancelScope()
+
+    async def leave() -> None:
+        with scope:
+            await together.join(heir)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(together.join, Caller())
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(leave)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        # What a leader does whose batch ends before the cancelled task has run.
+        heir.leads = True
+        nursery.start_soon(together.join, Caller())
+        await trio.testing.wait_all_tasks_blocked()
+        served = len(desk.batches)
+        desk.open.set()
+    assert served == 2
+
+
+@pytest.fixture
+async def numbers(database: Database) -> Database:
+    await database.run(lambda c: c.execute("CREATE TABLE number (n int PRIMARY KEY, name text)"))
+    await database.run(lambda c: c.execute("INSERT INTO number SELECT n, 'no ' || n FROM generate_series(1, 99) n"))
+    return database
+
+
+async def test_look_ups_that_come_together_share_queries_and_each_finds_its_own(numbers: Database) -> None:
+    queries: list[int] = []
+
+    async def fetch(connection: Connection, keys: list[int]) -> dict[int, str]:
+        queries.append(len(keys))
+        rows = await connection.fetch("SELECT n, name, pg_sleep(0.01) FROM number WHERE n = ANY($1::int[])", keys)
+        return {row["n"]: row["name"] for row in rows}
+
+    reads: GroupRead[int, str] = GroupRead(numbers, fetch)  # type: ignore[arg-type]
+    found: dict[int, str | None] = {}
+
+    async def look_up(number: int) -> None:
+        found[number] = await reads.read(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(90, 120):
+            nursery.start_soon(look_up, number)
+    assert found == {number: f"no {number}" if number < 100 else None for number in range(90, 120)}
+    assert len(queries) <= 2 * READERS
+
+
+async def test_a_shared_look_up_that_fails_fails_for_everybody_and_finds_nothing_missing(numbers: Database) -> None:
+    async def fetch(connection: Connection, _keys: object) -> dict[int, str]:
+        await connection.fetch("SELECT pg_sleep(0.01), 1 / 0")
+        return {}
+
+    reads: GroupRead[int, str] = GroupRead(numbers, fetch)
+    failed: list[int] = []
+
+    async def look_up(number: int) -> None:
+        with pytest.raises(StoreUnavailableError):
+            await reads.read(number)
+        failed.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(look_up, number)
+    assert sorted(failed) == list(range(10))
