@@ -1,4 +1,4 @@
-"""Everything here needs more than pip brings; scripts/interop_video.sh installs it and runs these tests."""
+"""Everything here needs more than pip brings; scripts/interop.sh installs it and runs these tests."""
 
 from pathlib import Path
 

@@ -21,6 +21,7 @@ from sightline.video.options import Options
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of, next_frame, play_json, publishing
 from tests.video.http_server import listen, serve
+from tests.video.interop.browser import a_browser
 from tests.video.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of, mediamtx_ports
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
@@ -173,6 +174,21 @@ async def test_a_publisher_that_died_comes_again_and_frames_go_on() -> None:
             newer = await setup.backend.frame(made.ref, FrameQuery(after=first.sequence, wait_ms=10_000))
             assert isinstance(newer, Frame), newer
             assert newer.sequence > first.sequence
+
+
+@pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
+async def test_a_browser_with_camera_and_microphone_publishes_to_it(client_script: Path, codec: str) -> None:
+    async with adapted() as setup, a_browser(client_script) as (browser, url):
+        made = await setup.backend.create_input(a_session_id())
+        page = await browser.open(url)
+        await page.run(f"publishPlain({made.whip_url!r}, {codec!r})")
+        await setup.heard(MediaKind.FRAMES)
+        frame = await a_frame(setup.backend, made.ref)
+        assert simplejpeg.decode_jpeg(frame.jpeg).std() > 20, "the fake camera's picture, not a flat one"
+        assert (await play_json(made.whep_url, 2.0))["frames"] > 20
+        (path,) = await setup.engine.listing("paths")
+        assert set(path["tracks"]) == {codec.partition("/")[2], "Opus"}
+        assert page.errors == []
 
 
 async def test_an_engine_that_restarts_is_published_to_and_read_again() -> None:
