@@ -94,3 +94,46 @@ async def test_every_dead_letter_is_counted_and_a_flood_of_them_is_not_logged(ma
         stage.ref().tell("nobody hears this")
     assert stage.counts().dead_letters == 1_001
     assert len(logged) == 109
+
+
+async def test_turns_that_wait_for_nothing_share_a_worker(make_stage):
+    from sightline.actors.kernel import KernelOptions
+
+    stage = await make_stage(kernel=KernelOptions(workers_idle_max=100))
+    for number in range(100):
+        stage.ref(str(number)).tell("heard")
+    await trio.testing.wait_all_tasks_blocked()
+    assert [stage.heard[str(number)] for number in range(100)] == [["heard"]] * 100
+    assert stage.registry.statistics().workers <= 3
+
+
+async def test_a_turn_that_waits_holds_up_no_actor_that_came_with_it(make_stage):
+    stage = await make_stage()
+    done = trio.Event()
+
+    async def wait(actor, envelope):
+        await done.wait()
+
+    for number in range(200):
+        stage.ref(f"waits {number}").tell(wait)
+        stage.ref(f"goes on {number}").tell("heard")
+    await trio.testing.wait_all_tasks_blocked()
+    assert all(stage.heard[f"goes on {number}"] == ["heard"] for number in range(200))
+    done.set()
+
+
+async def test_an_endless_chain_of_turns_lets_other_tasks_run(make_stage):
+    stage = await make_stage()
+    is_over = False
+
+    async def pass_on(actor, envelope):
+        if not is_over:
+            other = "b" if actor.context.id == "a" else "a"
+            stage.ref(other).tell(pass_on)
+
+    stage.ref("a").tell(pass_on)
+    for _ in range(10):
+        await trio.lowlevel.checkpoint()
+    is_over = True
+    await trio.testing.wait_all_tasks_blocked()
+    assert stage.counts().handled > 1
