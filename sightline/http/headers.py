@@ -1,5 +1,6 @@
 """Request headers as handlers read them."""
 
+from functools import cache
 from typing import final
 
 from sightline.http.server import Headers as RawHeaders
@@ -22,9 +23,15 @@ class Headers:
 
     def get(self, name: str, /) -> str | None:
         """The value, or None. Names are compared without regard to case."""
-        value = self._values.get(name.lower().encode("latin-1"))
+        value = self._values.get(_wire_name(name))
         return None if value is None else value.decode("latin-1")
 
     def as_dict(self) -> dict[str, str]:
         """All of them, names in lower case."""
         return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._values.items()}
+
+
+@cache
+def _wire_name(name: str) -> bytes:
+    """As the server gives it. Names are asked for by the program alone, so there are few."""
+    return name.lower().encode("latin-1")

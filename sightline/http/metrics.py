@@ -1,14 +1,23 @@
-"""Metrics for Prometheus. Routes are counted by their template, never by the path that was called."""
+"""Metrics for Prometheus. Routes are counted by their template, never by the path that was called.
 
+Calls are counted in plain numbers and put into Prometheus's form when it asks: the library's own counters take a lock
+for each number, and one thread alone counts here.
+"""
+
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+from math import inf
 from typing import Final, final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, inf)
+_BOUNDS: Final = tuple(map(floatToGoString, _BUCKETS_S))
 
 Gauges = Mapping[str, float | Mapping[str, float]]
 """Values by name; a mapping becomes one sample per label `of`."""
@@ -19,33 +28,56 @@ class Metrics:
     """One process's metrics. `gauges` is asked at each scrape and answers at once."""
 
     def __init__(self, gauges: Callable[[], Gauges] = dict) -> None:
+        self._calls = _Calls()
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "sightline_http_requests", "Calls answered", ("route", "method", "status"), registry=self._registry
-        )
-        self._seconds = Histogram(
-            "sightline_http_request_seconds",
-            "Time from a call's arrival to its answer",
-            ("route", "method"),
-            buckets=_BUCKETS_S,
-            registry=self._registry,
-        )
+        self._registry.register(self._calls)
         self._registry.register(_Gauges(gauges))
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        """Children by labels; to look one up by `labels` takes longer than to count."""
-
-    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count one call."""
-        children = self._children.get((route, method, status))
-        if children is None:
-            children = (self._requests.labels(route, method, str(status)), self._seconds.labels(route, method))
-            self._children[route, method, status] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        self.observe = self._calls.observe
+        """Count one call: route, method, status, seconds."""
 
     def render(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self._registry)
+
+
+@final
+class _Durations:
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_BUCKETS_S)
+        self.total_s = 0.0
+
+
+@final
+class _Calls(Collector):
+    def __init__(self) -> None:
+        self._by_status: dict[tuple[str, str, int], int] = {}
+        self._durations: dict[tuple[str, str], _Durations] = {}
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        durations = self._durations.get((route, method))
+        if durations is None:
+            durations = self._durations[route, method] = _Durations()
+        durations.total_s += seconds
+        durations.counts[bisect_left(_BUCKETS_S, seconds)] += 1
+        kind = (route, method, status)
+        self._by_status[kind] = self._by_status.get(kind, 0) + 1
+
+    def collect(self) -> Iterable[Metric]:
+        answered = CounterMetricFamily(
+            "sightline_http_requests", "Calls answered", labels=("route", "method", "status")
+        )
+        for (route, method, status), count in self._by_status.items():
+            answered.add_metric((route, method, str(status)), count)
+        yield answered
+        took = HistogramMetricFamily(
+            "sightline_http_request_seconds", "Time from a call's arrival to its answer", labels=("route", "method")
+        )
+        for labels, durations in self._durations.items():
+            buckets = list(zip(_BOUNDS, accumulate(durations.counts), strict=True))
+            took.add_metric(labels, buckets, sum_value=durations.total_s)
+        yield took
 
 
 @final

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, may_call
+from sightline.domain.access import ApiKeyPrincipal, Principal, may_call
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.http.call import Answer, Call, Raw, Reply, Stream, TextHeaders
@@ -28,10 +28,9 @@ from sightline.http.routes import AnyRoute, Result, Route, SocketRoute
 from sightline.http.server import Headers as RawHeaders
 from sightline.http.server import Scope
 
-log = structlog.get_logger()
-
 _IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]([ -~]{0,253}[!-~])?\Z")
 _JSON: Final = b"application/json"
+_NO_STORE: Final = (b"cache-control", b"no-store")
 _QUERY_FIELDS_MAX: Final = 200
 _UNKNOWN_ROUTE: Final = "unknown"
 
@@ -83,6 +82,7 @@ class Pipeline:
         self._options = options
         self._limiter = RateLimiter(options.rate_limits)
         self._standing = standing_headers(options.strict_transport_s)
+        self._log = structlog.get_logger().bind()  # bound once: each call writes a line
 
     def request_of(self, scope: Scope, body: bytes) -> Request:
         """Read an ASGI scope."""
@@ -175,6 +175,8 @@ class Pipeline:
         return f"{request.scheme}://{request.headers.get('host') or request.server}"
 
     def _check_origin(self, request: Request, route: AnyRoute) -> None:
+        if isinstance(request.principal, ApiKeyPrincipal):
+            return  # a browser sends cookies unasked, never a key
         is_socket = isinstance(route, SocketRoute)
         if isinstance(route, Route) and not (route.is_unsafe and route.checks_origin):
             return
@@ -208,9 +210,11 @@ class Pipeline:
                 return self._envelope(request, result, self._edge.clock.now_ms(), ())
 
     def _envelope(self, request: Request, data: Mapping[str, object], at_ms: int, headers: TextHeaders) -> Outgoing:
-        sent: RawHeaders = [(b"content-type", _JSON), *_encode(headers)]
-        if not any(name == b"cache-control" for name, _ in sent):
-            sent.append((b"cache-control", b"no-store"))
+        sent: RawHeaders = [(b"content-type", _JSON)]
+        if headers:
+            sent.extend(_encode(headers))
+        if not any(name.lower() == "cache-control" for name, _ in headers):
+            sent.append(_NO_STORE)
         if request.is_read and _is_unchanged(request, sent):
             return self._outgoing(request, 304, [pair for pair in sent if pair[0] != b"content-type"], b"")
         return self._outgoing(request, 200, sent, success(data, at_ms))
@@ -220,17 +224,18 @@ class Pipeline:
     ) -> Outgoing:
         headers.append((b"x-request-id", request.request_id.encode("ascii")))
         headers.extend(self._standing)
-        named = {name for name, _ in headers}
-        headers.extend(pair for pair in request.rate_headers if pair[0] not in named)
+        headers.extend(request.rate_headers)
         return Outgoing(status, headers, body, code)
 
     def failed(self, request: Request, error: Exception) -> Outgoing:
         """The answer for what went wrong; what nobody foresaw is logged with its stack and tells nothing."""
         mapped = to_api_error(error, is_read=request.is_read)
         if mapped is None:
-            log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)
+            self._log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)
             mapped = ApiError(Code.INTERNAL_ERROR)
-        headers: RawHeaders = [(b"content-type", _JSON), (b"cache-control", b"no-store"), *mapped.headers]
+        headers: RawHeaders = [(b"content-type", _JSON), _NO_STORE, *mapped.headers]
+        if any(name == b"ratelimit" for name, _ in mapped.headers):
+            request.rate_headers = []  # another budget than the call's own is the one that is used up
         body = mapped.body(self._edge.clock.now_ms())
         return self._outgoing(request, mapped.status, headers, body, mapped.code)
 
@@ -240,16 +245,14 @@ class Pipeline:
         template = _template(request)
         self._edge.observe(template, request.method, outgoing.status, seconds)
         fields: dict[str, Any] = {}
-        match request.principal:
-            case ApiKeyPrincipal(key_id=key_id, workspace_id=workspace_id):
-                fields = {"key_id": key_id, "workspace_id": workspace_id}
-            case WalletPrincipal(wallet_address=address, workspace_id=selected):
-                fields = {"wallet_address": address, "workspace_id": selected}
-            case None:
-                pass
+        principal = request.principal
+        if isinstance(principal, ApiKeyPrincipal):
+            fields = {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
+        elif principal is not None:
+            fields = {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
         if outgoing.code is not None:
             fields["code"] = outgoing.code.value
-        log.info(
+        self._log.info(
             "http_call",
             request_id=request.request_id,
             method=request.method,
