@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     video_advertised_addresses: tuple[str, ...] = Field((), description="Public addresses in place of the bound ones")
     video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any")
     video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media")
+    video_poll_key_ms: int = Field(
+        900, ge=0, description="How often a steady slow poller of frames may cost the publisher a keyframe; 0: never"
+    )
     video_backend: Literal["embedded", "mediamtx", "cloudflare"] = Field(
         "embedded", description="Who carries the media"
     )

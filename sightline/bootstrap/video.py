@@ -28,19 +28,16 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         public_url=public_url,
         workers=settings.video_workers,
         net=net,
+        poll_key_ms=settings.video_poll_key_ms,
         ice_servers=read_ice_servers("" if servers is None else servers.get_secret_value()),
     )
 
 
 def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engine | None:
-    """The adapter of the engine that is set; None for the embedded backend.
-
-    Raises:
-        ValueError: The engine lacks a setting that it needs.
-    """
+    """The adapter of the engine that is set; None for the embedded backend. `Settings` has seen to what it needs."""
     if settings.video_backend == "mediamtx":
-        if settings.video_mediamtx_url is None or settings.video_mediamtx_api_url is None:
-            raise ValueError("video_backend mediamtx needs video_mediamtx_url and video_mediamtx_api_url")
+        assert settings.video_mediamtx_url is not None
+        assert settings.video_mediamtx_api_url is not None
         options = MediaMtxOptions(
             media_url=settings.video_mediamtx_url.rstrip("/"),
             api_url=settings.video_mediamtx_api_url.rstrip("/"),
@@ -49,8 +46,8 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
         return MediaMtx(options, clock=clock)
     if settings.video_backend == "cloudflare":
         token, hook = settings.video_cloudflare_token, settings.video_cloudflare_hook_secret
-        if settings.video_cloudflare_account is None or token is None:
-            raise ValueError("video_backend cloudflare needs video_cloudflare_account and video_cloudflare_token")
+        assert settings.video_cloudflare_account is not None
+        assert token is not None
         return Cloudflare(
             CloudflareOptions(
                 account_id=settings.video_cloudflare_account,
