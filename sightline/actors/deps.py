@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from sightline.actors.watch import Watchers
 from sightline.domain.session.model import SessionLimits
@@ -17,6 +17,9 @@ SESSION = "session"
 WORKSPACE = "workspace"
 DISPATCHER = "dispatcher"
 DISPATCHER_ID = "dispatcher"
+
+COMMAND_TIMEOUT_S: Final = 30.0
+"""How long a caller's command may take; covers the longest a start may wait for the video backend."""
 
 
 def shard_of(actor_id: str) -> int:

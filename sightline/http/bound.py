@@ -16,6 +16,6 @@ async def require_bound(call: Call, broker: Broker, name: str = "id") -> str:
     assert call.principal is not None
     refusal = bound_to(call.principal, workspace_id)
     if refusal is not None:
-        await broker.read_workspace(workspace_id)
+        await broker.reads.read_workspace(workspace_id)
         raise RefusedError(refusal)
     return workspace_id

@@ -90,13 +90,13 @@ class EventResources:
         """Events `session` and `meter`."""
         broker, session_id = self._deps.broker, call.params["id"]
         # Refused here, while an error can still be answered in the envelope.
-        await broker.settlement_session(session_id, call.workspace_id)
-        return self._stream(call, broker.watch_session(session_id, call.workspace_id))
+        await broker.reads.settlement_session(session_id, call.workspace_id)
+        return self._stream(call, broker.updates.watch_session(session_id, call.workspace_id))
 
     async def workspace_events(self, call: Call) -> Stream:
         """Events `workspace` and `assignment`."""
         workspace_id = await require_bound(call, self._deps.broker)
-        return self._stream(call, self._deps.broker.watch_workspace(workspace_id))
+        return self._stream(call, self._deps.broker.updates.watch_workspace(workspace_id))
 
     def _stream(self, call: Call, watched: AbstractAsyncContextManager[Changes]) -> Stream:
         number = last_number(call.headers.get("last-event-id"))

@@ -135,7 +135,7 @@ class FrameResources:
         """The newest frame, or the next one after `after`. Never a placeholder."""
         query: FrameQueryString = call.query
         session_id = call.params["id"]
-        feed = await self._deps.broker.live_feed(session_id, call.workspace_id)
+        feed = await self._deps.broker.reads.live_feed(session_id, call.workspace_id)
         reply = await self._deps.video.frame(
             feed.video_ref,
             FrameQuery(
@@ -147,7 +147,7 @@ class FrameResources:
             ),
         )
         if query.wait_ms > 0:
-            feed = await self._deps.broker.live_feed(session_id, call.workspace_id)
+            feed = await self._deps.broker.reads.live_feed(session_id, call.workspace_id)
         shared = (("cache-control", "no-store"), *feed_headers(feed))
         if isinstance(reply, FrameMissing):
             if reply.reason is not FrameMissingReason.NOT_NEWER:
@@ -163,7 +163,7 @@ class FrameResources:
         """Frames one after the other, each once, at most `fps` a second, until the session ends."""
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
-        await self._deps.broker.live_feed(session_id, workspace_id)
+        await self._deps.broker.reads.live_feed(session_id, workspace_id)
         self._slots.require_free(workspace_id)
 
         async def write(emit: Emit) -> None:
@@ -180,7 +180,7 @@ class FrameResources:
         while True:
             next_s = trio.current_time() + 1 / query.fps
             try:
-                feed = await self._deps.broker.live_feed(session_id, workspace_id)
+                feed = await self._deps.broker.reads.live_feed(session_id, workspace_id)
             except RefusedError:
                 return
             reply = await self._deps.video.frame(

@@ -134,7 +134,7 @@ class MeAndAuth:
         return Answer(data, now_ms)
 
     async def _key_view(self, principal: ApiKeyPrincipal) -> View:
-        found = await self._deps.broker.workspaces([principal.workspace_id])
+        found = await self._deps.broker.reads.workspaces([principal.workspace_id])
         if not found:
             raise RefusedError(Refusal(Code.NOT_AUTHENTICATED, "auth:credential"))
         workspace = found[0]

@@ -42,6 +42,6 @@ class QuoteResources:
     async def quote(self, call: Call) -> Answer:
         """Compute and keep a quote."""
         query: QuoteQuery = call.query
-        return await self._deps.broker.quote(
+        return await self._deps.broker.pricing.quote(
             call.workspace_id, coordinate(query.lat), coordinate(query.lng), query.duration_seconds
         )

@@ -256,7 +256,7 @@ class SessionResources:
             created_before_ms=query.created_before,
             after=read_session_cursor(query.cursor) if query.cursor is not None else None,
         )
-        page = await self._deps.broker.list_sessions(call.workspace_id, listing)
+        page = await self._deps.broker.reads.list_sessions(call.workspace_id, listing)
         following = session_cursor(page.next) if page.next is not None else None
         return Answer({"items": page.items, "nextCursor": following}, self._deps.clock.now_ms())
 
@@ -288,12 +288,12 @@ class SessionResources:
 
     async def read(self, call: Call) -> Answer:
         """The session as the caller may see it."""
-        return await self._deps.broker.read_session(call.params["id"], call.workspace_id)
+        return await self._deps.broker.reads.read_session(call.params["id"], call.workspace_id)
 
     async def meter(self, call: Call) -> Answer:
         """The meter."""
-        return await self._deps.broker.meter(call.params["id"], call.workspace_id)
+        return await self._deps.broker.reads.meter(call.params["id"], call.workspace_id)
 
     async def viewer_token(self, call: Call) -> Answer:
         """The playback URL."""
-        return await self._deps.broker.viewer_token(call.params["id"], call.workspace_id)
+        return await self._deps.broker.reads.viewer_token(call.params["id"], call.workspace_id)

@@ -136,7 +136,7 @@ class MoneyResources:
     async def settlement(self, call: Call) -> Answer:
         """The settlement of a session the caller is party to."""
         session_id = call.params["sessionId"]
-        await self._deps.broker.settlement_session(session_id, call.workspace_id)
+        await self._deps.broker.reads.settlement_session(session_id, call.workspace_id)
         record = await self._deps.ledger.settlement(session_id)
         return Answer(settlement_view(session_id, record), self._deps.clock.now_ms())
 

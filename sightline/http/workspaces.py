@@ -131,13 +131,13 @@ class Workspaces:
         assert isinstance(call.principal, WalletPrincipal)
         memberships = await self._deps.members.memberships_of(call.principal.wallet_address)
         roles = {each.workspace.id: each.role for each in memberships}
-        found = await self._deps.broker.workspaces(list(roles))
+        found = await self._deps.broker.reads.workspaces(list(roles))
         items = [workspace_view(each) | {"role": roles[each.id].value} for each in found]
         return Answer({"items": items, "nextCursor": None}, self._deps.clock.now_ms())
 
     async def read(self, call: Call) -> Answer:
         """The caller's workspace."""
-        return await self._deps.broker.read_workspace(await require_bound(call, self._deps.broker))
+        return await self._deps.broker.reads.read_workspace(await require_bound(call, self._deps.broker))
 
     async def update(self, call: Call) -> Answer:
         """Change it. Whoever may act for the workspace may rename it; the rest is for who operates it."""

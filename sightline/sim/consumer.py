@@ -84,7 +84,7 @@ class Consumer:
         workspace_id = self.client.workspace_id
         try:
             answer = await self.world.call(
-                "a quote", lambda broker: broker.quote(workspace_id, CITY_LAT, CITY_LNG, duration_s)
+                "a quote", lambda broker: broker.pricing.quote(workspace_id, CITY_LAT, CITY_LNG, duration_s)
             )
         except SightlineError:
             return None
@@ -116,7 +116,7 @@ class Consumer:
 
     async def _look(self, session_id: str) -> dict[str, Any] | None:
         workspace_id, life = self.client.workspace_id, self.world.life
-        answer = await self.client.read(lambda broker: broker.read_session(session_id, workspace_id))
+        answer = await self.client.read(lambda broker: broker.reads.read_session(session_id, workspace_id))
         if answer is None:
             return None
         session: dict[str, Any] = answer.data

@@ -181,7 +181,7 @@ class Device:
         states = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
         listing = SessionListing(view=SessionView.OPERATOR, limit=20, states=states)
         workspace_id = self.client.workspace_id
-        page = await self.client.read(lambda broker: broker.list_sessions(workspace_id, listing))
+        page = await self.client.read(lambda broker: broker.reads.list_sessions(workspace_id, listing))
         sessions: list[dict[str, Any]] = page.items if page is not None else []
         live = [session["id"] for session in sessions if session["state"] == "LIVE"]
         if page is not None:
@@ -209,7 +209,7 @@ class Device:
     async def _grab(self) -> None:
         listing = SessionListing(view=SessionView.OPEN, limit=5)
         workspace_id = self.client.workspace_id
-        page = await self.client.read(lambda broker: broker.list_sessions(workspace_id, listing))
+        page = await self.client.read(lambda broker: broker.reads.list_sessions(workspace_id, listing))
         if page is not None and page.items:
             await self.client.accept(self.rng.choice(page.items)["id"])
 

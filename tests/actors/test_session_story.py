@@ -57,7 +57,7 @@ async def test_the_meter_shows_its_windows_and_the_head_of_its_chain(world):
     await world.film(session, operator, 4)
     world.frames(session, MediaKind.DISCONNECTED)
     await trio.sleep(1)
-    meter = (await world.broker.meter(session, consumer)).data
+    meter = (await world.broker.reads.meter(session, consumer)).data
     assert meter["meterState"] == "PAUSED"
     assert [(window["reason"], window["to"]) for window in meter["windows"]] == [("MEDIA_LOST", None)]
     events = await world.store.session_events(session)
@@ -204,7 +204,7 @@ async def test_only_parties_may_act_and_each_only_for_its_side(world):
     for act in (
         world.broker.end(session, world.caller(stranger), BOTH_SIDES),
         world.broker.end(session, world.caller(consumer), frozenset({Party.OPERATOR})),
-        world.broker.read_session(session, stranger),
+        world.broker.reads.read_session(session, stranger),
         world.broker.cancel(session, world.caller(operator)),
     ):
         assert (await refusal_of(act)).code is Code.NOT_AUTHORIZED
@@ -225,23 +225,23 @@ async def test_a_list_shows_newest_first_and_pages(world):
     for _ in range(5):
         sessions.append(await world.request(consumer))
         await trio.sleep(1)
-    page = await world.broker.list_sessions(consumer, SessionListing(view=None, limit=3))
+    page = await world.broker.reads.list_sessions(consumer, SessionListing(view=None, limit=3))
     assert [item["id"] for item in page.items] == sessions[:1:-1]
     assert isinstance(page.next, SessionKey)
-    rest = await world.broker.list_sessions(consumer, SessionListing(view=None, limit=3, after=page.next))
+    rest = await world.broker.reads.list_sessions(consumer, SessionListing(view=None, limit=3, after=page.next))
     assert ([item["id"] for item in rest.items], rest.next) == (sessions[1::-1], None)
 
 
 async def test_watchers_see_the_present_and_then_each_change(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
-    async with world.broker.watch_session(session, consumer) as changes:
+    async with world.broker.updates.watch_session(session, consumer) as changes:
         assert [(await anext(changes))[0] for _ in range(2)] == ["session", "meter"]
         await world.broker.dispatch(session, world.caller(consumer))
         name, view = await anext(changes)
         assert (name, view["state"]) == ("session", "ASSIGNED")
     assert len(world.watchers) == 0
-    async with world.broker.watch_workspace(operator) as changes:
+    async with world.broker.updates.watch_workspace(operator) as changes:
         assert (await anext(changes))[0] == "workspace"
         name, view = await anext(changes)
         assert (name, view["id"]) == ("assignment", session)

@@ -252,10 +252,10 @@ class World:
         return sequence
 
     async def view(self, session, workspace):
-        return (await self.broker.read_session(session, workspace)).data
+        return (await self.broker.reads.read_session(session, workspace)).data
 
     async def availability(self, workspace):
-        return (await self.broker.read_workspace(workspace)).data["availabilityState"]
+        return (await self.broker.reads.read_workspace(workspace)).data["availabilityState"]
 
     async def stored(self, session):
         return (await self.store.load_session(session)).session

@@ -1,0 +1,66 @@
+"""Look-ups: a session or a workspace as it now stands, from what its actor has published, else by asking it."""
+
+from typing import Final, final
+
+from sightline.actors.deps import SESSION, WORKSPACE, Deps
+from sightline.actors.kernel.registry import Registry
+from sightline.actors.messages import GetSession, GetWorkspace
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
+from sightline.domain.operator.model import Workspace
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session import machine
+from sightline.domain.session.model import Session
+
+SESSION_NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
+WORKSPACE_NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
+NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
+
+
+@final
+class LookUp:
+    """Finds what a call is about, or refuses the call."""
+
+    def __init__(self, registry: Registry, deps: Deps) -> None:
+        self._registry = registry
+        self._deps = deps
+
+    async def find_session(self, session_id: str) -> Session | None:
+        """The session with passed deadlines settled: from what its actor published, else by asking it."""
+        ref = self._registry.ref(SESSION, session_id)
+        known: Session | None = ref.snapshot
+        if known is not None:
+            now_ms = self._deps.clock.now_ms()
+            if known.is_terminal or machine.settle_deadline(known, now_ms, self._deps.limits.session) is None:
+                return known
+        try:
+            found: Session | None = await ref.ask(GetSession(), timeout_s=self._deps.limits.ask_timeout_s)
+        except OutcomeUnknownError as error:
+            raise StoreUnavailableError("the session did not answer in time") from error
+        return found
+
+    async def require_session(self, session_id: str) -> Session:
+        """The session, which must exist."""
+        session = await self.find_session(session_id)
+        if session is None:
+            raise RefusedError(SESSION_NOT_FOUND)
+        return session
+
+    async def require_workspace(self, workspace_id: str) -> Workspace:
+        """The workspace, which must exist."""
+        ref = self._registry.ref(WORKSPACE, workspace_id)
+        workspace: Workspace | None = ref.snapshot
+        if workspace is None:
+            try:
+                workspace = await ref.ask(GetWorkspace(), timeout_s=self._deps.limits.ask_timeout_s)
+            except OutcomeUnknownError as error:
+                raise StoreUnavailableError("the workspace did not answer in time") from error
+        if workspace is None:
+            raise RefusedError(WORKSPACE_NOT_FOUND)
+        return workspace
+
+    async def require_operator(self, workspace_id: str) -> Workspace:
+        """The workspace, which must be one that films."""
+        workspace = await self.require_workspace(workspace_id)
+        if not workspace.is_supplier:
+            raise RefusedError(NOT_OPERATOR)
+        return workspace

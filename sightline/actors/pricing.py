@@ -1,0 +1,82 @@
+"""Prices: what a point costs now, quotes that keep a price for a while, and the rate that a new session gets."""
+
+from typing import final
+
+from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, Deps
+from sightline.actors.kernel.registry import Registry
+from sightline.actors.messages import CountOperators
+from sightline.actors.types import Answer, NewSession
+from sightline.domain.errors import RefusedError
+from sightline.domain.geofence import distance_m
+from sightline.domain.pricing import Price, Quote, price
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.settlement import BASIS_POINTS
+from sightline.domain.units import MicroUsdc
+from sightline.domain.views import quote_view
+
+
+@final
+class Pricing:
+    """Prices a point by its supply and demand."""
+
+    def __init__(self, registry: Registry, deps: Deps) -> None:
+        self._registry = registry
+        self._deps = deps
+
+    async def quote(self, workspace_id: str, lat: float, lng: float, duration_s: int) -> Answer:
+        """Price a point, and keep the price for a while."""
+        spot, supply = await self._spot(workspace_id, lat, lng)
+        now_ms = self._deps.clock.now_ms()
+        quote = Quote(
+            id=self._deps.ids.uuid(),
+            workspace_id=workspace_id,
+            lat=lat,
+            lng=lng,
+            duration_s=duration_s,
+            price=spot,
+            available_operators=supply,
+            created_at_ms=now_ms,
+            expires_at_ms=now_ms + self._deps.limits.quote_ttl_ms,
+        )
+        await self._deps.store.insert_quote(quote)
+        return Answer(quote_view(quote), now_ms)
+
+    async def rate_for(self, workspace_id: str, new: NewSession) -> MicroUsdc:
+        """The rate of a new session: of the quote that it names, or the spot rate."""
+        if new.quote_id is None:
+            spot, _ = await self._spot(workspace_id, new.lat, new.lng)
+            return spot.rate
+        quote = await self._deps.store.load_quote(new.quote_id)
+        refusal = self._judge_quote(quote, workspace_id, new)
+        if refusal is not None:
+            raise RefusedError(refusal)
+        assert quote is not None
+        return quote.price.rate
+
+    def _judge_quote(self, quote: Quote | None, workspace_id: str, new: NewSession) -> Refusal | None:
+        if quote is None or quote.workspace_id != workspace_id:
+            return Refusal(Code.NOT_FOUND, "pricing:quote", "Quote not found")
+        if quote.consumed_by is not None:
+            return Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used")
+        if self._deps.clock.now_ms() >= quote.expires_at_ms:
+            return Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired")
+        away_m = distance_m(quote.lat, quote.lng, new.lat, new.lng)
+        if away_m > self._deps.limits.quote_radius_m or new.max_duration_s > quote.duration_s:
+            return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
+        return None
+
+    async def _spot(self, workspace_id: str, lat: float, lng: float) -> tuple[Price, int]:
+        limits, now_ms = self._deps.limits, self._deps.clock.now_ms()
+        dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
+        supply: int = await dispatcher.ask(CountOperators(lat, lng), timeout_s=limits.ask_timeout_s)
+        demand = await self._deps.store.demand_near(
+            lat=lat,
+            lng=lng,
+            within_m=limits.demand_radius_m,
+            since_ms=now_ms - limits.demand_window_ms,
+            now_ms=now_ms,
+            not_of=workspace_id,
+        )
+        zone = f"{int(lat // 1)},{int(lng // 1)}"
+        corridor_bps = limits.corridors.get(zone, BASIS_POINTS)
+        return price(limits.base_rate, supply=supply, demand=demand.requests, corridor_bps=corridor_bps), supply

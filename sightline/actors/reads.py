@@ -1,0 +1,147 @@
+"""Reads: what a workspace may see of sessions and workspaces, as answers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, final
+
+from sightline.actors.deps import SESSION, WORKSPACE, Deps
+from sightline.actors.kernel.registry import Registry
+from sightline.actors.look_up import LookUp
+from sightline.actors.types import Answer, LiveFeed, SessionListing, SessionPage
+from sightline.domain.errors import RefusedError
+from sightline.domain.metering import read_live
+from sightline.domain.operator.model import Workspace
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import Live, Requested, Session, SessionState
+from sightline.domain.views import View, effective_state, meter_view, parties_of, session_view, workspace_view
+from sightline.ports.store import SessionKey, SessionQuery, SessionView
+
+LIST_READS_MAX: Final = 20
+"""Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
+
+MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
+NOT_LIVE: Final = Refusal(Code.INVALID_STATE, "session:notLive", "The session is not LIVE")
+
+
+@final
+class Reads:
+    """Answers questions; changes nothing."""
+
+    def __init__(self, registry: Registry, deps: Deps, look_up: LookUp) -> None:
+        self._registry = registry
+        self._deps = deps
+        self._look_up = look_up
+
+    async def read_session(self, session_id: str, workspace_id: str) -> Answer:
+        """The session, for a party of it, or while REQUESTED for an operator that covers its point."""
+        session = await self._look_up.require_session(session_id)
+        sides = parties_of(session, workspace_id)
+        if not sides and not await self._may_accept(session, workspace_id):
+            raise RefusedError(MISMATCH)
+        now_ms = self._now()
+        return Answer(session_view(session, now_ms, self._deps.limits.session, sides), now_ms)
+
+    async def list_sessions(self, workspace_id: str, listing: SessionListing) -> SessionPage:
+        """A page of sessions, newest first."""
+        coverage = None
+        if listing.view is SessionView.OPEN:
+            circle = (await self._look_up.require_operator(workspace_id)).coverage
+            coverage = (circle.lat, circle.lng, circle.radius_m) if circle is not None else None
+        query = SessionQuery(
+            workspace_id=workspace_id,
+            view=listing.view,
+            now_ms=self._now(),
+            limit=listing.limit + 1,
+            states=_states_to_look_at(listing.states),
+            created_after_ms=listing.created_after_ms,
+            created_before_ms=listing.created_before_ms,
+            after=listing.after,
+            coverage=coverage,
+        )
+        items: list[View] = []
+        for _ in range(LIST_READS_MAX):
+            found = await self._deps.store.list_sessions(query)
+            for session in found:
+                if len(items) == listing.limit:
+                    return SessionPage(items, query.after)
+                view = await self._listed(session, workspace_id)
+                is_still_open = listing.view is not SessionView.OPEN or view["state"] == SessionState.REQUESTED
+                if is_still_open and (not listing.states or view["state"] in listing.states):
+                    items.append(view)
+                query = replace(query, after=SessionKey(session.terms.created_at_ms, session.id))
+            if len(found) < query.limit:
+                return SessionPage(items, None)
+        return SessionPage(items, query.after)
+
+    async def viewer_token(self, session_id: str, workspace_id: str) -> Answer:
+        """Where to play the LIVE session."""
+        feed = await self.live_feed(session_id, workspace_id)
+        return Answer({"videoBackendRef": feed.video_ref, "whepUrl": feed.whep_url}, self._now())
+
+    async def live_feed(self, session_id: str, workspace_id: str) -> LiveFeed:
+        """The feed of a LIVE session, for a party of it."""
+        session = await self.settlement_session(session_id, workspace_id)
+        phase = session.phase
+        if not isinstance(phase, Live):
+            raise RefusedError(NOT_LIVE)
+        reading = read_live(phase.evidence, self._now(), session.terms.max_duration_s, self._deps.limits.session.meter)
+        return LiveFeed(
+            session=session,
+            video_ref=phase.video.ref,
+            whep_url=phase.video.whep_url,
+            meter_state="PAUSED" if reading.pause is not None else "RUNNING",
+            is_in_geofence=phase.whereabouts.is_inside,
+            last_fix=phase.whereabouts.track.adopted,
+            sides=parties_of(session, workspace_id),
+        )
+
+    async def meter(self, session_id: str, workspace_id: str) -> Answer:
+        """The meter and its evidence."""
+        session = await self.settlement_session(session_id, workspace_id)
+        now_ms = self._now()
+        return Answer(meter_view(session, now_ms, self._deps.limits.session), now_ms)
+
+    async def settlement_session(self, session_id: str, workspace_id: str) -> Session:
+        """The session itself, for a party of it."""
+        session = await self._look_up.require_session(session_id)
+        if not parties_of(session, workspace_id):
+            raise RefusedError(MISMATCH)
+        return session
+
+    async def read_workspace(self, workspace_id: str) -> Answer:
+        """The workspace."""
+        return Answer(workspace_view(await self._look_up.require_workspace(workspace_id)), self._now())
+
+    async def workspaces(self, ids: Sequence[str]) -> list[Workspace]:
+        """Several workspaces, in the order of their ids' list; unknown ones are left out."""
+        found = {workspace.id: workspace for workspace in await self._deps.store.workspaces(ids)}
+        fresh = {wanted: self._registry.peek(WORKSPACE, wanted) or found.get(wanted) for wanted in ids}
+        return [workspace for workspace in fresh.values() if workspace is not None]
+
+    def _now(self) -> int:
+        return self._deps.clock.now_ms()
+
+    async def _may_accept(self, session: Session, workspace_id: str) -> bool:
+        if not isinstance(session.phase, Requested):
+            return False
+        workspace = await self._look_up.require_workspace(workspace_id)
+        return workspace.is_supplier and workspace.covers(session.terms.lat, session.terms.lng)
+
+    async def _listed(self, session: Session, workspace_id: str) -> View:
+        """A stored session as a list shows it: the actor's newer one, deadlines that passed allowed for."""
+        known = self._registry.peek(SESSION, session.id)
+        latest = known if known is not None and known.version >= session.version else session
+        now_ms = self._now()
+        if effective_state(latest, now_ms) is not latest.state:
+            latest = await self._look_up.find_session(session.id) or latest
+        return session_view(latest, now_ms, self._deps.limits.session, parties_of(latest, workspace_id))
+
+
+def _states_to_look_at(wanted: frozenset[SessionState]) -> frozenset[SessionState]:
+    """The stored states in which a session may be that shows as one of the wanted: its deadline may have passed."""
+    found = set(wanted)
+    if SessionState.EXPIRED in wanted:
+        found |= {SessionState.REQUESTED, SessionState.ASSIGNED}
+    if SessionState.ENDED in wanted:
+        found.add(SessionState.LIVE)
+    return frozenset(found)
