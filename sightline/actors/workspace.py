@@ -37,10 +37,11 @@ from sightline.actors.messages import (
     RestoreClaim,
     VacateOperator,
 )
+from sightline.actors.rejected import workspace_rejected
 from sightline.actors.reports import Writing, answer_of, heartbeat_of, judge, record_of
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Role
-from sightline.domain.errors import InvariantError, RefusedError, SightlineError, StoreUnavailableError
+from sightline.domain.errors import InvariantError, RefusedError, SightlineError
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     ClaimByAccept,
@@ -55,13 +56,12 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Assigned, Live, Session
 from sightline.domain.views import workspace_view
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge
-from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, RejectedWhy, WorkspaceWrite
+from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, WorkspaceWrite
 
 DOUBT_TIMER: Final = "doubt"
 NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
-SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
 
 log = structlog.get_logger("sightline.workspace")
 
@@ -390,7 +390,7 @@ class WorkspaceActor:
         )
         result = await self._deps.store.write_workspace(write)
         if isinstance(result, Rejected):
-            raise _rejected(result)
+            raise workspace_rejected(result)
         self._workspace = replace(workspace, version=result.version)
         self._announce(self._workspace)
         self._arm_doubt()
@@ -403,19 +403,3 @@ class WorkspaceActor:
 
     def _now(self) -> int:
         return self._context.clock.now_ms()
-
-
-def _rejected(rejected: Rejected) -> Exception:
-    """What the store's decision means for the turn."""
-    match rejected.why:
-        case RejectedWhy.SLUG_TAKEN:
-            return RefusedError(SLUG_TAKEN)
-        case RejectedWhy.VERSION:
-            return ReloadRequestedError("the workspace's row has moved on", retry=True)
-        case RejectedWhy.FENCED:
-            return StoreUnavailableError("this server no longer owns the workspace")
-        case RejectedWhy.IDEMPOTENT:
-            message = "The same call is being handled"
-            return RefusedError(Refusal(Code.CONFLICT, "idempotency:inProgress", message, retry_after_s=1))
-        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS:
-            return InvariantError(f"a workspace write was rejected for {rejected.why}")

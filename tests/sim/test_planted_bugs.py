@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.actors import session as session_actor
+from sightline.actors import durable_session
 from sightline.actors import workspace as workspace_actor
 from sightline.actors.idempotency import Replays
 from sightline.actors.kernel.envelope import Envelope
@@ -225,12 +225,12 @@ def sequence_may_repeat(patch):
 
 def chain_forgets_its_head(patch):
     """Every event is hashed as if it were the first."""
-    chain = session_actor.chain
+    chain = durable_session.chain
 
     def forgetful(session, events):
         return chain(replace(session, head_hash=""), events)
 
-    patch.setattr(session_actor, "chain", forgetful)
+    patch.setattr(durable_session, "chain", forgetful)
 
 
 def hang_up_becomes_cancellation(patch):

@@ -1,0 +1,184 @@
+"""A session and its row: every step of its machine is stored before anybody sees what it made of the session."""
+
+from dataclasses import replace
+from typing import Final, final
+
+from sightline.actors.deps import Deps
+from sightline.actors.kernel.behaviour import Context
+from sightline.actors.messages import ClaimStanding
+from sightline.actors.rejected import session_rejected
+from sightline.actors.session_effects import carry_out
+from sightline.actors.types import Answer, Caller
+from sightline.domain.errors import RefusedError
+from sightline.domain.metering import next_check_ms
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session import machine
+from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
+from sightline.domain.session.model import Assigned, Live, Session, VideoInput
+from sightline.domain.session.record import chain
+from sightline.domain.views import View, parties_of, session_view, start_view
+from sightline.ports.relations import TupleUpdate
+from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
+
+NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
+
+
+@final
+class DurableSession:
+    """The session of one actor."""
+
+    __slots__ = ("_context", "_deps", "_limits", "session")
+
+    def __init__(self, context: Context, deps: Deps) -> None:
+        self._context = context
+        self._deps = deps
+        self._limits = deps.limits.session
+        self.session: Session | None = None
+        """With all evidence that is durable; None before it is created."""
+
+    async def load(self) -> None:
+        """Read the session, and take in what was recorded about it since its row was written."""
+        stored = await self._deps.store.load_session(self._context.id)
+        if stored is None:
+            return
+        self.session = stored.session
+        if isinstance(stored.session.phase, Live):
+            if stored.media_proved_at_ms is not None:
+                self.session = machine.recover_media(stored.session, stored.media_proved_at_ms, self._limits)
+            for heartbeat in stored.heartbeats:
+                await self._apply(
+                    FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh), at_ms=heartbeat.fix.at_ms
+                )
+        await self.settle_deadline(self._now())
+
+    def require(self) -> Session:
+        """The session, which must exist."""
+        if self.session is None:
+            raise RefusedError(NOT_FOUND)
+        return self.session
+
+    def due_ms(self, session: Session) -> int | None:
+        """When the session has to be looked at again; None in a terminal state."""
+        deadline = machine.deadline_ms(session)
+        if deadline is None or not isinstance(session.phase, Live):
+            return deadline
+        return min(deadline, next_check_ms(session.phase.evidence, self._now(), self._limits.meter))
+
+    def standing_of(self, workspace_id: str) -> ClaimStanding:
+        """What the session says of a claim that an operator has for it."""
+        session = self.session
+        if session is None or Party.OPERATOR not in parties_of(session, workspace_id):
+            return ClaimStanding.NEVER
+        if not isinstance(session.phase, Assigned | Live):
+            return ClaimStanding.GONE
+        return ClaimStanding.LIVE if isinstance(session.phase, Live) else ClaimStanding.ASSIGNED
+
+    # Steps.
+
+    async def step(self, message: Message) -> Step:
+        """Take a command's step; a refusal is raised, after making a passed deadline durable."""
+        session = self.require()
+        now_ms = self._now()
+        result = machine.step(session, message, now_ms, self._limits)
+        if isinstance(result, Refusal):
+            await self.settle_deadline(now_ms)
+            raise RefusedError(result)
+        return result
+
+    async def take_fact(self, message: Message) -> None:
+        """Step by a fact; one about a session that does not exist is no news."""
+        if self.session is None:
+            return
+        await self._apply(message, at_ms=self._now())
+
+    async def _apply(self, message: Message, *, at_ms: int) -> None:
+        session = self.session
+        assert session is not None
+        result = machine.step(session, message, at_ms, self._limits)
+        assert isinstance(result, Step), "a fact cannot be refused"
+        if result.events:
+            await self.commit(result, at_ms=at_ms)
+        else:
+            self.session = result.session
+
+    async def settle_deadline(self, now_ms: int) -> bool:
+        """Make a passed deadline durable; True if there was one."""
+        session = self.session
+        late = machine.settle_deadline(session, now_ms, self._limits) if session is not None else None
+        if late is None:
+            return False
+        await self.commit(late, at_ms=now_ms)
+        return True
+
+    def take_video(self, video: VideoInput) -> None:
+        """Take in where the live input is now.
+
+        Its URLs may have moved with the server's address; what is stored is only their last known form.
+        """
+        session = self.session
+        if session is not None and isinstance(session.phase, Live):
+            self.session = replace(session, phase=replace(session.phase, video=video))
+
+    # Durability.
+
+    async def commit_command(
+        self,
+        step: Step,
+        caller: Caller,
+        *,
+        tuples: tuple[TupleUpdate, ...] = (),
+        hold: HoldRequest | None = None,
+        token: str | None = None,
+        is_start: bool = False,
+    ) -> Answer:
+        """Store a command's step with the answer it is given, so that a repeat of the call gives it again."""
+        now_ms = self._now()
+        sides = parties_of(step.session, caller.workspace_id)
+        view: View = session_view(step.session, now_ms, self._limits, sides)
+        data = start_view(step.session, view) if is_start else view
+        record = None
+        if caller.idempotency is not None:
+            record = IdempotencyRecord(key=caller.idempotency, result={"data": data, "token": token}, at_ms=now_ms)
+        revision = await self.commit(step, at_ms=now_ms, tuples=tuples, hold=hold, record=record)
+        if token is None and revision is not None:
+            token = self._deps.relations.token_for(revision)
+        if isinstance(step.session.phase, Assigned):
+            data = {**data, "consistencyToken": token}
+        return Answer(data, now_ms)
+
+    async def commit(
+        self,
+        step: Step,
+        *,
+        at_ms: int | None = None,
+        tuples: tuple[TupleUpdate, ...] = (),
+        hold: HoldRequest | None = None,
+        record: IdempotencyRecord | None = None,
+    ) -> int | None:
+        """Store a step, then carry out its effects. Returns the relations graph's revision, if tuples were written."""
+        session, recorded = chain(step.session, step.events)
+        charged = next((effect.charged for effect in step.effects if isinstance(effect, ChargeHold)), None)
+        payload = next((effect.payload for effect in step.effects if isinstance(effect, Settle)), None)
+        write = SessionWrite(
+            lease=self._deps.lease(session.id),
+            session=session,
+            at_ms=self._now() if at_ms is None else at_ms,
+            due_at_ms=self.due_ms(session),
+            events=tuple(RecordedEvent(sequence, event, digest) for sequence, event, digest in recorded),
+            take_hold=hold,
+            charge_hold=charged,
+            release_hold=any(isinstance(effect, ReleaseHold) for effect in step.effects),
+            settle=payload,
+            consume_quote=session.terms.quote_id if session.version == 0 else None,
+            tuples=tuples,
+            idempotency=record,
+        )
+        result = await self._deps.store.write_session(write)
+        if isinstance(result, Rejected):
+            raise session_rejected(result)
+        self.session = replace(session, version=result.version)
+        carry_out(self._context, self._deps, step, session)
+        return result.revision
+
+    def _now(self) -> int:
+        return self._context.clock.now_ms()

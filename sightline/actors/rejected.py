@@ -1,0 +1,46 @@
+"""Rejected writes: what the store's decision means for the turn that wanted to write."""
+
+from typing import Final
+
+from sightline.actors.kernel.errors import ReloadRequestedError
+from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
+from sightline.domain.refusal import Code, Refusal
+from sightline.ports.store import Rejected, RejectedWhy
+
+SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
+
+
+def session_rejected(rejected: Rejected) -> Exception:
+    """What to raise when a session was not written."""
+    match rejected.why:
+        case RejectedWhy.QUOTE_CONSUMED:
+            return RefusedError(Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used"))
+        case RejectedWhy.FUNDS:
+            message = "The wallet's balance and allowance do not cover the hold"
+            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
+        case RejectedWhy.VERSION:
+            return ReloadRequestedError("the session's row has moved on", retry=True)
+        case RejectedWhy.FENCED:
+            return StoreUnavailableError("this server no longer owns the session")
+        case RejectedWhy.IDEMPOTENT:
+            return RefusedError(
+                Refusal(Code.CONFLICT, "idempotency:inProgress", "The same call is being handled", retry_after_s=1)
+            )
+        case RejectedWhy.SLUG_TAKEN:
+            return InvariantError("a session has no slug")
+
+
+def workspace_rejected(rejected: Rejected) -> Exception:
+    """What to raise when a workspace was not written."""
+    match rejected.why:
+        case RejectedWhy.SLUG_TAKEN:
+            return RefusedError(SLUG_TAKEN)
+        case RejectedWhy.VERSION:
+            return ReloadRequestedError("the workspace's row has moved on", retry=True)
+        case RejectedWhy.FENCED:
+            return StoreUnavailableError("this server no longer owns the workspace")
+        case RejectedWhy.IDEMPOTENT:
+            message = "The same call is being handled"
+            return RefusedError(Refusal(Code.CONFLICT, "idempotency:inProgress", message, retry_after_s=1))
+        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS:
+            return InvariantError(f"a workspace write was rejected for {rejected.why}")

@@ -1,0 +1,98 @@
+"""What a session does to others: once a step is committed, or when an operation for it came to nothing."""
+
+from typing import Final
+
+import structlog
+import trio
+
+from sightline.actors.deps import SESSION, WORKSPACE, Deps
+from sightline.actors.kernel.behaviour import Context
+from sightline.actors.kernel.mailbox import Lane
+from sightline.actors.messages import (
+    FreeOperator,
+    OperationFailed,
+    OperatorFound,
+    ReopenVideo,
+    VacateOperator,
+    VideoReady,
+    VideoReopened,
+)
+from sightline.actors.starting import open_video
+from sightline.domain.errors import SightlineError
+from sightline.domain.session.messages import ChargeHold, CloseVideo, ReleaseHold, ReleaseOperator, Settle, Step
+from sightline.domain.session.model import Assigned, Live, Session
+from sightline.ports.relations import TupleUpdate
+
+REOPEN_DELAY_MS: Final = 2_000
+VIDEO_TIMER: Final = "video"
+
+log = structlog.get_logger("sightline.session")
+
+
+def carry_out(context: Context, deps: Deps, step: Step, session: Session) -> None:
+    """Carry out the effects of a step that is committed, and tell those who watch."""
+    for effect in step.effects:
+        match effect:
+            case ReleaseOperator(workspace_id=workspace_id, start_timed_out=timed_out):
+                _tell_operator(context, workspace_id, FreeOperator(session.id, timed_out))
+            case CloseVideo(ref=ref):
+                _close_video(context, deps, ref)
+            case Settle():
+                deps.on_settlement()
+            case ReleaseHold() | ChargeHold():
+                pass  # done in the transaction
+    deps.watchers.notify(SESSION, session.id)
+    if session.operator is not None:
+        deps.watchers.notify(WORKSPACE, session.operator.workspace_id, related=session.id)
+
+
+async def let_go(
+    context: Context, deps: Deps, outcome: OperatorFound | VideoReady | OperationFailed, session: Session | None
+) -> None:
+    """Give back what an operation has taken, unless the session stands by it."""
+    phase = session.phase if session is not None else None
+    operator = phase.operator if isinstance(phase, Assigned | Live) else None
+    match outcome:
+        case OperatorFound(operator=found, staged=staged):
+            if operator is not None and operator.workspace_id == found.workspace_id:
+                return
+            _tell_operator(context, found.workspace_id, FreeOperator(context.id))
+            if staged.undo:
+                await _undo(deps, staged.undo)
+        case VideoReady(video=video) if not isinstance(phase, Live):
+            if operator is not None:
+                _tell_operator(context, operator.workspace_id, VacateOperator(context.id))
+            _close_video(context, deps, video.ref)
+        case VideoReady() | OperationFailed():
+            pass
+
+
+def reopen_video(context: Context, deps: Deps, session_id: str) -> None:
+    """Create the live input again, or find it; tried until there is an answer."""
+    at_ms = context.clock.now_ms() + REOPEN_DELAY_MS
+    context.spawn(
+        lambda: open_video(deps, session_id),
+        on_value=VideoReopened,
+        on_error=lambda _error: context.timers.set(context.ref, at_ms, ReopenVideo(), name=VIDEO_TIMER),
+    )
+
+
+def _tell_operator(context: Context, workspace_id: str, message: object) -> None:
+    context.registry.ref(WORKSPACE, workspace_id).tell(message, lane=Lane.CONTROL)
+
+
+def _close_video(context: Context, deps: Deps, ref: str) -> None:
+    context.spawn(
+        lambda: deps.video.close_input(ref),
+        on_value=lambda _done: None,
+        on_error=lambda error: log.warning("video_close_failed", error=str(error)),
+    )
+
+
+async def _undo(deps: Deps, updates: tuple[TupleUpdate, ...]) -> None:
+    """Take edges back that stand in the graph for an assignment that did not come about."""
+    try:
+        with trio.fail_after(deps.limits.ask_timeout_s):
+            await deps.relations.write(updates)
+    except (SightlineError, trio.TooSlowError) as error:
+        log.warning("relation_undo_failed", error=str(error))
