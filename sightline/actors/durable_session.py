@@ -13,6 +13,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.metering import next_check_ms
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session import machine
+from sightline.domain.session.evidence import recover_media
 from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
 from sightline.domain.session.model import Assigned, Live, Session, VideoInput
 from sightline.domain.session.record import chain
@@ -44,7 +45,7 @@ class DurableSession:
         self.session = stored.session
         if isinstance(stored.session.phase, Live):
             if stored.media_proved_at_ms is not None:
-                self.session = machine.recover_media(stored.session, stored.media_proved_at_ms, self._limits)
+                self.session = recover_media(stored.session, stored.media_proved_at_ms, self._limits)
             for heartbeat in stored.heartbeats:
                 await self._apply(
                     FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh), at_ms=heartbeat.fix.at_ms

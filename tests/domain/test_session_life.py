@@ -5,6 +5,7 @@ import pytest
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.refusal import Code
 from sightline.domain.session import machine
+from sightline.domain.session.evidence import recover_media
 from sightline.domain.session.machine import EXPIRED, WRONG_STATE
 from sightline.domain.session.messages import (
     Assign,
@@ -183,7 +184,7 @@ def test_callers_see_the_deadline_of_the_present_state(session, deadline_ms):
 
 def test_media_between_the_row_and_its_checkpoint_is_taken_as_unbroken_while_running():
     stored = Film().both(T0, T0 + 2_000).session
-    session = machine.recover_media(stored, T0 + 100_000, LIMITS)
+    session = recover_media(stored, T0 + 100_000, LIMITS)
     film = Film(session)
     film.sequence = 2
     for second in range(4, 100, 2):
@@ -194,7 +195,7 @@ def test_media_between_the_row_and_its_checkpoint_is_taken_as_unbroken_while_run
 
 
 def test_a_live_session_stored_before_any_media_survives_a_restart_after_minutes():
-    session = machine.recover_media(a_live_session(), T0 + 100_000, LIMITS)
+    session = recover_media(a_live_session(), T0 + 100_000, LIMITS)
     film = Film(session)
     for second in range(1, 100, 2):
         film.fix(T0 + second * 1_000)
@@ -204,7 +205,7 @@ def test_a_live_session_stored_before_any_media_survives_a_restart_after_minutes
 
 def test_nothing_is_assumed_of_media_while_the_row_says_paused():
     film = Film().both(T0, T0 + 4_000).tell(MediaBroke(T0 + 4_500), T0 + 4_500)
-    session = machine.recover_media(film.session, T0 + 20_000, LIMITS)
+    session = recover_media(film.session, T0 + 20_000, LIMITS)
     ended = after(session, End(Party.CONSUMER), T0 + 20_000).phase
     assert [(window.from_ms - T0, window.to_ms - T0) for window in ended.windows if window.reason == "MEDIA_LOST"] == [
         (4_500, 20_000)
@@ -213,4 +214,4 @@ def test_nothing_is_assumed_of_media_while_the_row_says_paused():
 
 def test_a_checkpoint_older_than_the_row_changes_nothing():
     session = Film().both(T0, T0 + 20_000).session
-    assert machine.recover_media(session, T0 + 10_000, LIMITS) == session
+    assert recover_media(session, T0 + 10_000, LIMITS) == session
