@@ -1,25 +1,22 @@
 """The workspace actor: owns one workspace's availability, claims, and the order of its heartbeats.
 
 Spoken to by the broker (commands and heartbeats), by sessions (claims) and by the heartbeat writer. Survives a crash by
-its row and the recorded heartbeats. A heartbeat is accepted here, written in a batch with those of others, and only
-then acknowledged and passed on to the session that is live.
+its row and the recorded heartbeats. What becomes of a heartbeat is in `heartbeat_intake`, how claims are doubted in
+`claim_doubt`.
 """
 
 from dataclasses import replace
 from typing import Final, final
 
-import structlog
-import trio
-
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
-from sightline.actors.heartbeats import HeartbeatWriter, Submitted
-from sightline.actors.idempotency import IN_PROGRESS
+from sightline.actors.claim_doubt import ask_sessions, clear_edge, doubted_claims
+from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
+from sightline.actors.heartbeat_intake import NOT_SUPPLIER, HeartbeatIntake
+from sightline.actors.heartbeats import HeartbeatWriter
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.kernel.errors import OverloadedError, ReloadRequestedError
+from sightline.actors.kernel.errors import ReloadRequestedError
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.messages import (
-    CheckClaim,
     ClaimOperator,
     ClaimsChecked,
     ClaimStanding,
@@ -28,7 +25,6 @@ from sightline.actors.messages import (
     FreeOperator,
     GetWorkspace,
     HeartbeatsWritten,
-    HeartbeatTaken,
     OccupyOperator,
     OperatorChanged,
     PatchWorkspace,
@@ -38,10 +34,10 @@ from sightline.actors.messages import (
     VacateOperator,
 )
 from sightline.actors.rejected import workspace_rejected
-from sightline.actors.reports import Writing, answer_of, heartbeat_of, judge, record_of
+from sightline.actors.reports import record_of
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Role
-from sightline.domain.errors import InvariantError, RefusedError, SightlineError
+from sightline.domain.errors import InvariantError, RefusedError
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     ClaimByAccept,
@@ -51,19 +47,15 @@ from sightline.domain.operator.machine import (
     Restore,
     Vacate,
 )
-from sightline.domain.operator.model import Claim, Workspace
+from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.model import Assigned, Live, Session
 from sightline.domain.views import workspace_view
-from sightline.ports.relations import TupleUpdate, member_edge, operator_edge
-from sightline.ports.store import Heartbeat, IdempotencyRecord, Rejected, WorkspaceWrite
+from sightline.ports.relations import TupleUpdate, member_edge
+from sightline.ports.store import IdempotencyRecord, Rejected, WorkspaceWrite
 
 DOUBT_TIMER: Final = "doubt"
 NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
-NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
-
-log = structlog.get_logger("sightline.workspace")
 
 
 @final
@@ -73,12 +65,8 @@ class WorkspaceActor:
     def __init__(self, context: Context, deps: Deps, writer: HeartbeatWriter) -> None:
         self._context = context
         self._deps = deps
-        self._writer = writer
+        self._intake = HeartbeatIntake(context, deps, writer)
         self._workspace: Workspace | None = None
-        self._accepted = -1
-        """Sequence of the newest heartbeat handed to the writer."""
-        self._writing: dict[int, Writing] = {}
-        self._ticket = 0
 
     # The kernel's side.
 
@@ -86,7 +74,7 @@ class WorkspaceActor:
         """Read the workspace; claims are doubted soon, since a crash may have cut a dispatch in two."""
         self._workspace = await self._deps.store.load_workspace(self._context.id)
         if self._workspace is not None:
-            self._accepted = self._workspace.last_sequence
+            self._intake.resume_after(self._workspace.last_sequence)
             self._announce(self._workspace)
             self._arm_doubt()
 
@@ -96,7 +84,7 @@ class WorkspaceActor:
 
     def may_passivate(self) -> bool:
         """Whether no heartbeat is on its way; claims are watched over by a timer that wakes the actor."""
-        return not self._writing
+        return not self._intake.is_writing
 
     async def handle(self, envelope: Envelope) -> None:
         """Take one turn."""
@@ -109,11 +97,11 @@ class WorkspaceActor:
         message = envelope.message
         match message:
             case ReportHeartbeat():
-                await self._heartbeats(envelope, message)
+                await self._intake.take(envelope, message, self._existing())
             case HeartbeatsWritten():
-                self._written(message)
+                self._workspace = self._intake.conclude(message, self._workspace)
             case ReportHeartbeats():
-                await self._heartbeats(envelope, message)
+                await self._intake.take(envelope, message, self._existing())
             case GetWorkspace():
                 envelope.reply(self._workspace)
             case CreateWorkspace():
@@ -229,64 +217,27 @@ class WorkspaceActor:
         workspace = self._workspace
         if workspace is None or not workspace.claims:
             return
-        limit_ms = self._now() - self._deps.limits.claim_doubt_ms
-        doubted = [
-            (claim.session_id, claim.at_ms)
-            for claim in workspace.claims.values()
-            if claim.at_ms <= limit_ms and not self._is_stood_by(claim)
-        ]
+        registry, until_ms = self._context.registry, self._now() - self._deps.limits.claim_doubt_ms
+        doubted = doubted_claims(registry, workspace, until_ms)
         self._arm_doubt()
         if doubted:
             self._context.spawn(
-                lambda: self._ask_sessions(doubted), on_value=ClaimsChecked, on_error=lambda _error: None
+                lambda: ask_sessions(registry, self._deps, workspace.id, doubted),
+                on_value=ClaimsChecked,
+                on_error=lambda _error: None,
             )
-
-    def _is_stood_by(self, claim: Claim) -> bool:
-        """Whether the session is in memory and says what the claim says; then it need not be asked."""
-        session: Session | None = self._context.registry.peek(SESSION, claim.session_id)
-        phase = session.phase if session is not None else None
-        if not isinstance(phase, Assigned | Live) or phase.operator.workspace_id != self._context.id:
-            return False
-        return isinstance(phase, Live) == claim.is_live
-
-    async def _ask_sessions(self, doubted: list[tuple[str, int]]) -> tuple[tuple[str, int, ClaimStanding], ...]:
-        standings = []
-        for session_id, at_ms in doubted:
-            session = self._context.registry.ref(SESSION, session_id)
-            try:
-                check = CheckClaim(self._context.id)
-                standing = await session.ask(check, timeout_s=self._deps.limits.ask_timeout_s)
-            except SightlineError:
-                continue
-            standings.append((session_id, at_ms, standing))
-        return tuple(standings)
 
     async def _claims_checked(self, standings: tuple[tuple[str, int, ClaimStanding], ...]) -> None:
         for session_id, at_ms, standing in standings:
             claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
             if claim is None or claim.at_ms != at_ms:
                 continue
-            if standing is ClaimStanding.NEVER and not await self._is_unrelated(session_id):
+            if standing is ClaimStanding.NEVER and not await clear_edge(self._deps, session_id, self._context.id):
                 continue
             if standing in (ClaimStanding.GONE, ClaimStanding.NEVER):
                 await self._fact(Release(session_id))
             elif standing is ClaimStanding.ASSIGNED and claim.is_live:
                 await self._fact(Vacate(session_id))
-
-    async def _is_unrelated(self, session_id: str) -> bool:
-        """Take away the edge that a dispatch cut in two may have left in a graph of its own (not in our transaction).
-
-        Before the claim goes, so that a crash in between finds it again; and in a turn, so that no new claim, with a
-        new edge, can come in between. False if the graph does not answer: the claim is doubted again later.
-        """
-        edge = operator_edge(session_id, self._context.id)
-        try:
-            with trio.fail_after(self._deps.limits.ask_timeout_s):
-                await self._deps.relations.write([TupleUpdate(edge, present=False)])
-        except (SightlineError, trio.TooSlowError) as error:
-            log.warning("relation_not_cleared", session_id=session_id, error=str(error))
-            return False
-        return True
 
     def _arm_doubt(self) -> None:
         timers = self._context.timers
@@ -296,77 +247,6 @@ class WorkspaceActor:
             # One that is armed stays: a busy operator's commits must not put the doubt off for ever.
             at_ms = self._now() + self._deps.limits.claim_doubt_ms
             timers.set(self._context.ref, at_ms, DoubtClaims(), name=DOUBT_TIMER)
-
-    # Heartbeats.
-
-    async def _heartbeats(self, envelope: Envelope, message: ReportHeartbeat | ReportHeartbeats) -> None:
-        workspace, key = self._existing(), message.key
-        if not workspace.is_supplier:
-            raise RefusedError(NOT_SUPPLIER)
-        if key is not None and any(writing.key == key for writing in self._writing.values()):
-            raise RefusedError(IN_PROGRESS)
-        now_ms, before, limits = self._now(), self._accepted, self._deps.limits
-        accepted: list[Heartbeat] = []
-        verdicts: list[Refusal | None] = []
-        for report in (message.report,) if isinstance(message, ReportHeartbeat) else message.reports:
-            refusal = judge(workspace, report, self._accepted, now_ms, limits)
-            verdicts.append(refusal)
-            if refusal is None:
-                self._accepted = report.sequence
-                accepted.append(heartbeat_of(workspace, report, now_ms, limits))
-        if not accepted:
-            await self._refuse_heartbeats(envelope, message, verdicts)
-            return
-        answer = None
-        if key is not None:
-            answer = answer_of(message, verdicts, workspace.seen(accepted[-1].sequence, now_ms), now_ms)
-        self._ticket += 1
-        ticket = self._ticket
-        submitted = Submitted(
-            tuple(accepted),
-            lambda error: self._told(ticket, error),
-            record_of(key, answer) if key is not None and answer is not None else None,
-        )
-        if not self._writer.submit(submitted):
-            self._accepted = before
-            envelope.fail(OverloadedError("too many heartbeats wait to be written"))
-            return
-        self._writing[ticket] = Writing(envelope, submitted.heartbeats, tuple(verdicts), answer)
-
-    async def _refuse_heartbeats(
-        self, envelope: Envelope, message: ReportHeartbeat | ReportHeartbeats, verdicts: list[Refusal | None]
-    ) -> None:
-        """Answer a report of which nothing was accepted."""
-        if isinstance(message, ReportHeartbeat):
-            assert verdicts[0] is not None
-            raise RefusedError(verdicts[0])
-        answer = answer_of(message, verdicts, self._existing(), self._now())
-        if message.key is not None and not await self._deps.store.record_idempotent(record_of(message.key, answer)):
-            raise RefusedError(IN_PROGRESS)  # the first call with this key has just been answered: look again
-        envelope.reply(answer)
-
-    def _told(self, ticket: int, error: Exception | None) -> None:
-        self._context.ref.tell(HeartbeatsWritten(ticket, error), lane=Lane.CONTROL)
-
-    def _written(self, written: HeartbeatsWritten) -> None:
-        writing = self._writing.pop(written.ticket, None)
-        if writing is None:
-            return  # of an earlier life; what was written was read by load
-        envelope, heartbeats, verdicts, answer = writing
-        if written.error is not None:
-            envelope.fail(written.error)
-            raise ReloadRequestedError("heartbeats may not have been written")
-        workspace = self._existing()
-        last = heartbeats[-1]
-        self._workspace = workspace = workspace.seen(last.sequence, last.fix.at_ms)
-        session_id = workspace.live_session_id
-        if session_id is not None:
-            session = self._context.registry.ref(SESSION, session_id)
-            for heartbeat in heartbeats:
-                session.tell(HeartbeatTaken(heartbeat), conflate_key="heartbeat")
-        if answer is None:
-            answer = answer_of(envelope.message, verdicts, workspace, self._now())
-        envelope.reply(answer)
 
     # Durability.
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.actors import durable_session
-from sightline.actors import workspace as workspace_actor
+from sightline.actors import durable_session, heartbeat_intake
 from sightline.actors.idempotency import Replays
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.timers import Timers
@@ -65,14 +64,14 @@ def live_without_occupying(patch):
 def heartbeat_acknowledged_before_commit(patch):
     """A heartbeat is answered when it is handed to the writer."""
 
-    async def heartbeats(self, envelope, message):
-        envelope.reply(answer_of(message, (None,), self._existing(), self._now()))
+    async def take(self, envelope, message, workspace):
+        envelope.reply(answer_of(message, (None,), workspace, self._context.clock.now_ms()))
         if not envelope.is_ask:
             return
-        await original(self, Envelope(message, envelope.enqueued_at), message)  # an envelope of nobody
+        await original(self, Envelope(message, envelope.enqueued_at), message, workspace)  # an envelope of nobody
 
-    original = workspace_actor.WorkspaceActor._heartbeats
-    patch.setattr(workspace_actor.WorkspaceActor, "_heartbeats", heartbeats)
+    original = heartbeat_intake.HeartbeatIntake.take
+    patch.setattr(heartbeat_intake.HeartbeatIntake, "take", take)
 
 
 def command_acknowledged_before_commit(patch):
@@ -213,14 +212,14 @@ def reply_is_dropped(patch):
 
 def sequence_may_repeat(patch):
     """A heartbeat with the last number is taken again."""
-    judge = workspace_actor.judge
+    judge = heartbeat_intake.judge
 
     def lenient(workspace, report, last_sequence, now_ms, limits):
         if report.sequence == last_sequence:
             return None
         return judge(workspace, report, last_sequence, now_ms, limits)
 
-    patch.setattr(workspace_actor, "judge", lenient)
+    patch.setattr(heartbeat_intake, "judge", lenient)
 
 
 def chain_forgets_its_head(patch):
