@@ -9,28 +9,29 @@ What makes it safe:
 - The contract itself settles a session once. Should all else fail, a second transaction reverts.
 
 A settlement that the contract refuses waits as FAILED or REVERTED with the reason, and is tried again with back-off.
+
+The rounds are here. What is done with a transaction that is in no block is in `pursuit`; `sender` signs and broadcasts.
 """
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final, final
 
 import structlog
 import trio
 
-from sightline.chain.broadcast import FEES_TOO_LOW, broadcast
-from sightline.chain.fees import Fees, bumped, suggested
-from sightline.chain.inclusion import Included, Sighting, look
-from sightline.chain.preflight import Verdict, examine, find_settled, settle_call, why_reverted
+from sightline.chain.fees import Fees
+from sightline.chain.inclusion import Included, look
+from sightline.chain.preflight import Verdict, examine, find_settled, why_reverted
+from sightline.chain.pursuit import REORGANISED, Pursuit
 from sightline.chain.relayer_options import RelayerOptions
 from sightline.chain.rpc import JsonRpc, backoff_ms
+from sightline.chain.sender import Sender
 from sightline.chain.signer import Signer
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import (
-    Attempt,
     BlockRef,
     ChainIdentity,
     NonceTakenError,
@@ -47,9 +48,6 @@ IN_FLIGHT: Final = (
     SettlementState.STUCK,
     SettlementState.MINED,
 )
-REORGANISED: Final = "reorganised"
-STUCK_ATTEMPTS: Final = 3
-"""A settlement is called STUCK from this many transactions on."""
 
 
 @final
@@ -67,6 +65,8 @@ class Relayer:
         self._options = options
         self._clock = clock
         self._ids = ids
+        self._sender = Sender(rpc, outbox, signer, identity, options, clock=clock, ids=ids)
+        self._pursuit = Pursuit(rpc, outbox, self._sender, signer.address, options, clock=clock)
         self._holder = options.holder or ids.uuid()
         self._wake = trio.Event()
         self._recheck_above: int | None = None
@@ -222,7 +222,7 @@ class Relayer:
             else:
                 await self._record_inclusion(record, found)
         if missing:
-            await self._pursue(missing, sighting)
+            await self._pursuit.pursue(missing, sighting)
 
     async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
         now_ms = self._clock.now_ms()
@@ -235,105 +235,7 @@ class Relayer:
             log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
         else:
             reason = await why_reverted(self._rpc, self._identity, self._signer.address, record, inclusion.block_number)
-            await self._wait(record, SettlementState.REVERTED, reason)
-
-    async def _pursue(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
-        now_ms = self._clock.now_ms()
-        resend: list[Attempt] = []
-        for record in records:
-            if record.state is SettlementState.MINED:
-                log.warning("settlement_left_its_block", session_id=record.session_id, tx_hash=record.tx_hash)
-                await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
-            if not record.attempts:
-                await self._wait(record, SettlementState.FAILED, "the adopted transaction left the chain")
-                continue
-            newest = record.attempts[-1]
-            if newest.nonce < sighting.mined_nonce:
-                await self._nonce_went_elsewhere(record, now_ms)
-            elif now_ms >= record.retry_at_ms:
-                resend += await self._next_sending(record, sighting, now_ms)
-        await self._send(resend)
-        await self._close_gap(sighting, {record.session_id for record in records})
-
-    async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
-        """The nonce is used and no receipt of ours is there: another writer, or an endpoint with two opinions.
-
-        Only after it has stayed so for a while is the settlement examined anew; the contract keeps it from settling
-        twice even if the endpoint had lied.
-        """
-        first_seen = record.tries == 0 or record.state is not SettlementState.STUCK
-        if first_seen:
-            wait_ms = self._options.resend_ms
-            await self._outbox.mark_waiting(
-                record.session_id, SettlementState.STUCK, reason="its nonce was used by another transaction",
-                retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
-            )  # fmt: skip
-        elif now_ms >= record.retry_at_ms:
-            await self._wait(record, SettlementState.FAILED, "its nonce was used by another transaction")
-
-    async def _next_sending(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> list[Attempt]:
-        """The transaction to broadcast now: the newest again, or a replacement, or none yet."""
-        newest = record.attempts[-1]
-        patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
-        is_overdue = newest.sent_at_ms is not None and now_ms - newest.signed_at_ms >= patience_ms
-        if is_overdue and not await self._is_ours(newest):
-            await self._wait(record, SettlementState.FAILED, "signed with another key, and it does not mine")
-            return []
-        if is_overdue or (record.reason == FEES_TOO_LOW and await self._is_ours(newest)):
-            replacement = await self._replace(record, sighting, now_ms)
-            if replacement is not None:
-                return [replacement]
-        was_sent = newest.sent_at_ms is not None and record.state is not SettlementState.SIGNED
-        if was_sent and record.reason != REORGANISED and now_ms - record.updated_at_ms < self._options.resend_ms:
-            return []
-        return [newest]
-
-    async def _is_ours(self, attempt: Attempt) -> bool:
-        """Whether this key signed it. Another key's nonce is not ours to use again."""
-        ours = await self._outbox.attempts_at(self._signer.address, attempt.nonce)
-        return attempt.tx_hash in {item.tx_hash for item in ours}
-
-    async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
-        """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
-        newest = record.attempts[-1]
-        (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
-        fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
-        if fees.max_fee_wei > self._options.fee_cap_wei:
-            await self._outbox.mark_waiting(
-                record.session_id, SettlementState.STUCK, reason="a replacement would pass the fee cap",
-                retry_at_ms=now_ms + self._options.resend_ms, now_ms=now_ms,
-            )  # fmt: skip
-            return None
-        replacement = self._signed(record, newest.nonce, fees, now_ms)
-        await self._outbox.store_signed(self._signer.address, [replacement], now_ms=now_ms)
-        log.warning(
-            "settlement_replaced", session_id=record.session_id, tx_hash=replacement.tx_hash, nonce=newest.nonce,
-            max_fee_wei=fees.max_fee_wei,
-        )  # fmt: skip
-        if len(record.attempts) + 1 >= STUCK_ATTEMPTS:
-            reason = f"no receipt after {len(record.attempts)} transactions"
-            await self._outbox.mark_waiting(
-                record.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
-            )
-        return replacement
-
-    async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
-        """Send again what the next nonce was used for, when nobody else does.
-
-        After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
-        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once. And of many
-        settlements that lost their block, the one that all others wait for may be beyond one round's batch.
-        """
-        nonce = sighting.mined_nonce
-        if nonce >= await self._outbox.next_nonce(self._signer.address):
-            return
-        attempts = await self._outbox.attempts_at(self._signer.address, nonce)
-        if not attempts:
-            log.error("relayer_nonce_unknown", nonce=nonce)
-            return
-        if attempts[-1].session_id not in pursued:
-            log.warning("relayer_fills_nonce", nonce=nonce, tx_hash=attempts[-1].tx_hash)
-            await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])
+            await self._sender.put_aside(record, SettlementState.REVERTED, reason)
 
     # What is due.
 
@@ -352,12 +254,12 @@ class Relayer:
             if finding.verdict is Verdict.SIGN:
                 to_sign.append(record)
             elif finding.verdict is Verdict.WAIT:
-                await self._wait(record, SettlementState.FAILED, finding.reason)
+                await self._sender.put_aside(record, SettlementState.FAILED, finding.reason)
             else:
                 await self._adopt(record)
         if seen.base_fee_wei + seen.fees.tip_wei > self._options.fee_cap_wei:
             for record in to_sign:
-                await self._wait(record, SettlementState.COMPOSED, "the chain's fees are over the cap")
+                await self._sender.put_aside(record, SettlementState.COMPOSED, "the chain's fees are over the cap")
             return False
         fees = Fees(max_fee_wei=min(seen.fees.max_fee_wei, self._options.fee_cap_wei), tip_wei=seen.fees.tip_wei)
         return await self._sign_and_send(to_sign, fees, seen.mined_nonce)
@@ -365,7 +267,9 @@ class Relayer:
     async def _adopt(self, record: SettlementRecord) -> None:
         found = await self._adopted(record)
         if found is None:
-            await self._wait(record, SettlementState.FAILED, "settled on the chain, and the event is not found")
+            await self._sender.put_aside(
+                record, SettlementState.FAILED, "settled on the chain, and the event is not found"
+            )
         else:
             log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
             await self._outbox.mark_confirmed(record.session_id, found.inclusion, now_ms=self._clock.now_ms())
@@ -375,44 +279,7 @@ class Relayer:
             return False
         now_ms = self._clock.now_ms()
         first = max(await self._outbox.next_nonce(self._signer.address), mined_nonce)
-        attempts = [self._signed(record, first + number, fees, now_ms) for number, record in enumerate(records)]
+        attempts = [self._sender.sign(record, first + number, fees, now_ms) for number, record in enumerate(records)]
         await self._outbox.store_signed(self._signer.address, attempts, now_ms=now_ms)
-        await self._send(attempts)
+        await self._sender.send(attempts)
         return True
-
-    def _signed(self, record: SettlementRecord, nonce: int, fees: Fees, now_ms: int) -> Attempt:
-        tx_hash, raw = self._signer.sign(
-            chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
-            data=settle_call(record), gas=self._options.settle_gas, fees=fees,
-        )  # fmt: skip
-        return Attempt(
-            session_id=record.session_id, nonce=nonce, tx_hash=tx_hash, raw=raw, max_fee_wei=fees.max_fee_wei,
-            tip_wei=fees.tip_wei, signed_at_ms=now_ms,
-        )  # fmt: skip
-
-    async def _send(self, attempts: Sequence[Attempt]) -> None:
-        """Broadcast, once each. Without an answer the rows stay as they are, and are looked for first next time."""
-        if not attempts:
-            return
-        answers = await broadcast(self._rpc, attempts)
-        now_ms = self._clock.now_ms()
-        for attempt, refusal in answers.refused:
-            retry_at_ms = now_ms + (0 if refusal == FEES_TOO_LOW else self._options.retry_ms_min)
-            log.warning("broadcast_refused", session_id=attempt.session_id, reason=refusal)
-            await self._outbox.mark_waiting(
-                attempt.session_id, SettlementState.SIGNED, reason=refusal, retry_at_ms=retry_at_ms, now_ms=now_ms
-            )
-        if answers.taken:
-            await self._outbox.mark_sent(answers.taken, now_ms=now_ms)
-
-    async def _wait(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
-        now_ms = self._clock.now_ms()
-        options = self._options
-        least = min(options.retry_ms_max, options.retry_ms_min << min(record.tries, 16))
-        jitter = backoff_ms(self._ids, 0, least_ms=least, most_ms=options.retry_ms_max)
-        log.warning(
-            "settlement_waits", session_id=record.session_id, state=state.value, reason=reason, tries=record.tries + 1
-        )
-        await self._outbox.mark_waiting(
-            record.session_id, state, reason=reason, retry_at_ms=now_ms + least // 2 + jitter // 2, now_ms=now_ms
-        )

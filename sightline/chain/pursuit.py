@@ -1,0 +1,142 @@
+"""The pursuit of transactions that are on their way and in no block: sent again, replaced, or given up.
+
+None is given up while it may still mine: it keeps its nonce, and a replacement has the same.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, final
+
+import structlog
+
+from sightline.chain.broadcast import FEES_TOO_LOW
+from sightline.chain.fees import Fees, bumped, suggested
+from sightline.chain.inclusion import Sighting
+from sightline.chain.relayer_options import RelayerOptions
+from sightline.chain.rpc import JsonRpc
+from sightline.chain.sender import Sender
+from sightline.ports.clock import Clock
+from sightline.ports.ledger import Attempt, SettlementOutbox, SettlementRecord, SettlementState
+
+log = structlog.get_logger()
+
+REORGANISED: Final = "reorganised"
+STUCK_ATTEMPTS: Final = 3
+"""A settlement is called STUCK from this many transactions on."""
+
+
+@final
+class Pursuit:
+    """Pursues the transactions of one key."""
+
+    def __init__(
+        self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, options: RelayerOptions,
+        *, clock: Clock,
+    ) -> None:  # fmt: skip
+        self._rpc = rpc
+        self._outbox = outbox
+        self._sender = sender
+        self._relayer = relayer
+        self._options = options
+        self._clock = clock
+
+    async def pursue(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
+        """Do for each of these what is to be done now."""
+        now_ms = self._clock.now_ms()
+        resend: list[Attempt] = []
+        for record in records:
+            if record.state is SettlementState.MINED:
+                log.warning("settlement_left_its_block", session_id=record.session_id, tx_hash=record.tx_hash)
+                await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
+            if not record.attempts:
+                await self._sender.put_aside(record, SettlementState.FAILED, "the adopted transaction left the chain")
+                continue
+            newest = record.attempts[-1]
+            if newest.nonce < sighting.mined_nonce:
+                await self._nonce_went_elsewhere(record, now_ms)
+            elif now_ms >= record.retry_at_ms:
+                resend += await self._next_sending(record, sighting, now_ms)
+        await self._sender.send(resend)
+        await self._close_gap(sighting, {record.session_id for record in records})
+
+    async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
+        """The nonce is used and no receipt of ours is there: another writer, or an endpoint with two opinions.
+
+        Only after it has stayed so for a while is the settlement examined anew; the contract keeps it from settling
+        twice even if the endpoint had lied.
+        """
+        first_seen = record.tries == 0 or record.state is not SettlementState.STUCK
+        if first_seen:
+            wait_ms = self._options.resend_ms
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason="its nonce was used by another transaction",
+                retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
+            )  # fmt: skip
+        elif now_ms >= record.retry_at_ms:
+            await self._sender.put_aside(record, SettlementState.FAILED, "its nonce was used by another transaction")
+
+    async def _next_sending(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> list[Attempt]:
+        """The transaction to broadcast now: the newest again, or a replacement, or none yet."""
+        newest = record.attempts[-1]
+        patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
+        is_overdue = newest.sent_at_ms is not None and now_ms - newest.signed_at_ms >= patience_ms
+        if is_overdue and not await self._is_ours(newest):
+            await self._sender.put_aside(
+                record, SettlementState.FAILED, "signed with another key, and it does not mine"
+            )
+            return []
+        if is_overdue or (record.reason == FEES_TOO_LOW and await self._is_ours(newest)):
+            replacement = await self._replace(record, sighting, now_ms)
+            if replacement is not None:
+                return [replacement]
+        was_sent = newest.sent_at_ms is not None and record.state is not SettlementState.SIGNED
+        if was_sent and record.reason != REORGANISED and now_ms - record.updated_at_ms < self._options.resend_ms:
+            return []
+        return [newest]
+
+    async def _is_ours(self, attempt: Attempt) -> bool:
+        """Whether this key signed it. Another key's nonce is not ours to use again."""
+        ours = await self._outbox.attempts_at(self._relayer, attempt.nonce)
+        return attempt.tx_hash in {item.tx_hash for item in ours}
+
+    async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
+        """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
+        newest = record.attempts[-1]
+        (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
+        fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
+        if fees.max_fee_wei > self._options.fee_cap_wei:
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason="a replacement would pass the fee cap",
+                retry_at_ms=now_ms + self._options.resend_ms, now_ms=now_ms,
+            )  # fmt: skip
+            return None
+        replacement = self._sender.sign(record, newest.nonce, fees, now_ms)
+        await self._outbox.store_signed(self._relayer, [replacement], now_ms=now_ms)
+        log.warning(
+            "settlement_replaced", session_id=record.session_id, tx_hash=replacement.tx_hash, nonce=newest.nonce,
+            max_fee_wei=fees.max_fee_wei,
+        )  # fmt: skip
+        if len(record.attempts) + 1 >= STUCK_ATTEMPTS:
+            reason = f"no receipt after {len(record.attempts)} transactions"
+            await self._outbox.mark_waiting(
+                record.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
+            )
+        return replacement
+
+    async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
+        """Send again what the next nonce was used for, when nobody else does.
+
+        After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
+        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once. And of many
+        settlements that lost their block, the one that all others wait for may be beyond one round's batch.
+        """
+        nonce = sighting.mined_nonce
+        if nonce >= await self._outbox.next_nonce(self._relayer):
+            return
+        attempts = await self._outbox.attempts_at(self._relayer, nonce)
+        if not attempts:
+            log.error("relayer_nonce_unknown", nonce=nonce)
+            return
+        if attempts[-1].session_id not in pursued:
+            log.warning("relayer_fills_nonce", nonce=nonce, tx_hash=attempts[-1].tx_hash)
+            await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])
