@@ -11,6 +11,9 @@ from outcome import Value
 if TYPE_CHECKING:
     from sightline.actors.kernel.cell import Cell
 
+CALLED_MAX: Final = 4
+"""Workers woken ahead for cells that are queued. Each wakes as many again, so where turns wait, few rounds of the scheduler
+start them all; where none waits, no more than these were woken in vain."""
 CELLS_PER_VISIT: Final = 64
 """Cells a worker runs before it lets other tasks run, should none have waited for anything."""
 
@@ -19,9 +22,9 @@ CELLS_PER_VISIT: Final = 64
 class Workers:
     """A pool that grows with the number of turns that wait for something and shrinks to `idle_max`.
 
-    Cells queue up, and a worker runs one after the other. Before it runs one while others are queued, it calls the next
-    worker, so that a turn that waits holds nobody up; where none waits, waking a task is paid once for all that came
-    together.
+    Cells queue up, and a worker runs one after the other. Before it runs one while others are queued, it has other
+    workers called, so that a turn that waits holds nobody up; where none waits, waking tasks is paid once for all cells
+    that came together.
     """
 
     def __init__(self, *, idle_max: int) -> None:
@@ -30,8 +33,8 @@ class Workers:
         self._nursery: trio.Nursery | None = None
         self._count = 0
         self._queue: deque[Cell] = deque()
-        self._is_called = False
-        """A worker has been woken and has not looked at the queue yet."""
+        self._called = 0
+        """Workers that have been woken and have not looked at the queue yet."""
 
     @property
     def count(self) -> int:
@@ -58,15 +61,15 @@ class Workers:
         self._call()
 
     def _call(self) -> None:
-        if self._is_called:
-            return
-        self._is_called = True
-        if self._idle:
-            trio.lowlevel.reschedule(self._idle.pop(), Value(None))
-        else:
-            assert self._nursery is not None, "the registry is running"
-            self._count += 1
-            self._nursery.start_soon(self._work)
+        wanted = min(len(self._queue), CALLED_MAX)
+        while self._called < wanted:
+            self._called += 1
+            if self._idle:
+                trio.lowlevel.reschedule(self._idle.pop(), Value(None))
+            else:
+                assert self._nursery is not None, "the registry is running"
+                self._count += 1
+                self._nursery.start_soon(self._work)
 
     async def _work(self) -> None:
         try:
@@ -80,17 +83,15 @@ class Workers:
             self._count -= 1
 
     async def _run_queued(self, scope: trio.CancelScope) -> None:
-        self._is_called = False
+        self._called -= 1
         queue = self._queue
         for _ in range(CELLS_PER_VISIT):
             if not queue:
                 return
             cell = queue.popleft()
-            if queue:
-                self._call()
-            await cell.run(scope)
-        if queue:
             self._call()
+            await cell.run(scope)
+        self._call()
 
     async def _wait_until_called(self) -> None:
         task = trio.lowlevel.current_task()
