@@ -11,7 +11,7 @@ from typing import Final, final
 from sightline.actors.deps import WORKSPACE, Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.messages import CountOperators, OperatorChanged, PickOperator
+from sightline.actors.messages import CountOperators, OperatorChanged, OperatorSeen, PickOperator
 from sightline.actors.operator_index import OperatorIndex
 from sightline.domain.errors import InvariantError
 from sightline.domain.operator.model import Workspace
@@ -53,6 +53,8 @@ class DispatcherActor:
             case OperatorChanged(workspace=workspace):
                 self._aside.pop(workspace.id, None)
                 self._index.put(workspace)
+            case OperatorSeen(workspace_id=workspace_id):
+                self._index.seen(workspace_id)
             case PickOperator() as pick:
                 envelope.reply(self._pick(pick, now_ms))
             case CountOperators(lat=lat, lng=lng):

@@ -6,14 +6,14 @@ session that is live.
 
 from typing import Final, final
 
-from sightline.actors.deps import SESSION, Deps
+from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, Deps
 from sightline.actors.heartbeats import HeartbeatWriter, Submitted
 from sightline.actors.idempotency import IN_PROGRESS
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import OverloadedError, ReloadRequestedError
 from sightline.actors.kernel.mailbox import Lane
-from sightline.actors.messages import HeartbeatsWritten, HeartbeatTaken, ReportHeartbeat, ReportHeartbeats
+from sightline.actors.messages import HeartbeatsWritten, HeartbeatTaken, OperatorSeen, ReportHeartbeat, ReportHeartbeats
 from sightline.actors.reports import Writing, answer_of, heartbeat_of, judge, record_of
 from sightline.domain.errors import RefusedError
 from sightline.domain.operator.model import Workspace
@@ -93,6 +93,7 @@ class HeartbeatIntake:
             raise ReloadRequestedError("heartbeats may not have been written")
         assert workspace is not None
         last = heartbeats[-1]
+        self._end_silence(workspace, last.fix.at_ms)
         workspace = workspace.seen(last.sequence, last.fix.at_ms)
         session_id = workspace.live_session_id
         if session_id is not None:
@@ -103,6 +104,12 @@ class HeartbeatIntake:
             answer = answer_of(envelope.message, verdicts, workspace, self._context.clock.now_ms())
         envelope.reply(answer)
         return workspace
+
+    def _end_silence(self, workspace: Workspace, now_ms: int) -> None:
+        seen_ms = workspace.last_seen_at_ms
+        if seen_ms is not None and now_ms - seen_ms > self._deps.limits.seen_within_ms:
+            dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
+            dispatcher.tell(OperatorSeen(workspace.id), lane=Lane.CONTROL)
 
     async def _refuse(
         self,

@@ -319,6 +319,14 @@ class OperatorChanged:
 
 @final
 @dataclass(frozen=True, slots=True)
+class OperatorSeen:
+    """An operator that the dispatcher may have taken for silent has sent a heartbeat."""
+
+    workspace_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CountOperators:
     """How many ONLINE operators cover a point. Answered with a number."""
 

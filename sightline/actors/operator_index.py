@@ -119,15 +119,31 @@ def _vector(lat: float, lng: float) -> tuple[float, float, float]:
 
 
 @final
+class _Cell:
+    """Who serves one cell, longest idle first: those that may be of the first tier, and those that surely are not."""
+
+    __slots__ = ("circles", "first", "second")
+
+    def __init__(self) -> None:
+        self.first: SortedList = SortedList()
+        self.second: SortedList = SortedList()
+        self.circles = Circles()
+
+
+@final
 class OperatorIndex:
-    """The ONLINE operators of one process."""
+    """The ONLINE operators of one process.
+
+    An operator whose device fell silent is passed over once, then listed with the second tier until `seen` says that it
+    is back: a pick does not pay for everybody who is out of reach.
+    """
 
     def __init__(self) -> None:
         self._online: dict[str, Workspace] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
+        self._second: set[str] = set()
         self._all: SortedList = SortedList()
-        self._cells: dict[Place, SortedList] = {}
-        self._circles: dict[Place, Circles] = {}
+        self._cells: dict[Place, _Cell] = {}
 
     def __len__(self) -> int:
         return len(self._online)
@@ -138,29 +154,54 @@ class OperatorIndex:
         if workspace.availability is not Availability.ONLINE or not workspace.is_supplier or workspace.deleted_at_ms:
             return
         self._online[workspace.id] = workspace
-        entry = (workspace.idle_since_ms, workspace.id)
+        entry = _entry(workspace)
         self._all.add(entry)
         places = self._places[workspace.id] = _places(workspace)
+        if workspace.claims:
+            self._second.add(workspace.id)
         for place in places:
-            if place not in self._cells:
-                self._cells[place], self._circles[place] = SortedList(), Circles()
-            self._cells[place].add(entry)
-            self._circles[place].put(workspace)
+            cell = self._cells.get(place)
+            if cell is None:
+                cell = self._cells[place] = _Cell()
+            (cell.second if workspace.claims else cell.first).add(entry)
+            cell.circles.put(workspace)
 
     def remove(self, workspace_id: str) -> Workspace | None:
         """Leave a workspace out; returns what was known of it."""
         workspace = self._online.pop(workspace_id, None)
         if workspace is None:
             return None
-        entry = (workspace.idle_since_ms, workspace.id)
+        entry = _entry(workspace)
         self._all.remove(entry)
+        is_second = workspace_id in self._second
+        self._second.discard(workspace_id)
         for place in self._places.pop(workspace_id):
             cell = self._cells[place]
-            cell.remove(entry)
-            self._circles[place].remove(workspace_id)
-            if not cell:
-                del self._cells[place], self._circles[place]
+            (cell.second if is_second else cell.first).remove(entry)
+            cell.circles.remove(workspace_id)
+            if not len(cell.circles):
+                del self._cells[place]
         return workspace
+
+    def seen(self, workspace_id: str) -> None:
+        """The operator's device has been heard of again."""
+        workspace = self._online.get(workspace_id)
+        if workspace is None or workspace.claims or workspace_id not in self._second:
+            return
+        self._second.remove(workspace_id)
+        entry = _entry(workspace)
+        for place in self._places[workspace_id]:
+            cell = self._cells[place]
+            cell.second.remove(entry)
+            cell.first.add(entry)
+
+    def _fell_silent(self, workspace: Workspace) -> None:
+        self._second.add(workspace.id)
+        entry = _entry(workspace)
+        for place in self._places[workspace.id]:
+            cell = self._cells[place]
+            cell.first.remove(entry)
+            cell.second.add(entry)
 
     def longest_idle(self) -> Iterator[Workspace]:
         """All of them, longest idle first."""
@@ -169,7 +210,11 @@ class OperatorIndex:
 
     def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
         """Those that cover the point, longest idle first."""
-        for _, workspace_id in merge(*(self._cells[place] for place in self._places_of(lat, lng))):
+        cells = self._cells_at(lat, lng)
+        return self._covering([line for cell in cells for line in (cell.first, cell.second)], lat, lng)
+
+    def _covering(self, lines: list[SortedList], lat: float, lng: float) -> Iterator[Workspace]:
+        for _, workspace_id in merge(*lines):
             workspace = self._online[workspace_id]
             if workspace.covers(lat, lng):
                 yield workspace
@@ -177,31 +222,56 @@ class OperatorIndex:
     def count_covering(self, lat: float, lng: float) -> int:
         """How many cover the point."""
         count = 0
-        for place in self._places_of(lat, lng):
-            sure, doubtful = self._circles[place].around(lat, lng)
+        for cell in self._cells_at(lat, lng):
+            sure, doubtful = cell.circles.around(lat, lng)
             count += sure + sum(self._online[workspace_id].covers(lat, lng) for workspace_id in doubtful)
         return count
 
-    def _places_of(self, lat: float, lng: float) -> list[Place]:
+    def _cells_at(self, lat: float, lng: float) -> list[_Cell]:
         places = [EVERYWHERE]
         places += [
             (grid, _row(lat, size), _wrapped(_column(lng, size), size)) for grid, size in enumerate(CELL_DEGREES)
         ]
-        return [place for place in places if place in self._cells]
+        return [self._cells[place] for place in places if place in self._cells]
 
     def choose(
         self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], is_fresh: Callable[[Workspace], bool]
     ) -> Workspace | None:
         """The operator for a point, by tiers: (A) covers it, free of claims and fresh; (B) covers it; (C) any."""
         if mode == "literal":
-            return next((found for found in self.longest_idle() if found.id not in excluded), None)
-        second: Workspace | None = None
-        for found in self.covering(lat, lng):
-            if found.id in excluded:
-                continue
-            if not found.claims and is_fresh(found):
-                return found
-            second = second or found
-        if mode == "strict":
-            return None
-        return second or next((found for found in self.longest_idle() if found.id not in excluded), None)
+            return _first_not(excluded, self.longest_idle())
+        cells = self._cells_at(lat, lng)
+        found = self._fresh([cell.first for cell in cells], lat, lng, excluded, is_fresh)
+        if found is None:
+            found = _first_not(excluded, self._covering([cell.second for cell in cells], lat, lng))
+        if found is None and mode != "strict":
+            found = _first_not(excluded, self.longest_idle())
+        return found
+
+    def _fresh(
+        self,
+        lines: list[SortedList],
+        lat: float,
+        lng: float,
+        excluded: frozenset[str],
+        is_fresh: Callable[[Workspace], bool],
+    ) -> Workspace | None:
+        chosen: Workspace | None = None
+        silent: list[Workspace] = []
+        for found in self._covering(lines, lat, lng):
+            if not is_fresh(found):
+                silent.append(found)
+            elif found.id not in excluded:
+                chosen = found
+                break
+        for each in silent:
+            self._fell_silent(each)
+        return chosen
+
+
+def _entry(workspace: Workspace) -> Entry:
+    return (workspace.idle_since_ms, workspace.id)
+
+
+def _first_not(excluded: frozenset[str], found: Iterator[Workspace]) -> Workspace | None:
+    return next((each for each in found if each.id not in excluded), None)

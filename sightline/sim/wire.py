@@ -13,6 +13,7 @@ from sightline.actors.messages import (
     MediaArrived,
     MediaWentAway,
     OperatorChanged,
+    OperatorSeen,
     RestoreClaim,
     VacateOperator,
 )
@@ -28,6 +29,7 @@ MAY_REPEAT: Final = (
     VacateOperator,
     RestoreClaim,
     OperatorChanged,
+    OperatorSeen,
 )
 MAY_BE_LATE: Final = (HeartbeatTaken, MediaArrived)
 """Evidence carries its own time. What moves a claim is kept in order by the mailbox, and the actors lean on that."""

@@ -15,7 +15,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.domain.operator.machine import Patch
-from sightline.domain.operator.model import Availability
+from sightline.domain.operator.model import Availability, Claim
 from sightline.domain.refusal import Code
 from tests.actors.world import LAT, LNG, refusal_of
 from tests.domain.builders import a_workspace
@@ -230,6 +230,26 @@ async def test_a_start_that_cannot_be_stored_closes_its_input_and_vacates_the_op
     assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
 
 
+async def test_an_operator_that_fell_silent_is_of_the_first_tier_again_when_it_is_heard_of(world):
+    consumer = await world.consumer()
+    back, silent = [await world.operator() for _ in range(2)]
+    for operator in (back, silent):
+        await world.broker.patch_workspace(
+            operator, world.caller(operator), Patch(coverage_lat=LAT, coverage_lng=LNG, coverage_radius_m=1000.0)
+        )
+        await world.heartbeat(operator, 1)
+    await trio.sleep(120)
+    fresh = await world.operator()
+    first = await world.request(consumer, lat=LAT, lng=LNG)
+    answer = await world.broker.dispatch(first, world.caller(consumer))
+    assert answer.data["operatorWorkspaceId"] == fresh  # never seen counts as fresh; both others were passed over
+    await world.heartbeat(back, 2)
+    for expected in (back, silent):
+        session = await world.request(consumer, lat=LAT, lng=LNG)
+        answer = await world.broker.dispatch(session, world.caller(consumer))
+        assert answer.data["operatorWorkspaceId"] == expected
+
+
 async def test_an_operator_is_live_in_one_session_at_a_time(world):
     consumer, operator = await world.consumer(), await world.operator()
     sessions = [await world.request(consumer) for _ in range(2)]
@@ -242,6 +262,58 @@ async def test_an_operator_is_live_in_one_session_at_a_time(world):
 
 
 # The index.
+
+
+def test_who_fell_silent_is_looked_at_once_and_not_at_each_pick():
+    index, looked_at = OperatorIndex(), []
+    for number in range(100):
+        index.put(a_workspace(id=f"{number:03}", idle_since_ms=number))
+
+    def is_fresh(workspace):
+        looked_at.append(workspace.id)
+        return workspace.id >= "090"
+
+    def pick():
+        found = index.choose(0.0, 0.0, mode="prefer", excluded=frozenset(), is_fresh=is_fresh)
+        return found and found.id
+
+    assert pick() == "090"
+    assert len(looked_at) == 91
+    assert pick() == "090"
+    assert len(looked_at) == 92
+    for number in range(90, 100):
+        index.remove(f"{number:03}")
+    assert pick() == "000"  # nobody else is left: the second tier, longest idle first
+    index.seen("050")
+    looked_at.clear()
+    is_back = index.choose(0.0, 0.0, mode="prefer", excluded=frozenset(), is_fresh=lambda workspace: True)
+    assert is_back is not None
+    assert is_back.id == "050"
+    assert index.count_covering(0.0, 0.0) == 90
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans(), st.booleans()), max_size=8), st.data())
+def test_the_tiers_are_those_of_the_plain_rule(drawn, data):
+    index, known = OperatorIndex(), {}
+    for number, (idle, has_claim, _, _) in enumerate(drawn):
+        claims = {"s": Claim(session_id="s", at_ms=0)} if has_claim else {}
+        known[str(number)] = a_workspace(id=str(number), idle_since_ms=idle, claims=claims)
+        index.put(known[str(number)])
+    fresh = {str(number): is_fresh for number, (_, _, is_fresh, _) in enumerate(drawn)}
+    excluded = frozenset(str(number) for number, (_, _, _, is_excluded) in enumerate(drawn) if is_excluded)
+    for _ in range(data.draw(st.integers(1, 4))):
+        asked = [
+            each for each in sorted(known.values(), key=lambda w: (w.idle_since_ms, w.id)) if each.id not in excluded
+        ]
+        best = [each for each in asked if not each.claims and fresh[each.id]]
+        found = index.choose(0.0, 0.0, mode="prefer", excluded=excluded, is_fresh=lambda w: fresh[w.id])
+        assert found == next(iter([*best, *asked]), None)
+        for woken in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
+            fresh[woken] = True
+            index.seen(woken)
+        for silent in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
+            fresh[silent] = False
+
 
 coverages = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.floats(1, 100_000), st.integers(0, 5), st.booleans())
 

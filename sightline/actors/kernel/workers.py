@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.cell import Cell
 
 CALLED_MAX: Final = 4
-"""Workers woken ahead for cells that are queued. Each wakes as many again, so where turns wait, few rounds of the scheduler
-start them all; where none waits, no more than these were woken in vain."""
+"""Workers woken ahead for cells that are queued. Each wakes as many again, so where turns wait, few rounds of the
+scheduler start them all; where none waits, no more than these were woken in vain."""
+
 CELLS_PER_VISIT: Final = 64
 """Cells a worker runs before it lets other tasks run, should none have waited for anything."""
 
