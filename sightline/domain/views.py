@@ -23,7 +23,6 @@ from sightline.domain.session.model import (
     SessionState,
 )
 from sightline.domain.settlement import BASIS_POINTS
-from sightline.domain.units import SECOND_MS
 
 View: TypeAlias = dict[str, Any]
 
@@ -31,16 +30,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 COORDINATE_DECIMALS: Final = 6
 
 
+@lru_cache(maxsize=16_384)
 def iso(at_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds and Z."""
-    second, millisecond = divmod(at_ms, SECOND_MS)
-    return f"{_iso_second(second)}.{millisecond:03}Z"
-
-
-@lru_cache(maxsize=1_024)
-def _iso_second(second: int) -> str:
-    """An answer names three or four instants, most of them of this second or of one that was just named."""
-    return (EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds").removesuffix("+00:00")
+    """ISO 8601 in UTC with milliseconds and Z. An answer names three or four instants, most of them named before."""
+    return f"{(EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
 
 
 def iso_or_none(at_ms: int | None) -> str | None:

@@ -258,7 +258,7 @@ class Pipeline:
             method=request.method,
             route=template,
             status=outgoing.status,
-            duration_ms=round(seconds * 1000, 3),
+            duration_ms=int(seconds * 1_000_000) / 1_000,  # a tenth of what `round` costs
             **fields,
         )
 

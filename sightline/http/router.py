@@ -101,13 +101,15 @@ def check_params(match: Match) -> dict[str, str]:
     """
     params: dict[str, str] = {}
     for name, value in zip(path_names(match.route.path), match.values, strict=True):
-        match match.route.params.get(name, Param.UUID):
-            case Param.UUID if _UUID.match(value):
-                params[name] = value.lower()
-            case Param.ADDRESS if _ADDRESS.match(value):
-                params[name] = value
-            case Param.TEXT if value and "\0" not in value and "\N{REPLACEMENT CHARACTER}" not in value:
-                params[name] = value
-            case _:
-                raise ApiError(Code.INVALID_INPUT, f"path:{name}")
+        kind = match.route.params.get(name, Param.UUID)
+        if kind is Param.UUID and _UUID.match(value):
+            params[name] = value.lower()
+        elif (kind is Param.ADDRESS and _ADDRESS.match(value)) or (kind is Param.TEXT and _is_text(value)):
+            params[name] = value
+        else:
+            raise ApiError(Code.INVALID_INPUT, f"path:{name}")
     return params
+
+
+def _is_text(value: str) -> bool:
+    return bool(value) and "\0" not in value and "\N{REPLACEMENT CHARACTER}" not in value

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, TextIO
 
 import orjson
@@ -74,23 +75,28 @@ def redact(event: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _field(name, value) for name, value in event.items()}
 
 
-def render_line(_logger: object, method: str, event: MutableMapping[str, Any]) -> str:
-    """The one structlog processor: the event as a line of JSON without secrets. One, because each costs a call more.
+def render_line(level: str, event: MutableMapping[str, Any]) -> str:
+    """The event as a line of JSON without secrets.
 
     Plain fields are looked at by name alone; what their text looks like is looked for once, in the whole line. A
     pattern's end (a quote, white space, a semicolon) ends it there too.
     """
-    event["level"] = method
+    event["level"] = level
     event["timestamp"] = datetime.fromtimestamp(_CLOCK.now_ms() / 1_000, UTC)
     if "exc_info" in event:
-        event = structlog.processors.format_exc_info(_logger, method, event)
-    for name, value in event.items():
-        if type(value) not in _PLAIN or name in SECRET_FIELDS or not name.islower():
-            event[name] = _field(name, value)
+        event = structlog.processors.format_exc_info(None, level, event)
+    if not (_PLAIN.issuperset(map(type, event.values())) and _are_harmless(tuple(event))):
+        event = redact(event)
     return redact_text(_render(event))
 
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), datetime})
+
+
+@cache
+def _are_harmless(names: tuple[str, ...]) -> bool:
+    """Whether no field is a secret by its name. The program has only so many events, each with its fields."""
+    return all(name.islower() and name not in SECRET_FIELDS for name in names)
 
 
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
@@ -104,14 +110,26 @@ def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
     """Send structlog and the standard library's warnings to one stream (default: stderr) as JSON lines."""
     out = stream or sys.stderr
     structlog.configure(
-        processors=[render_line],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        processors=[],  # one step makes the line: a chain of them costs each call as much again
+        wrapper_class=_line_logger(getattr(logging, level.upper())),
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(out)
     handler.setFormatter(_StandardFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+
+
+def _line_logger(level: int) -> type[structlog.typing.BindableLogger]:
+    base: Any = structlog.make_filtering_bound_logger(level)
+
+    class LineLogger(base):  # type: ignore[misc]  # the class is made at run time
+        def _proxy_to_logger(self, method_name: str, event: str | None = None, **fields: Any) -> Any:
+            return getattr(self._logger, method_name)(
+                render_line(method_name, {"event": event, **self._context, **fields})
+            )
+
+    return LineLogger
 
 
 class _StandardFormatter(logging.Formatter):

@@ -8,7 +8,6 @@ turn of the loop.
 import asyncio
 import contextlib
 import gc
-import logging
 import signal
 import socket
 import sys
@@ -21,6 +20,7 @@ import uvloop
 from sightline.ports.video import MediaKind
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.logs import configure_logs
 from sightline.video import wire
 from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
 from sightline.video.rtc.selftest import check_addresses
@@ -120,16 +120,7 @@ def main() -> None:
     # workers stop, by closing their socket: what is live goes on while it drains. One that must go at once is killed.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    configure_logs()
     uvloop.run(_main())
 
 

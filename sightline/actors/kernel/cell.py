@@ -186,7 +186,6 @@ class Cell:
         registry.at_work -= 1
         self.running = False
         self.scope = None
-        self.last_active = self.kind.now()
         if self.current is not None:
             if not self.current.is_ask:
                 self.kind.dead_letter(self.ref.id, self.current, "cut short")
@@ -221,7 +220,8 @@ class Cell:
         except* Exception as group:  # noqa: BLE001  a supervisor is where exceptions end
             failure = group
         counters.handled += 1
-        counters.handle.add(kind.now() - started)
+        ended = self.last_active = kind.now()
+        counters.handle.add(ended - started)
         self.current = None
         if failure is not None:
             after_failed_turn(self, envelope, failure)
