@@ -25,7 +25,8 @@ from sightline.actors.messages import (
     StartSession,
 )
 from sightline.actors.pricing import Pricing
-from sightline.actors.reads import MISMATCH, Reads
+from sightline.actors.reads import Reads
+from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.reports import record_of
 from sightline.actors.types import Answer, Caller, HeartbeatReport, NewSession, NewWorkspace
 from sightline.domain.errors import RefusedError, SightlineError
@@ -112,7 +113,7 @@ class Broker:
         async def accept() -> Answer:
             await self._look_up.require_session(session_id)
             if operator_workspace_id != caller.workspace_id:
-                raise RefusedError(MISMATCH)
+                raise RefusedError(NOT_PARTY)
             await self._look_up.require_operator(caller.workspace_id)
             return await self._ask_session(session_id, AcceptSession(caller))
 

@@ -1,17 +1,18 @@
 """A session and its row: every step of its machine is stored before anybody sees what it made of the session."""
 
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from sightline.actors.deps import Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.messages import ClaimStanding
+from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.rejected import session_rejected
 from sightline.actors.session_effects import carry_out
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import next_check_ms
-from sightline.domain.refusal import Code, Refusal
+from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine
 from sightline.domain.session.evidence import recover_media
 from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
@@ -20,8 +21,6 @@ from sightline.domain.session.record import chain
 from sightline.domain.views import View, parties_of, session_view, start_view
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
-
-NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
 
 
 @final
@@ -55,7 +54,7 @@ class DurableSession:
     def require(self) -> Session:
         """The session, which must exist."""
         if self.session is None:
-            raise RefusedError(NOT_FOUND)
+            raise RefusedError(SESSION_NOT_FOUND)
         return self.session
 
     def due_ms(self, session: Session) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 
+from sightline.actors.refusals import IN_PROGRESS
 from sightline.actors.types import Answer
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
@@ -10,9 +11,6 @@ from sightline.ports.relations import Relations
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord, Store
 
 MISMATCH: Final = Refusal(Code.CONFLICT, "idempotency:mismatch", "The key was used with another body")
-IN_PROGRESS: Final = Refusal(
-    Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
-)
 
 
 @final

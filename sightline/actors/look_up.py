@@ -1,19 +1,15 @@
 """Look-ups: a session or a workspace as it now stands, from what its actor has published, else by asking it."""
 
-from typing import Final, final
+from typing import final
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import GetSession, GetWorkspace
+from sightline.actors.refusals import NOT_OPERATOR, SESSION_NOT_FOUND, WORKSPACE_NOT_FOUND
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
 from sightline.domain.operator.model import Workspace
-from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session import machine
 from sightline.domain.session.model import Session
-
-SESSION_NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
-WORKSPACE_NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
-NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
 
 
 @final

@@ -5,6 +5,7 @@ from typing import final
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import CountOperators
+from sightline.actors.refusals import QUOTE_CONSUMED
 from sightline.actors.types import Answer, NewSession
 from sightline.domain.errors import RefusedError
 from sightline.domain.geofence import distance_m
@@ -57,7 +58,7 @@ class Pricing:
         if quote is None or quote.workspace_id != workspace_id:
             return Refusal(Code.NOT_FOUND, "pricing:quote", "Quote not found")
         if quote.consumed_by is not None:
-            return Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used")
+            return QUOTE_CONSUMED
         if self._deps.clock.now_ms() >= quote.expires_at_ms:
             return Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired")
         away_m = distance_m(quote.lat, quote.lng, new.lat, new.lng)

@@ -7,6 +7,7 @@ from typing import Final, final
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.look_up import LookUp
+from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.types import Answer, LiveFeed, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import read_live
@@ -19,7 +20,6 @@ from sightline.ports.store import SessionKey, SessionQuery, SessionView
 LIST_READS_MAX: Final = 20
 """Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
 
-MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
 NOT_LIVE: Final = Refusal(Code.INVALID_STATE, "session:notLive", "The session is not LIVE")
 
 
@@ -37,7 +37,7 @@ class Reads:
         session = await self._look_up.require_session(session_id)
         sides = parties_of(session, workspace_id)
         if not sides and not await self._may_accept(session, workspace_id):
-            raise RefusedError(MISMATCH)
+            raise RefusedError(NOT_PARTY)
         now_ms = self._now()
         return Answer(session_view(session, now_ms, self._deps.limits.session, sides), now_ms)
 
@@ -105,7 +105,7 @@ class Reads:
         """The session itself, for a party of it."""
         session = await self._look_up.require_session(session_id)
         if not parties_of(session, workspace_id):
-            raise RefusedError(MISMATCH)
+            raise RefusedError(NOT_PARTY)
         return session
 
     async def read_workspace(self, workspace_id: str) -> Answer:

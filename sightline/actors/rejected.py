@@ -3,6 +3,7 @@
 from typing import Final
 
 from sightline.actors.kernel.errors import ReloadRequestedError
+from sightline.actors.refusals import IN_PROGRESS, QUOTE_CONSUMED
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.ports.store import Rejected, RejectedWhy
@@ -14,7 +15,7 @@ def session_rejected(rejected: Rejected) -> Exception:
     """What to raise when a session was not written."""
     match rejected.why:
         case RejectedWhy.QUOTE_CONSUMED:
-            return RefusedError(Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used"))
+            return RefusedError(QUOTE_CONSUMED)
         case RejectedWhy.FUNDS:
             message = "The wallet's balance and allowance do not cover the hold"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
@@ -23,9 +24,7 @@ def session_rejected(rejected: Rejected) -> Exception:
         case RejectedWhy.FENCED:
             return StoreUnavailableError("this server no longer owns the session")
         case RejectedWhy.IDEMPOTENT:
-            return RefusedError(
-                Refusal(Code.CONFLICT, "idempotency:inProgress", "The same call is being handled", retry_after_s=1)
-            )
+            return RefusedError(IN_PROGRESS)
         case RejectedWhy.SLUG_TAKEN:
             return InvariantError("a session has no slug")
 
@@ -40,7 +39,6 @@ def workspace_rejected(rejected: Rejected) -> Exception:
         case RejectedWhy.FENCED:
             return StoreUnavailableError("this server no longer owns the workspace")
         case RejectedWhy.IDEMPOTENT:
-            message = "The same call is being handled"
-            return RefusedError(Refusal(Code.CONFLICT, "idempotency:inProgress", message, retry_after_s=1))
+            return RefusedError(IN_PROGRESS)
         case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS:
             return InvariantError(f"a workspace write was rejected for {rejected.why}")

@@ -8,7 +8,6 @@ Work that must wait for others (finding an operator, creating the live input) is
 the command is *pending*: at most one is, later commands wait in `postponed` until it is through.
 """
 
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, final
 
@@ -42,6 +41,7 @@ from sightline.actors.messages import (
     VideoReady,
     VideoReopened,
 )
+from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.session_effects import let_go, reopen_video
 from sightline.actors.starting import occupy_and_open
 from sightline.actors.types import Answer, Caller
@@ -69,8 +69,6 @@ from sightline.ports.store import HoldRequest, IdempotencyRecord
 
 POSTPONED_MAX: Final = 32
 
-NOT_PARTY: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
-
 
 @final
 class SessionActor:
@@ -81,7 +79,7 @@ class SessionActor:
         self._deps = deps
         self._durable = DurableSession(context, deps)
         self._pending: Envelope | None = None
-        self._postponed: deque[Envelope] = deque()
+        self._postponed: list[Envelope] = []
 
     # The kernel's side.
 
@@ -157,7 +155,7 @@ class SessionActor:
         session = self._durable.require()
         match message:
             case DispatchSession(caller=caller):
-                await self._require(session, Party.CONSUMER, caller)
+                self._require(session, Party.CONSUMER, caller)
                 await self._may(session, Requested)
                 self._begin(envelope, lambda: find_operator(self._context.registry, self._deps, session))
             case AcceptSession(caller=caller):
@@ -170,7 +168,7 @@ class SessionActor:
                     ),
                 )
             case StartSession(caller=caller):
-                await self._require(session, Party.OPERATOR, caller)
+                self._require(session, Party.OPERATOR, caller)
                 await self._may(session, Assigned)
                 self._begin(envelope, lambda: occupy_and_open(self._context.registry, self._deps, session))
             case EndSession(caller=caller, sides=sides):
@@ -182,14 +180,14 @@ class SessionActor:
                 by = Party.CONSUMER if Party.CONSUMER in mine & sides else Party.OPERATOR
                 envelope.reply(await self._take(End(by), caller))
             case CancelSession(caller=caller):
-                await self._require(session, Party.CONSUMER, caller)
+                self._require(session, Party.CONSUMER, caller)
                 envelope.reply(await self._take(Cancel(), caller))
             case DropAssignment():
                 envelope.reply(await self._drop(session, message))
             case _:
                 raise InvariantError(f"a session does not understand {type(message).__name__}")
 
-    async def _require(self, session: Session, party: Party, caller: Caller) -> None:
+    def _require(self, session: Session, party: Party, caller: Caller) -> None:
         if party not in parties_of(session, caller.workspace_id):
             raise RefusedError(NOT_PARTY)
 
@@ -262,9 +260,8 @@ class SessionActor:
         except Exception as error:
             envelope.fail_if_open(error)
             raise
-        postponed, self._postponed = self._postponed, deque()
-        while postponed:
-            waiting = postponed.popleft()
+        postponed, self._postponed = self._postponed, []
+        for waiting in postponed:
             try:
                 await self._command(waiting)
             except RefusedError as refused:

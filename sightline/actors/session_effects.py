@@ -69,12 +69,11 @@ async def let_go(
 
 def reopen_video(context: Context, deps: Deps, session_id: str) -> None:
     """Create the live input again, or find it; tried until there is an answer."""
-    at_ms = context.clock.now_ms() + REOPEN_DELAY_MS
-    context.spawn(
-        lambda: open_video(deps, session_id),
-        on_value=VideoReopened,
-        on_error=lambda _error: context.timers.set(context.ref, at_ms, ReopenVideo(), name=VIDEO_TIMER),
-    )
+
+    def try_later(_error: Exception) -> None:
+        context.timers.set(context.ref, context.clock.now_ms() + REOPEN_DELAY_MS, ReopenVideo(), name=VIDEO_TIMER)
+
+    context.spawn(lambda: open_video(deps, session_id), on_value=VideoReopened, on_error=try_later)
 
 
 def _tell_operator(context: Context, workspace_id: str, message: object) -> None:

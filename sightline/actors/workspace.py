@@ -33,6 +33,7 @@ from sightline.actors.messages import (
     RestoreClaim,
     VacateOperator,
 )
+from sightline.actors.refusals import NOT_OPERATOR, WORKSPACE_NOT_FOUND
 from sightline.actors.rejected import workspace_rejected
 from sightline.actors.reports import record_of
 from sightline.actors.types import Answer, Caller
@@ -48,14 +49,12 @@ from sightline.domain.operator.machine import (
     Vacate,
 )
 from sightline.domain.operator.model import Workspace
-from sightline.domain.refusal import Code, Refusal
+from sightline.domain.refusal import Refusal
 from sightline.domain.views import workspace_view
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import IdempotencyRecord, Rejected, WorkspaceWrite
 
 DOUBT_TIMER: Final = "doubt"
-NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
-NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
 
 
 @final
@@ -130,7 +129,7 @@ class WorkspaceActor:
 
     def _existing(self) -> Workspace:
         if self._workspace is None:
-            raise RefusedError(NOT_FOUND)
+            raise RefusedError(WORKSPACE_NOT_FOUND)
         return self._workspace
 
     # Commands.

@@ -4,10 +4,11 @@ from typing import Final, final
 
 import orjson
 
+from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.types import Answer, NewSession, SessionListing
 from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, Scope
 from sightline.domain.errors import RefusedError
-from sightline.domain.refusal import Code, Refusal
+from sightline.domain.refusal import Code
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import SessionState
 from sightline.http.call import Call
@@ -34,7 +35,6 @@ _PATH: Final = "/api/v1/sessions"
 _ID: Final = "$response.body#/data/id"
 _UNKNOWN: Final = (Code.SESSION_NOT_FOUND,)
 _STATE: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.CONFLICT, Code.AUTHZ_ERROR)
-WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
 _SIDES: Final = {Scope.SESSIONS_OPERATE: Party.OPERATOR, Scope.SESSIONS_CREATE: Party.CONSUMER}
 
 
@@ -232,7 +232,7 @@ class SessionResources:
         """Request a session."""
         body: CreateSessionBody = call.body
         if body.workspace_id not in {None, call.workspace_id}:
-            raise RefusedError(WORKSPACE_MISMATCH)
+            raise RefusedError(NOT_PARTY)
         new = NewSession(
             lat=body.lat,
             lng=body.lng,

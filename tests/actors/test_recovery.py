@@ -1,5 +1,7 @@
 """Halves of a dispatch that a crash left behind: after a restart they are put together, or taken away."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 
@@ -155,3 +157,15 @@ async def test_a_session_that_expired_while_the_server_was_down_is_over_when_it_
     for session, reason in ends.items():
         assert (await world.view(session, consumer))["endReason"] == reason
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
+
+
+async def test_a_live_input_that_does_not_come_back_is_asked_for_again_two_seconds_after_each_attempt(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    await world.live(consumer, operator)
+    world.kill()
+    world.video_hangs = True
+    await nursery.start(world.run)
+    await trio.sleep(30)
+    waits = [later - sooner for sooner, later in pairwise(world.video.asked_at)]
+    assert waits == pytest.approx([12.0] * len(waits), abs=0.1)
+    assert len(waits) == 2

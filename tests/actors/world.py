@@ -111,12 +111,17 @@ class Port:
 class Video:
     """Live inputs without video."""
 
-    def __init__(self):
+    def __init__(self, *, hangs=False):
         self.inputs = set()
+        self.hangs = hangs
+        self.asked_at = []
         self.send, self._receive = trio.open_memory_channel(1_000)
 
     async def create_input(self, session_id):
+        self.asked_at.append(trio.current_time())
         await trio.lowlevel.checkpoint()
+        if self.hangs:
+            await trio.sleep_forever()
         self.inputs.add(f"ref-{session_id}")
         return self.describe_input(session_id)
 
@@ -143,13 +148,15 @@ class World:
         self.limits = limits or Limits()
         self.kernel = KernelOptions(detect_ask_cycles=True, **kernel)
         self.settlements = 0
+        self.video_hangs = False
+        """From the next start on."""
         self._scope = None
 
     async def run(self, *, task_status=trio.TASK_STATUS_IGNORED):
         """Be a server until killed."""
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
-                self.video, self.watchers = Video(), Watchers()
+                self.video, self.watchers = Video(hangs=self.video_hangs), Watchers()
                 store = Port(self.store, self.faults, StoreUnavailableError)
                 epochs = await self.store.acquire_shards("test", "1")
                 deps = Deps(

@@ -1,0 +1,14 @@
+"""Refusals that several of the actors' modules give. One that only one module gives is written there."""
+
+from typing import Final
+
+from sightline.domain.refusal import Code, Refusal
+
+SESSION_NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
+WORKSPACE_NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
+NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
+NOT_PARTY: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
+QUOTE_CONSUMED: Final = Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used")
+IN_PROGRESS: Final = Refusal(
+    Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
+)
