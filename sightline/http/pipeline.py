@@ -296,7 +296,9 @@ def _parse_query(route: Route, query_string: bytes) -> Any:
 
 
 def _parse_body(route: Route, request: Request) -> Any:
-    sent = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    sent = request.headers.get("content-type") or ""
+    if sent != "application/json":
+        sent = sent.partition(";")[0].strip().lower()
     if route.raw_body:
         if sent not in route.raw_body:
             raise _unsupported(route.raw_body)

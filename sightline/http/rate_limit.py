@@ -76,8 +76,9 @@ class RateLimiter:
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
         self._full_at: dict[tuple[RateClass, str], float] = {}
+        self._names = {name: name.encode() for name in limits.budgets}
         self._policies = {
-            name: b'"%b";q=%d;w=%d' % (name.encode(), budget.burst, budget.window_s)
+            name: (b"ratelimit-policy", b'"%b";q=%d;w=%d' % (name.encode(), budget.burst, budget.window_s))
             for name, budget in limits.budgets.items()
         }
 
@@ -107,10 +108,7 @@ class RateLimiter:
         return self._headers(rate, left, math.ceil(full_at - now_s))
 
     def _headers(self, rate: RateClass, left: int, seconds: int) -> Headers:
-        return [
-            (b"ratelimit", b'"%b";r=%d;t=%d' % (rate.encode(), left, seconds)),
-            (b"ratelimit-policy", self._policies[rate]),
-        ]
+        return [(b"ratelimit", b'"%b";r=%d;t=%d' % (self._names[rate], left, seconds)), self._policies[rate]]
 
     def _forget_full(self, now_s: float) -> None:
         self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if full_at > now_s}

@@ -1,9 +1,9 @@
 """From a path to a route: a tree of segments, a fixed one before a parameter."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, final
 from urllib.parse import unquote
 
@@ -14,15 +14,18 @@ from sightline.http.routes import AnyRoute, Param, SocketRoute
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z", re.ASCII)
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}\Z", re.ASCII)
 SOCKET: Final = "WEBSOCKET"
+PATHS_KEPT: Final = 16_384
 
 
 @final
 @dataclass(slots=True)
 class Match:
-    """A route and the raw values of its path parameters."""
+    """A route and the raw values of its path parameters. Shared by all calls of a path."""
 
     route: AnyRoute
     values: tuple[str, ...]
+    params: Mapping[str, str] | None = None
+    """The parameters by name, once they have been checked."""
 
 
 @final
@@ -41,6 +44,8 @@ class Router:
         self._root = _Node()
         for route in routes:
             self._add(route)
+        self.match = lru_cache(PATHS_KEPT)(self._find)
+        """See `_find`. Devices call one path over and over."""
 
     def _add(self, route: AnyRoute) -> None:
         node = self._root
@@ -53,7 +58,7 @@ class Router:
         assert method not in node.routes, f"two routes for {method} {route.path}"
         node.routes[method] = route
 
-    def match(self, method: str, raw_path: bytes) -> Match:
+    def _find(self, method: str, raw_path: bytes) -> Match:
         """Find the route of a path as it came over the wire: an encoded slash is no slash.
 
         Raises:
@@ -93,12 +98,14 @@ def path_names(path: str) -> tuple[str, ...]:
     return tuple(re.findall(r"{(\w+)}", path))
 
 
-def check_params(match: Match) -> dict[str, str]:
+def check_params(match: Match) -> Mapping[str, str]:
     """The path parameters by name, in canonical form.
 
     Raises:
         ApiError: INVALID_INPUT `path:<name>`.
     """
+    if match.params is not None:
+        return match.params
     params: dict[str, str] = {}
     for name, value in zip(path_names(match.route.path), match.values, strict=True):
         kind = match.route.params.get(name, Param.UUID)
@@ -108,6 +115,7 @@ def check_params(match: Match) -> dict[str, str]:
             params[name] = value
         else:
             raise ApiError(Code.INVALID_INPUT, f"path:{name}")
+    match.params = params
     return params
 
 

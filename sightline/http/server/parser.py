@@ -6,6 +6,9 @@ chunked, CONNECT, and the Upgrade header, which makes llhttp drop the body's fra
 
 A request is handed out whole. Bodies are small by contract, so the application never sees half of one, and every
 framing error is answered before it runs.
+
+A client that stays sends the same head over and over. The same bytes mean the same, so a head that is, byte for byte,
+that of the connection's last request is not parsed again.
 """
 
 import re
@@ -26,6 +29,7 @@ _METHOD_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} ")
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]*\Z")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)(.*)\Z", re.DOTALL)
 _SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
+_UNUSUAL = frozenset({b"transfer-encoding", b"expect"})
 
 
 class Request:
@@ -56,6 +60,15 @@ class Request:
         self.websocket = False
         self.request_id: bytes | None = None
 
+    def again(self, body: bytes) -> "Request":
+        """The same request with another body. Both share the list of headers, which nobody changes any more."""
+        request = Request.__new__(Request)
+        request.method, request.version = self.method, self.version
+        request.path, request.raw_path, request.query = self.path, self.raw_path, self.query
+        request.headers, request.request_id = self.headers, self.request_id
+        request.body, request.keep_alive, request.websocket = body, True, False
+        return request
+
 
 class _FaultError(Exception):
     def __init__(self, status: int, label: str) -> None:
@@ -78,6 +91,9 @@ class RequestParser:
         "_current",
         "_head_bytes",
         "_in_body",
+        "_known",
+        "_known_bytes",
+        "_known_head",
         "_limits",
         "_parser",
         "_raw_bytes",
@@ -102,6 +118,10 @@ class RequestParser:
         self.continue_due = False
         self.begun = False
         self._begun_in_read = 0
+        self._known: Request | None = None
+        """The last request, if the next one may be like it."""
+        self._known_head = b""
+        self._known_bytes = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -127,6 +147,27 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Take what was read. Never raises: a malformed request shows as `fault`."""
+        known = self._known
+        if known is not None and len(data) == self._known_bytes and data.startswith(self._known_head):
+            self.ready.append(known.again(data[len(self._known_head) :]))
+            return
+        is_fresh = not self.begun
+        self._known = None
+        self._feed_all(data)
+        if is_fresh:
+            self._learn(data)
+
+    def _learn(self, data: bytes) -> None:
+        """Remember the head if what was read at once was one plain request, whole, and nothing else."""
+        if self._begun_in_read != 1 or self.begun or self.finished or self.fault is not None:
+            return
+        request = self._current
+        plain = not (self._single.keys() & _UNUSUAL) and not any(name == b"upgrade" for name, _ in request.headers)
+        head_bytes = data.find(b"\r\n\r\n") + 4
+        if plain and head_bytes + len(request.body) == len(data):
+            self._known, self._known_head, self._known_bytes = request, data[:head_bytes], len(data)
+
+    def _feed_all(self, data: bytes) -> None:
         while data and self.fault is None and not self.finished:
             data = self._feed_once(data)
 
