@@ -25,8 +25,8 @@ from sightline.http.json_body import parse_json
 from sightline.http.rate_limit import RateClass, RateLimiter
 from sightline.http.router import Match, Router, check_params
 from sightline.http.routes import AnyRoute, Result, Route, SocketRoute
+from sightline.http.server import MADE_OF_HEAD, Scope
 from sightline.http.server import Headers as RawHeaders
-from sightline.http.server import Scope
 
 _IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]([ -~]{0,253}[!-~])?\Z")
 _JSON: Final = b"application/json"
@@ -86,7 +86,7 @@ class Pipeline:
 
     def request_of(self, scope: Scope, body: bytes) -> Request:
         """Read an ASGI scope."""
-        headers = Headers(scope["headers"])
+        headers = _headers_of(scope)
         client = scope.get("client") or ("", 0)
         host, port = scope.get("server") or ("localhost", 0)
         return Request(
@@ -261,6 +261,17 @@ class Pipeline:
             duration_ms=int(seconds * 1_000_000) / 1_000,  # a tenth of what `round` costs
             **fields,
         )
+
+
+def _headers_of(scope: Scope) -> Headers:
+    """Made once for all requests of a connection that have the same head."""
+    kept: dict[str, Headers] | None = (scope.get("extensions") or {}).get(MADE_OF_HEAD)
+    if kept is None:
+        return Headers(scope["headers"])
+    headers = kept.get("headers")
+    if headers is None:
+        headers = kept["headers"] = Headers(scope["headers"])
+    return headers
 
 
 def _template(request: Request) -> str:

@@ -13,6 +13,7 @@ that of the connection's last request is not parsed again.
 
 import re
 from collections import deque
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
@@ -39,6 +40,7 @@ class Request:
         "body",
         "headers",
         "keep_alive",
+        "made_of_head",
         "method",
         "path",
         "query",
@@ -59,13 +61,15 @@ class Request:
         self.keep_alive = True
         self.websocket = False
         self.request_id: bytes | None = None
+        self.made_of_head: dict[str, Any] = {}
+        """What the application made of the head alone; kept for as long as the same head comes."""
 
     def again(self, body: bytes) -> "Request":
-        """The same request with another body. Both share the list of headers, which nobody changes any more."""
+        """The same request with another body. They share the headers, which nobody changes any more."""
         request = Request.__new__(Request)
         request.method, request.version = self.method, self.version
         request.path, request.raw_path, request.query = self.path, self.raw_path, self.query
-        request.headers, request.request_id = self.headers, self.request_id
+        request.headers, request.request_id, request.made_of_head = self.headers, self.request_id, self.made_of_head
         request.body, request.keep_alive, request.websocket = body, True, False
         return request
 

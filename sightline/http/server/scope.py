@@ -3,6 +3,10 @@
 from sightline.http.server.asgi import Scope
 from sightline.http.server.parser import Request
 
+MADE_OF_HEAD = "sightline.made_of_head"
+"""ASGI extension: a dict for what the application makes of the head alone. The next request of the connection has the
+same one if its head is the same, byte for byte."""
+
 
 class Peer:
     """Who is at the other end, as the scope tells it."""
@@ -38,7 +42,7 @@ def make_scope(kind: str, request: Request, peer: Peer) -> Scope:
         "client": client,
         "server": peer.server,
         "state": {},
-        "extensions": {},
+        "extensions": {MADE_OF_HEAD: request.made_of_head},
     }
 
 
