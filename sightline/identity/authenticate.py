@@ -9,8 +9,9 @@ and written in batches.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, final
+from typing import Final, NoReturn, Protocol, Self, TypeVar, final
 
 import structlog
 import trio
@@ -26,6 +27,7 @@ from sightline.ports.identity import ApiKeyRecord, IdentityStore
 
 log = structlog.get_logger()
 _CREDENTIAL_LENGTH_MAX: Final = 4_096
+T = TypeVar("T")
 
 
 class Headers(Protocol):
@@ -33,6 +35,10 @@ class Headers(Protocol):
 
     def get(self, key: str, /) -> str | None:
         """The first value, or None."""
+        ...
+
+    def made_once(self, make: Callable[[Self], T], /) -> T:
+        """What `make` makes of these headers; made once for as long as a client sends the same ones."""
         ...
 
 
@@ -84,9 +90,9 @@ class Authenticator:
             RefusedError: NOT_AUTHENTICATED or REVOKED_API_KEY.
             StoreUnavailableError: A key could not be looked up.
         """
-        authorization = headers.get("authorization")
-        if authorization is not None:
-            return await self._key_principal(authorization)
+        if headers.get("authorization") is not None:
+            key, digest = headers.made_once(self._read_key)
+            return await self._key_principal(key, digest)
         value = session_cookie(headers.get("cookie"))
         if value is None:
             _refuse(refusals.MISSING_CREDENTIAL)
@@ -127,12 +133,16 @@ class Authenticator:
             _refuse(refusals.EXPIRED_SESSION)
         return principal
 
-    async def _key_principal(self, authorization: str) -> ApiKeyPrincipal:
+    def _read_key(self, headers: Headers) -> tuple[str, bytes]:
+        authorization = headers.get("authorization") or ""
         scheme, _, key = authorization.partition(" ")
         key = key.strip(" ")
         if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer":
             _refuse(refusals.INVALID_CREDENTIAL)
-        record = await self._record(key)
+        return key, self._hasher.digest(key)
+
+    async def _key_principal(self, key: str, digest: bytes) -> ApiKeyPrincipal:
+        record = await self._record(key, digest)
         if record is None:
             _refuse(refusals.INVALID_CREDENTIAL)
         now_ms = self._clock.now_ms()
@@ -146,8 +156,7 @@ class Authenticator:
             environment=record.environment,
         )
 
-    async def _record(self, key: str) -> ApiKeyRecord | None:
-        digest = self._hasher.digest(key)
+    async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:
         asked_at_ms = self._clock.now_ms()
         remembered = self._remembered.get(digest)
         # A clock that stepped back makes a memory look young for ever; then it is not used either.

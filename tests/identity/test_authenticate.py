@@ -13,7 +13,7 @@ from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
 from sightline.identity.authenticate import Authenticator, AuthenticatorOptions
 from sightline.identity.cookies import LIFETIME_MS
-from tests.identity.world import World
+from tests.identity.world import Given, World
 
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
 
@@ -39,14 +39,14 @@ def a_cookie(world: World, workspace_id: str | None = None, role: Role | None = 
 
 async def refusal_of(world: World, headers: Mapping[str, str]) -> Refusal:
     with pytest.raises(RefusedError) as caught:
-        await world.authenticator.authenticate(headers)
+        await world.authenticator.authenticate(Given(headers))
     return caught.value.refusal
 
 
 async def test_a_key_becomes_a_principal_of_its_workspace(world: World) -> None:
     key_id, key = await a_key(world)
     for scheme in ("Bearer", "bearer", "BEARER"):
-        assert await world.authenticator.authenticate({"authorization": f"{scheme} {key}"}) == ApiKeyPrincipal(
+        assert await world.authenticator.authenticate(Given({"authorization": f"{scheme} {key}"})) == ApiKeyPrincipal(
             workspace_id=WORKSPACE,
             key_id=key_id,
             scopes=frozenset({Scope.SESSIONS_READ}),
@@ -55,7 +55,7 @@ async def test_a_key_becomes_a_principal_of_its_workspace(world: World) -> None:
 
 
 async def test_a_cookie_becomes_a_principal_of_its_wallet(world: World) -> None:
-    principal = await world.authenticator.authenticate({"cookie": a_cookie(world, WORKSPACE, Role.ADMIN)})
+    principal = await world.authenticator.authenticate(Given({"cookie": a_cookie(world, WORKSPACE, Role.ADMIN)}))
     assert (principal.workspace_id, principal.role) == (WORKSPACE, Role.ADMIN)
     assert principal.wallet_address == world.wallet().address
 
@@ -77,7 +77,7 @@ async def test_malformed_and_unknown_keys_are_refused_alike(world: World) -> Non
 async def test_the_header_wins_over_the_cookie_even_when_it_is_wrong(world: World) -> None:
     _, key = await a_key(world)
     cookie = a_cookie(world)
-    principal = await world.authenticator.authenticate({"authorization": f"Bearer {key}", "cookie": cookie})
+    principal = await world.authenticator.authenticate(Given({"authorization": f"Bearer {key}", "cookie": cookie}))
     assert isinstance(principal, ApiKeyPrincipal)
     wrong = {"authorization": "Bearer nonsense", "cookie": cookie}
     assert await refusal_of(world, wrong) == refusals.INVALID_CREDENTIAL
@@ -93,10 +93,10 @@ async def test_an_expired_or_forged_cookie_is_refused(world: World) -> None:
 async def test_a_revoked_key_works_for_sixty_seconds_to_the_millisecond(world: World) -> None:
     key_id, key = await a_key(world)
     headers = {"authorization": f"Bearer {key}"}
-    await world.authenticator.authenticate(headers)
+    await world.authenticator.authenticate(Given(headers))
     await world.keys.revoke(WORKSPACE, key_id)
     world.clock.at_ms += 59_999
-    await world.authenticator.authenticate(headers)
+    await world.authenticator.authenticate(Given(headers))
     world.clock.at_ms += 1
     assert await refusal_of(world, headers) == refusals.REVOKED_KEY
 
@@ -107,7 +107,7 @@ async def test_a_revocation_is_seen_though_the_key_is_remembered(world: World) -
     headers = {"authorization": f"Bearer {key}"}
     await world.keys.revoke(WORKSPACE, key_id)
     for _ in range(60):
-        await world.authenticator.authenticate(headers)
+        await world.authenticator.authenticate(Given(headers))
         world.clock.at_ms += 1_000
     assert await refusal_of(world, headers) == refusals.REVOKED_KEY
 
@@ -120,7 +120,7 @@ async def test_a_key_works_from_the_moment_it_is_minted(world: World) -> None:
     assert await refusal_of(world, headers) == refusals.INVALID_CREDENTIAL
     world.ids.count = 100
     assert await a_key(world)
-    await world.authenticator.authenticate(headers)
+    await world.authenticator.authenticate(Given(headers))
 
 
 class CountingStore:
@@ -152,7 +152,7 @@ async def test_a_busy_key_is_looked_up_every_thirty_seconds_only(world: World) -
     _, key = await a_key(world)
     store, authenticator = an_authenticator(world)
     for _ in range(100):
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
         world.clock.at_ms += 1_000
     assert store.lookups == 4
 
@@ -160,9 +160,9 @@ async def test_a_busy_key_is_looked_up_every_thirty_seconds_only(world: World) -
 async def test_a_clock_that_steps_back_does_not_stretch_a_memory(world: World) -> None:
     _, key = await a_key(world)
     store, authenticator = an_authenticator(world)
-    await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
     world.clock.at_ms -= 3_600_000
-    await authenticator.authenticate({"authorization": f"Bearer {key}"})
+    await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
     assert store.lookups == 2
 
 
@@ -170,9 +170,9 @@ async def test_memory_is_bounded(world: World) -> None:
     store, authenticator = an_authenticator(world, remembered_max=3)
     keys = [(await a_key(world))[1] for _ in range(5)]
     for key in keys:
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
     assert len(authenticator._remembered) == 3
-    await authenticator.authenticate({"authorization": f"Bearer {keys[-1]}"})
+    await authenticator.authenticate(Given({"authorization": f"Bearer {keys[-1]}"}))
     assert store.lookups == 5
 
 
@@ -181,14 +181,14 @@ async def test_a_store_that_is_down_says_neither_yes_nor_no(world: World) -> Non
     store, authenticator = an_authenticator(world)
     store.is_down = True
     with pytest.raises(StoreUnavailableError):
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
 
 
 async def test_last_uses_are_written_in_batches_and_survive_a_failed_write(world: World) -> None:
     key_id, key = await a_key(world)
     store, authenticator = an_authenticator(world)
     for _ in range(50):
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
     store.is_down = True
     await authenticator.flush()
     store.is_down = False
@@ -206,11 +206,11 @@ async def test_last_uses_are_written_every_five_seconds_and_at_the_end(
     store, authenticator = an_authenticator(world)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(authenticator.run)
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
         await trio.sleep(5.5)
         assert store.writes == 1
         world.clock.at_ms += 5_500
-        await authenticator.authenticate({"authorization": f"Bearer {key}"})
+        await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
         nursery.cancel_scope.cancel()
     assert store.writes == 2
     (record,) = await world.keys.keys_in(WORKSPACE)

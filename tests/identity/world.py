@@ -1,8 +1,9 @@
 """An identity room on stores in memory, with a clock that the test moves and a chain on which no contract lives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any
 
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -20,6 +21,13 @@ from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
+
+
+class Given(dict[str, str]):
+    """The headers of a request."""
+
+    def made_once(self, make: Callable[["Given"], Any], /) -> Any:
+        return make(self)
 
 
 @dataclass
