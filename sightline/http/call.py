@@ -77,8 +77,8 @@ class Socket(Protocol):
 class Call:
     """One call, admitted: the credential may make it, and its parts are valid.
 
-    Never changed once made. Not frozen all the same, nor are the other three that each call makes (Raw, Match,
-    Outgoing): to make a frozen one takes four times as long.
+    Never changed once made. Not frozen all the same, nor are Raw and the pipeline's Outgoing: each call makes one, and
+    to make a frozen one takes four times as long.
     """
 
     route: AnyRoute

@@ -31,6 +31,8 @@ _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]*\Z")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)(.*)\Z", re.DOTALL)
 _SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 _UNUSUAL = frozenset({b"transfer-encoding", b"expect"})
+_KNOWN_BYTES_MAX = 4 * 1024
+"""A longer head is not remembered: an idle connection shall not hold much."""
 
 
 class Request:
@@ -168,7 +170,7 @@ class RequestParser:
         request = self._current
         plain = not (self._single.keys() & _UNUSUAL) and not any(name == b"upgrade" for name, _ in request.headers)
         head_bytes = data.find(b"\r\n\r\n") + 4
-        if plain and head_bytes + len(request.body) == len(data):
+        if plain and head_bytes <= _KNOWN_BYTES_MAX and head_bytes + len(request.body) == len(data):
             self._known, self._known_head, self._known_bytes = request, data[:head_bytes], len(data)
 
     def _feed_all(self, data: bytes) -> None:

@@ -69,3 +69,12 @@ def test_a_head_that_comes_again_is_recognised_and_its_body_is_its_own():
     parser.feed(post(b"789"))
     assert parser.ready[-1].headers is not first.headers
     assert parser.ready[-1].body == b"789"
+
+
+def test_a_long_head_is_not_kept_by_an_idle_connection():
+    parser = RequestParser(Limits())
+    for _ in range(2):
+        parser.feed(post(b"12", "X-Long: " + "x" * 5_000))
+    first, second = parser.ready
+    assert first.headers == second.headers
+    assert first.headers is not second.headers
