@@ -21,7 +21,7 @@ from sightline.domain.errors import SightlineError
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ListenerOptions, ServerOptions, serve
 from sightline.identity.sign_in import SignIn
-from sightline.system.whereabouts import write_whereabouts
+from sightline.system.server_address_file import write_server_addresses
 
 GC_THRESHOLDS: Final = (50_000, 50, 50)
 NONCES_EVERY_S: Final = 600.0
@@ -44,7 +44,7 @@ async def serve_http(core: Core, port: int, public_url: str, stop: trio.Event) -
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop)
             await listeners.start(_listen, public_app, public_options, stop)
             settle_memory()
-            write_whereabouts(settings.data_dir, url=public_url, internal_url=internal.url)
+            write_server_addresses(settings.data_dir, url=public_url, internal_url=internal.url)
             log.info("ready", url=public_url, internal_url=internal.url, data_dir=str(settings.data_dir))
             sys.stdout.write(f"ready {public_url}\n")
             sys.stdout.flush()

@@ -8,7 +8,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from sightline.system.whereabouts import read_whereabouts
+from sightline.system.server_address_file import read_server_addresses
 
 TIMEOUT_S = 15.0
 PLAIN_WIDTH = 200
@@ -20,7 +20,7 @@ class NotRunningError(Exception):
 
 
 def _ask(data_dir: Path, method: str, path: str) -> dict[str, Any]:
-    where = read_whereabouts(data_dir)
+    where = read_server_addresses(data_dir)
     if where is None:
         raise NotRunningError(f"no server has run on {data_dir}")
     try:

@@ -1,0 +1,34 @@
+"""The file `server.json` in the data directory: the addresses of its server, for commands that call a running one."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+FILE_NAME: Final = "server.json"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServerAddresses:
+    """URLs of the server that last became ready on a data directory. It may have stopped since."""
+
+    url: str
+    internal_url: str
+
+
+def write_server_addresses(data_dir: Path, *, url: str, internal_url: str) -> None:
+    """Replace the file atomically."""
+    draft = data_dir / f"{FILE_NAME}.new"
+    draft.write_text(json.dumps({"pid": os.getpid(), "url": url, "internalUrl": internal_url}))
+    draft.replace(data_dir / FILE_NAME)
+
+
+def read_server_addresses(data_dir: Path) -> ServerAddresses | None:
+    """Read the file; None if no server has become ready on this directory yet."""
+    try:
+        stored = json.loads((data_dir / FILE_NAME).read_text())
+    except FileNotFoundError:
+        return None
+    return ServerAddresses(stored["url"], stored["internalUrl"])
