@@ -16,10 +16,10 @@ from pathlib import Path
 import structlog
 import trio
 
-from sightline.chain.node import EmbeddedOptions, open_embedded_node
-from sightline.chain.reader import RpcReader
-from sightline.chain.rpc import RpcOptions, open_rpc
-from sightline.chain.watcher import Watcher, WatcherOptions
+from sightline.chain.embedded.node import EmbeddedOptions, open_embedded_node
+from sightline.chain.rpc.client import RpcOptions, open_rpc
+from sightline.chain.rpc.reader import RpcReader
+from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.ports.ledger import LedgerQuery
 from sightline.storage.ledger_memory import MemoryLedger
 from tests.chain.endpoint import open_endpoint

@@ -12,7 +12,7 @@ from vyper.compiler import compile_code
 from vyper.compiler.settings import OptimizationLevel, Settings
 
 SOURCES = Path(__file__).resolve().parent
-ARTEFACTS = SOURCES.parent / "sightline" / "chain" / "artefacts"
+ARTEFACTS = SOURCES.parent / "sightline" / "chain" / "contracts" / "compiled"
 NAMES = ("TestUSDC", "SessionSettlement")
 EVM_VERSION = "cancun"
 

@@ -4,7 +4,7 @@ import sys
 
 import trio
 
-from sightline.chain.node import open_running_faucet
+from sightline.chain.embedded.node import open_running_faucet
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
 from sightline.system.ids import SystemIds

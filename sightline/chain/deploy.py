@@ -15,11 +15,11 @@ from typing import Any, Final, final
 import trio
 from eth_utils.address import is_address, to_canonical_address, to_checksum_address
 
-from sightline.chain.artefacts import artefact
-from sightline.chain.contracts_abi import settlement_constructor
+from sightline.chain.contracts.abi import settlement_constructor
+from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.fees import suggested
-from sightline.chain.reader import hex_int
-from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.reader import hex_int
 from sightline.chain.signer import Signer, read_keystore, require_private_key
 from sightline.system.ids import SystemIds
 

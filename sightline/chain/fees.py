@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from sightline.chain.reader import hex_int
-from sightline.chain.rpc import RpcResponseError
+from sightline.chain.rpc.client import RpcResponseError
+from sightline.chain.rpc.reader import hex_int
 
 TIP_WEI_DEFAULT: Final = 1_000_000_000
 

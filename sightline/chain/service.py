@@ -10,15 +10,15 @@ import structlog
 import trio
 from eth_utils.address import is_address, to_checksum_address
 
-from sightline.chain.contracts_abi import call_data
-from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
-from sightline.chain.proxy import RpcProxy
-from sightline.chain.reader import RpcReader, hex_int
-from sightline.chain.relayer import Relayer
-from sightline.chain.relayer_options import RelayerOptions
-from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.embedded.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.relayer import Relayer
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.rpc.proxy import RpcProxy
+from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
-from sightline.chain.watcher import Watcher, WatcherOptions
+from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import (
     CallRevertedError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.system.ids import SystemIds
 

@@ -8,7 +8,7 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_utils.address import to_canonical_address
 
-from sightline.chain.contracts_abi import Consent, SettleCall, call_data, revert_reason
+from sightline.chain.contracts.abi import Consent, SettleCall, call_data, revert_reason
 from sightline.chain.embedded.deploy import Terms, Treasury, address_of, load_keys
 from sightline.chain.embedded.machine import Call, ExecutionError, Machine
 from sightline.ports.clock import Clock

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sightline.chain.contracts_abi import (
+from sightline.chain.contracts.abi import (
     APPROVAL_TOPIC,
     SETTLED_TOPIC,
     TRANSFER_TOPIC,
@@ -11,7 +11,7 @@ from sightline.chain.contracts_abi import (
     selector,
     topic_address,
 )
-from sightline.chain.events import ZERO_ADDRESS, bloom_mask
+from sightline.chain.watcher.events import ZERO_ADDRESS, bloom_mask
 from sightline.ports.ledger import ChainIdentity
 from sightline.system.keccak import keccak256, session_id_hash
 from tests.chain.endpoint import Forward, Request, Response

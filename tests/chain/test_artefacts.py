@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from contracts.build import ARTEFACTS, NAMES, SOURCES, artefact_text
-from sightline.chain import contracts_abi
-from sightline.chain.artefacts import artefact
+from sightline.chain.contracts import abi
+from sightline.chain.contracts.artefacts import artefact
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,18 +43,18 @@ def signatures(name: str, kind: str) -> set[str]:
 
 def test_the_selectors_in_use_are_functions_of_the_contracts() -> None:
     token, settlement = signatures("TestUSDC", "function"), signatures("SessionSettlement", "function")
-    assert contracts_abi.SETTLE_SIGNATURE in settlement
+    assert abi.SETTLE_SIGNATURE in settlement
     assert {"settled(bytes32)", "TOKEN()", "isRelayer(address)"} <= settlement
     assert {"balanceOf(address)", "allowance(address,address)", "mint(address,uint256)"} <= token
 
 
 def test_the_topics_in_use_are_events_of_the_contracts() -> None:
-    topics = {contracts_abi.topic(event) for event in signatures("TestUSDC", "event")}
-    assert {contracts_abi.TRANSFER_TOPIC, contracts_abi.APPROVAL_TOPIC} <= topics
-    settled = {contracts_abi.topic(event) for event in signatures("SessionSettlement", "event")}
-    assert contracts_abi.SETTLED_TOPIC in settled
+    topics = {abi.topic(event) for event in signatures("TestUSDC", "event")}
+    assert {abi.TRANSFER_TOPIC, abi.APPROVAL_TOPIC} <= topics
+    settled = {abi.topic(event) for event in signatures("SessionSettlement", "event")}
+    assert abi.SETTLED_TOPIC in settled
 
 
 def test_the_package_reads_its_artefacts_as_resources() -> None:
     assert artefact("TestUSDC").compiler == "vyper 0.4.3"
-    assert Path(ARTEFACTS).name == "artefacts"
+    assert Path(ARTEFACTS).name == "compiled"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sightline.chain.deploy import Deployment, DeploymentError, deploy
-from sightline.chain.rpc import RpcOptions, open_rpc
+from sightline.chain.rpc.client import RpcOptions, open_rpc
 from sightline.chain.signer import Signer
 from sightline.ports.ledger import SettlementState
 from tests.chain.endpoint import answering, of_method

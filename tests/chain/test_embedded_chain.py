@@ -14,9 +14,15 @@ import pytest
 import trio
 from eth_account import Account
 
-from sightline.chain.contracts_abi import call_data, revert_reason
-from sightline.chain.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node, open_running_faucet
-from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.contracts.abi import call_data, revert_reason
+from sightline.chain.embedded.node import (
+    EmbeddedFaucet,
+    EmbeddedNode,
+    EmbeddedOptions,
+    open_embedded_node,
+    open_running_faucet,
+)
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.system.children import ChildFailedError
 from tests.chain.world import USDC, Wallet, World, faucet_of, ids, until
@@ -82,7 +88,7 @@ async def test_what_was_answered_survives_kill_9_and_the_chain_comes_back_on_its
 async def test_the_chain_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys, trio; from pathlib import Path\n"
-        "from sightline.chain.node import *\n"
+        "from sightline.chain.embedded.node import *\n"
         "async def main():\n"
         f"    async with open_embedded_node(EmbeddedOptions(data_dir=Path({str(tmp_path)!r}))) as node:\n"
         "        print(node.pid, flush=True)\n"

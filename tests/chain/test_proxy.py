@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from sightline.chain.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, RpcProxy
-from sightline.chain.rpc import RpcOptions, open_rpc
+from sightline.chain.rpc.client import RpcOptions, open_rpc
+from sightline.chain.rpc.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, RpcProxy
 from tests.chain.world import World, ids
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from sightline.chain.contracts_abi import call_data
-from sightline.chain.preflight import settle_call
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.relayer.preflight import settle_call
 from sightline.chain.service import open_chain
 from sightline.domain.errors import StoreUnavailableError
 from sightline.ports.chain import SettlementUpdate

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from sightline.chain.contracts_abi import call_data
+from sightline.chain.contracts.abi import call_data
 from sightline.chain.fees import Fees
-from sightline.chain.relayer import Relayer
-from sightline.chain.relayer_options import RelayerOptions
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.domain.errors import ChainUnavailableError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sightline.chain.contracts_abi import SETTLED_TOPIC, Consent, SettleCall, call_data
+from sightline.chain.contracts.abi import SETTLED_TOPIC, Consent, SettleCall, call_data
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
 from tests.chain.evm import Evm, RevertedError, an_evm

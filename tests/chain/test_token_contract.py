@@ -7,7 +7,7 @@ import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from sightline.chain.contracts_abi import call_data
+from sightline.chain.contracts.abi import call_data
 from sightline.system.ids import SystemIds
 from tests.chain.evm import CHAIN_ID, Evm, RevertedError, an_evm
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import trio
 
-from sightline.chain.reader import RpcReader
-from sightline.chain.rpc import RpcOptions, open_rpc
-from sightline.chain.watcher import Watcher, WatcherOptions
+from sightline.chain.rpc.client import RpcOptions, open_rpc
+from sightline.chain.rpc.reader import RpcReader
+from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import EventKind, FundsPolicy, LedgerQuery, LedgerRow, WalletView

@@ -10,9 +10,9 @@ from typing import Any
 import trio
 from eth_account import Account
 
-from sightline.chain.contracts_abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_data
-from sightline.chain.node import EmbeddedFaucet
-from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_data
+from sightline.chain.embedded.node import EmbeddedFaucet
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.service import ChainOptions, ChainService, open_chain
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import MicroUsdc

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from sightline.chain.node import open_running_faucet
+from sightline.chain.embedded.node import open_running_faucet
 from sightline.client import Api, ChainClient, Wallet
 from sightline.system.ids import SystemIds
 from tests.e2e.history import Found, violations

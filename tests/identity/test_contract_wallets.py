@@ -15,8 +15,8 @@ from eth_account.messages import encode_defunct
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sightline.chain.reader import RpcReader
-from sightline.chain.rpc import RpcOptions, open_rpc
+from sightline.chain.rpc.client import RpcOptions, open_rpc
+from sightline.chain.rpc.reader import RpcReader
 from sightline.identity.signatures import SignatureOptions, SignatureVerifier, text_hash
 from sightline.ports.chain import ChainUnavailableError
 from sightline.system.ids import SystemIds

@@ -8,8 +8,8 @@ from typing import Final, final
 
 from eth_utils.address import to_canonical_address, to_checksum_address
 
-from sightline.chain.artefacts import artefact
-from sightline.chain.contracts_abi import call_data, settlement_constructor
+from sightline.chain.contracts.abi import call_data, settlement_constructor
+from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.fees import Fees

@@ -13,10 +13,10 @@ import trio
 from eth_account import Account
 from eth_utils.address import to_canonical_address
 
-from sightline.chain.artefacts import artefact
-from sightline.chain.contracts_abi import settlement_constructor
+from sightline.chain.contracts.abi import settlement_constructor
+from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.embedded.deploy import address_of, contract_address
-from sightline.chain.rpc import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from tests.chain.world import clock, ids, until
 
 CHAIN_ID = 84_532_777

@@ -7,10 +7,10 @@ from typing import Any, Final, final
 
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.contracts_abi import SETTLED_TOPIC, SettleCall, call_data
+from sightline.chain.contracts.abi import SETTLED_TOPIC, SettleCall, call_data
 from sightline.chain.fees import Fees, suggested
-from sightline.chain.reader import fault_text, hex_int, is_call_fault
-from sightline.chain.rpc import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.reader import fault_text, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementRecord

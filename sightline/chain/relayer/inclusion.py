@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from sightline.chain.reader import hex_int
-from sightline.chain.rpc import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import Inclusion, SettlementRecord
 

@@ -12,7 +12,7 @@ import structlog
 import trio
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.rpc import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import FaucetPayment
 from sightline.ports.ids import Ids

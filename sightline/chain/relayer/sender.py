@@ -5,11 +5,11 @@ from typing import final
 
 import structlog
 
-from sightline.chain.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.fees import Fees
-from sightline.chain.preflight import settle_call
-from sightline.chain.relayer_options import RelayerOptions
-from sightline.chain.rpc import JsonRpc, backoff_ms
+from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.preflight import settle_call
+from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids

@@ -12,11 +12,11 @@ from typing import Any, Final, final
 import structlog
 import trio
 
-from sightline.chain.events import Meaning, Watched, read_logs
-from sightline.chain.logs import NEAR_BLOCKS, LogSource
-from sightline.chain.preflight import require_same_chain
-from sightline.chain.reader import RpcReader, block_ref
-from sightline.chain.rpc import JsonRpc, RpcResponseError, backoff_ms
+from sightline.chain.relayer.preflight import require_same_chain
+from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
+from sightline.chain.rpc.reader import RpcReader, block_ref
+from sightline.chain.watcher.events import Meaning, Watched, read_logs
+from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock

@@ -1,4 +1,4 @@
-"""The pursuit of transactions that are on their way and in no block: sent again, replaced, or given up.
+"""Resubmission of transactions that are on their way and in no block: sent again, replaced, or given up.
 
 None is given up while it may still mine: it keeps its nonce, and a replacement has the same.
 """
@@ -9,12 +9,12 @@ from typing import Final, final
 
 import structlog
 
-from sightline.chain.broadcast import FEES_TOO_LOW
 from sightline.chain.fees import Fees, bumped, suggested
-from sightline.chain.inclusion import Sighting
-from sightline.chain.relayer_options import RelayerOptions
-from sightline.chain.rpc import JsonRpc
-from sightline.chain.sender import Sender
+from sightline.chain.relayer.broadcast import FEES_TOO_LOW
+from sightline.chain.relayer.inclusion import Sighting
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.sender import Sender
+from sightline.chain.rpc.client import JsonRpc
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import Attempt, SettlementOutbox, SettlementRecord, SettlementState
 
@@ -26,8 +26,8 @@ STUCK_ATTEMPTS: Final = 3
 
 
 @final
-class Pursuit:
-    """Pursues the transactions of one key."""
+class Resubmission:
+    """Resubmits the transactions of one key."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, options: RelayerOptions,
@@ -40,7 +40,7 @@ class Pursuit:
         self._options = options
         self._clock = clock
 
-    async def pursue(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
+    async def resubmit(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
         """Do for each of these what is to be done now."""
         now_ms = self._clock.now_ms()
         resend: list[Attempt] = []

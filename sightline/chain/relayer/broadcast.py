@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from sightline.chain.rpc import JsonRpc, RpcResponseError
+from sightline.chain.rpc.client import JsonRpc, RpcResponseError
 from sightline.ports.ledger import Attempt
 
 FEES_TOO_LOW: Final = "the node wants higher fees"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
-from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic, topic_address
-from sightline.chain.reader import hex_int
+from sightline.chain.contracts.abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic, topic_address
+from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import ChainEvent, EventKind
 from sightline.system.keccak import keccak256

@@ -5,8 +5,8 @@ from typing import Any, Final, final
 
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.contracts_abi import call_data, revert_reason
-from sightline.chain.rpc import JsonRpc, RpcResponseError
+from sightline.chain.contracts.abi import call_data, revert_reason
+from sightline.chain.rpc.client import JsonRpc, RpcResponseError
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, CallRevertedError
 from sightline.ports.ledger import BlockRef

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import orjson
 import trio
 
-from sightline.chain.rpc import JsonRpc
+from sightline.chain.rpc.client import JsonRpc
 from sightline.domain.errors import ChainUnavailableError
 
 BATCH_MAX: Final = 50

@@ -22,7 +22,7 @@ class Artefact:
 @cache
 def artefact(name: str) -> Artefact:
     """The artefact of a contract: TestUSDC or SessionSettlement."""
-    text = files("sightline.chain").joinpath("artefacts", f"{name}.json").read_text(encoding="ascii")
+    text = files("sightline.chain.contracts").joinpath("compiled", f"{name}.json").read_text(encoding="ascii")
     content = json.loads(text)
     return Artefact(
         name=name,

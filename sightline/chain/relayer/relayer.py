@@ -10,7 +10,7 @@ What makes it safe:
 
 A settlement that the contract refuses waits as FAILED or REVERTED with the reason, and is tried again with back-off.
 
-The rounds are here. What is done with a transaction that is in no block is in `pursuit`; `sender` signs and broadcasts.
+This file holds the rounds. `resubmission` handles transactions that are in no block; `sender` signs and broadcasts.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ import structlog
 import trio
 
 from sightline.chain.fees import Fees
-from sightline.chain.inclusion import Included, look
-from sightline.chain.preflight import Verdict, examine, find_settled, why_reverted
-from sightline.chain.pursuit import REORGANISED, Pursuit
-from sightline.chain.relayer_options import RelayerOptions
-from sightline.chain.rpc import JsonRpc, backoff_ms
-from sightline.chain.sender import Sender
+from sightline.chain.relayer.inclusion import Included, look
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.preflight import Verdict, examine, find_settled, why_reverted
+from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
+from sightline.chain.relayer.sender import Sender
+from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
@@ -66,7 +66,7 @@ class Relayer:
         self._clock = clock
         self._ids = ids
         self._sender = Sender(rpc, outbox, signer, identity, options, clock=clock, ids=ids)
-        self._pursuit = Pursuit(rpc, outbox, self._sender, signer.address, options, clock=clock)
+        self._resubmission = Resubmission(rpc, outbox, self._sender, signer.address, options, clock=clock)
         self._holder = options.holder or ids.uuid()
         self._wake = trio.Event()
         self._recheck_above: int | None = None
@@ -222,7 +222,7 @@ class Relayer:
             else:
                 await self._record_inclusion(record, found)
         if missing:
-            await self._pursuit.pursue(missing, sighting)
+            await self._resubmission.resubmit(missing, sighting)
 
     async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
         now_ms = self._clock.now_ms()

@@ -11,10 +11,10 @@ from typing import Any, Final, final
 
 import structlog
 
-from sightline.chain.contracts_abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
-from sightline.chain.events import Log, Watched, bloom_promises, log_of, read_logs, transfer_sums
-from sightline.chain.reader import RpcReader, block_ref
-from sightline.chain.rpc import JsonRpc, Request, RpcResponseError
+from sightline.chain.contracts.abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
+from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.reader import RpcReader, block_ref
+from sightline.chain.watcher.events import Log, Watched, bloom_promises, log_of, read_logs, transfer_sums
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import BlockRef
 

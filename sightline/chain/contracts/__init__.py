@@ -1,0 +1,1 @@
+"""The compiled contracts, and their call data and events."""

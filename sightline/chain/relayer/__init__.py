@@ -1,0 +1,1 @@
+"""Moves settlements from the outbox onto the chain: sign, broadcast, confirm, retry."""
