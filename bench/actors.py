@@ -45,9 +45,9 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.store import SessionWrite, ShardLease, WorkspaceWrite
 from sightline.ports.video import MediaEvent, MediaKind
 from sightline.ports.video import VideoInput as PortInput
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.memory import MemoryStore
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 

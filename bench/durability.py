@@ -26,7 +26,7 @@ import psutil
 import uvloop
 
 from bench.servers import ROOT, Target, populate_sightline, sightline, sightline_sessions
-from sightline.storage.postgres_child import find_binaries, lay_out
+from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 
 SECONDS = 6.0
 KILL_AFTER_S = (2.5, 4.5)

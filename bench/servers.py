@@ -19,7 +19,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 
 from bench.wire import Client
-from sightline.storage.embedded import EmbeddedPostgresOptions, child_command
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parent.parent

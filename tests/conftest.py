@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 import trio
 
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.embedded import EmbeddedPostgresOptions, child_command
-from sightline.storage.migrate import migrate
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.migrate import migrate
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
 
 TEMPLATE = "migrated"
 _numbers = itertools.count(1)

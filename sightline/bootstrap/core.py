@@ -41,14 +41,14 @@ from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.embedded import EmbeddedPostgresOptions, run_embedded_postgres
-from sightline.storage.identity_pg import PostgresRelations
-from sightline.storage.ledger_pg import PostgresLedger
-from sightline.storage.migrate import migrate
-from sightline.storage.pool import PoolOptions
-from sightline.storage.postgres import PostgresStore
-from sightline.storage.retention import RetentionOptions, run_retention
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.migrate import migrate
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.postgres.identity import PostgresRelations
+from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.retention import RetentionOptions, run_retention
+from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.secrets import Secrets

@@ -29,7 +29,7 @@ from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.ports.video import EngineHooks
-from sightline.storage.identity_pg import PostgresIdentityStore
+from sightline.storage.postgres.identity import PostgresIdentityStore
 
 COOKIE_KEY_NAME: Final = "k1"
 LOCAL_AUDIENCE: Final = "sightline-local"

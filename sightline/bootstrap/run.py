@@ -19,7 +19,7 @@ from sightline.chain.signer import KeyRefusedError
 from sightline.config import Settings
 from sightline.domain.errors import UnavailableError
 from sightline.ports.chain import ChainChangedError
-from sightline.storage.migrate import SchemaError
+from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
 from sightline.system.ids import SystemIds
 from sightline.system.lock import DataDirectoryInUseError, lock_directory

@@ -202,7 +202,7 @@ class SessionQuery:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSession:
+class UnfinishedSession:
     """What recovery needs of one session that is not terminal."""
 
     id: str
@@ -256,7 +256,7 @@ class Store(Protocol):
         """Ids of the operator's sessions in a state, oldest first by (created_at, id)."""
         ...
 
-    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """Every session that is REQUESTED, ASSIGNED or LIVE."""
         ...
 

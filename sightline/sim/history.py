@@ -17,8 +17,8 @@ from sightline.ports.store import Committed, Heartbeat, Rejected, SessionWrite, 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
     from sightline.sim.checkers.base import Checker
-    from sightline.storage.ledger_memory import MemoryLedger
-    from sightline.storage.memory import MemoryStore
+    from sightline.storage.memory.ledger import MemoryLedger
+    from sightline.storage.memory.store import MemoryStore
 
 TAIL = 60
 """Lines of the trace that a failure report shows."""

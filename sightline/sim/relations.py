@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sightline.ports.relations import ObjectRef, RelationTuple
     from sightline.sim.faults import Faults
     from sightline.sim.store import Line
-    from sightline.storage.identity_memory import MemoryRelations
+    from sightline.storage.memory.identity import MemoryRelations
 
 
 @final

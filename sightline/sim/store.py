@@ -20,17 +20,17 @@ if TYPE_CHECKING:
         Heartbeat,
         IdempotencyKey,
         IdempotencyRecord,
-        LiveSession,
         RecordedEvent,
         Rejected,
         SessionQuery,
         SessionWrite,
         ShardLease,
         StoredSession,
+        UnfinishedSession,
         WorkspaceWrite,
     )
     from sightline.sim.history import History
-    from sightline.storage.memory import MemoryStore
+    from sightline.storage.memory.store import MemoryStore
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ class FaultyStore:
         """Ids of the operator's sessions in a state."""
         return await self._read(lambda: self._inner.sessions_of_operator(workspace_id, state))
 
-    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""
         return await self._read(self._inner.unfinished_sessions)
 

@@ -27,9 +27,9 @@ from sightline.sim.faults import FaultRates, Faults
 from sightline.sim.history import History
 from sightline.sim.node import Node
 from sightline.sim.runtime import SeededIds, SimWallClock, VirtualClock
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.memory import MemoryStore
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from sightline.actors.broker import Broker

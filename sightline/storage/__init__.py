@@ -1,11 +1,10 @@
-"""Everything that is kept, behind the ports of `store`, `ledger`, `identity` and `relations`.
+"""Adapters of the ports `store`, `ledger`, `identity` and `relations`: on Postgres, and in memory.
 
-The way to Postgres: `bridge` (trio to asyncio, whole units of work), `work` (one unit), `pool`,
-`group_commit`. Postgres itself: `embedded` (as the server sees it), `postgres_child` and `postgres_account`
-(its own process), `migrate`. The store: `postgres` is its front; a file per thing behind it (`sessions`,
-`session_lists`, `workspaces`, `heartbeats`, `quotes`, `idempotency`, `shards`), `commits` and `json` in
-common; `retention` drops what may go; `memory` is the same store in memory. The money: `ledger_*`. Keys,
-nonces and the relations graph: `identity_*`.
+- `database`: units of work on Postgres, called from trio: the bridge to asyncio, the pool, batching, migrations.
+- `postgres`: the store, the ledger, API keys and nonces, the relations graph, as SQL.
+- `memory`: the same in memory, for the simulation and for unit tests; both pass one contract suite.
+- `embedded`: the Postgres that Sightline starts by itself, and its child process.
+- `migrations`: the schema, as numbered SQL files that are never edited.
 
-May import ports, domain and system. asyncio and asyncpg end at this room's border.
+May import ports, domain and system. asyncio and asyncpg are used in this package only.
 """

@@ -31,9 +31,9 @@ from sightline.domain.operator.model import Availability, WorkspaceRole
 from sightline.domain.session.messages import Party
 from sightline.ports.store import IdempotencyKey
 from sightline.ports.video import MediaEvent, MediaKind, VideoInput
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.memory import MemoryStore
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
 
 LAT, LNG = 48.137154, 11.576124
 BOTH_SIDES = frozenset(Party)

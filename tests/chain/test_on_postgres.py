@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from sightline.ports.ledger import FundsPolicy, SettlementState
-from sightline.storage.bridge import Database
-from sightline.storage.ledger_pg import PostgresLedger
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.ledger import PostgresLedger
 from tests.chain.endpoint import lose_reply, of_method, some_times
 from tests.chain.world import World, clock, ids, running
 

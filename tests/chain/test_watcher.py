@@ -13,7 +13,7 @@ from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import EventKind, FundsPolicy, LedgerQuery, LedgerRow, WalletView
-from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.chain.scripted_node import (
     SETTLEMENT,

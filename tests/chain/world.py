@@ -18,7 +18,7 @@ from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementRecord, SettlementState
-from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash

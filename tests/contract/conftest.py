@@ -8,14 +8,14 @@ import pytest
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import ShardLease, Store
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.identity_pg import PostgresRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.ledger_pg import PostgresLedger
-from sightline.storage.memory import MemoryStore
-from sightline.storage.pool import PoolOptions
-from sightline.storage.postgres import PostgresStore
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
+from sightline.storage.postgres.identity import PostgresRelations
+from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.store import PostgresStore
 
 TOKEN_KEY = b"k" * 32
 

@@ -8,10 +8,10 @@ import trio
 
 from sightline.domain.access import Environment, Scope
 from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose
-from sightline.storage.bridge import DatabaseOptions, open_database
-from sightline.storage.identity_memory import MemoryIdentityStore
-from sightline.storage.identity_pg import PostgresIdentityStore
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.memory.identity import MemoryIdentityStore
+from sightline.storage.postgres.identity import PostgresIdentityStore
 
 NOW = 1_800_000_000_000
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"

@@ -23,10 +23,10 @@ from sightline.ports.ledger import (
     SettlementState,
     WalletReading,
 )
-from sightline.storage.bridge import DatabaseOptions, open_database
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.ledger_pg import PostgresLedger
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.system.keccak import session_id_hash
 
 CONSUMER = "11111111-1111-4111-8111-111111111111"

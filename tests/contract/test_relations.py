@@ -29,10 +29,10 @@ from sightline.ports.relations import (
     wallet_ref,
     workspace_ref,
 )
-from sightline.storage.bridge import DatabaseOptions, open_database
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.identity_pg import PostgresRelations
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.postgres.identity import PostgresRelations
 
 TOKEN_KEY = b"t" * 32
 CONSUMER = "11111111-1111-4111-8111-111111111111"

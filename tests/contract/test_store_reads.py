@@ -14,7 +14,7 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import LiveSession, SessionKey, SessionQuery, SessionView, ShardLease
+from sightline.ports.store import SessionKey, SessionQuery, SessionView, ShardLease, UnfinishedSession
 
 from .builders import T0, a_heartbeat, a_session, a_workspace, an_id, an_operator, in_phase
 from .conftest import Stored
@@ -136,7 +136,7 @@ async def test_recovery_sees_every_session_that_is_not_over(stored: Stored) -> N
         made[state].id for state in (SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE)
     }
     live = made[SessionState.LIVE].id
-    assert found[live] == LiveSession(
+    assert found[live] == UnfinishedSession(
         id=live,
         state=SessionState.LIVE,
         operator_workspace_id=operator.workspace_id,

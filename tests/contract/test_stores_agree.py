@@ -23,13 +23,13 @@ from sightline.ports.store import (
     Store,
     WorkspaceWrite,
 )
-from sightline.storage.bridge import Database
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.identity_pg import PostgresRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.ledger_pg import PostgresLedger
-from sightline.storage.memory import MemoryStore
-from sightline.storage.postgres import PostgresStore
+from sightline.storage.database.bridge import Database
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
+from sightline.storage.postgres.identity import PostgresRelations
+from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.store import PostgresStore
 
 from .builders import (
     PAYER,

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 
-from sightline.storage.postgres_child import find_binaries, lay_out
+from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, until
 

@@ -1,6 +1,6 @@
 """The same interface over the database that the server uses."""
 
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 from tests.http.world import BERLIN, World, data_of, error_of, on_postgres, open_world
 
 SESSIONS = "/api/v1/sessions"

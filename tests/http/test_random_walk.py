@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 from tests.http.world import BERLIN, Party, World, data_of, in_memory, on_postgres, open_world
 
 SESSIONS = "/api/v1/sessions"

@@ -57,13 +57,13 @@ from sightline.ports.identity import IdentityStore, WorkspaceBrief
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
-from sightline.storage.bridge import Database
-from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
-from sightline.storage.identity_pg import PostgresIdentityStore, PostgresRelations
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.ledger_pg import PostgresLedger
-from sightline.storage.memory import MemoryStore
-from sightline.storage.postgres import PostgresStore
+from sightline.storage.database.bridge import Database
+from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
+from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
+from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.store import PostgresStore
 from sightline.system.ids import SystemIds
 from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
 

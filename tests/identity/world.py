@@ -20,7 +20,7 @@ from sightline.identity.signatures import SignatureVerifier
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
-from sightline.storage.identity_memory import MemoryIdentityStore, MemoryRelations
+from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
 
 
 class Given(dict[str, str]):

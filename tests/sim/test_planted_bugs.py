@@ -23,8 +23,8 @@ from sightline.ports.store import RejectedWhy
 from sightline.sim.relations import FaultyRelations
 from sightline.sim.simulate import simulate
 from sightline.sim.store import FaultyStore, Line
-from sightline.storage.ledger_memory import MemoryLedger
-from sightline.storage.memory import MemoryStore
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
 
 SEEDS = range(42)
 """Enough worlds, of every scenario, for each bug to show."""

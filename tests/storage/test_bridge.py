@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
 
 Unit = Callable[[Any], Awaitable[Any]]
 

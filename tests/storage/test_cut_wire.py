@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
 
 from .proxy import Fault, open_wire
 

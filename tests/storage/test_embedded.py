@@ -14,10 +14,10 @@ import pytest
 import trio
 
 from sightline.domain.errors import StoreUnavailableError
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.embedded import EmbeddedPostgresOptions, child_command, run_embedded_postgres
-from sightline.storage.pool import PoolOptions
-from sightline.storage.postgres_child import find_binaries
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.embedded.postgres_child import find_binaries
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command, run_embedded_postgres
 from sightline.system.children import ChildFailedError
 
 
@@ -214,7 +214,7 @@ async def test_a_cluster_that_cannot_start_says_why(data_directory: Path) -> Non
 
 AS_USER = """
 import os, sys
-from sightline.storage.postgres_child import main
+from sightline.storage.embedded.postgres_child import main
 if os.geteuid() == 0:
     # Imported before, since the interpreter itself may lie where only root can read.
     os.setgroups([])

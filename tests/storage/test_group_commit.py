@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from sightline.domain.errors import OutcomeUnknownError
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.group_commit import BATCH_MAX, WRITERS, GroupCommit
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.group_commit import BATCH_MAX, WRITERS, GroupCommit
+from sightline.storage.database.pool import PoolOptions
 
 from .proxy import Fault, open_wire
 

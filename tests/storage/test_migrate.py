@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.migrate import Migration, SchemaError, known_migrations, migrate
-from sightline.storage.pool import PoolOptions
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.migrate import Migration, SchemaError, known_migrations, migrate
+from sightline.storage.database.pool import PoolOptions
 
 FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")
 SECOND = Migration(2, "0002_second.sql", "ALTER TABLE first ADD COLUMN c int;")

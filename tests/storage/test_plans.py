@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from sightline.ports.store import SessionQuery, SessionView
-from sightline.storage import heartbeats, identity_sql, session_lists, workspaces
-from sightline.storage.bridge import Database
-from sightline.storage.pool import Connection
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres import heartbeats, identity_sql, session_lists, workspaces
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000

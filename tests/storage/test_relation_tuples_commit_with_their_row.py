@@ -3,10 +3,10 @@
 import pytest
 
 from sightline.ports.relations import TupleUpdate, operator_edge
-from sightline.storage.bridge import Database
-from sightline.storage.identity_pg import PostgresRelations
-from sightline.storage.identity_sql import write_tuples
-from sightline.storage.pool import Connection
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.identity import PostgresRelations
+from sightline.storage.postgres.identity_sql import write_tuples
 
 EDGE = operator_edge("33333333-3333-4333-8333-333333333333", "22222222-2222-4222-8222-222222222222")
 

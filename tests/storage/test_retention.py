@@ -3,9 +3,9 @@
 import trio
 
 from sightline.domain.units import DAY_MS
-from sightline.storage.bridge import Database
-from sightline.storage.postgres import PostgresStore
-from sightline.storage.retention import RetentionOptions, run_retention
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.retention import RetentionOptions, run_retention
+from sightline.storage.postgres.store import PostgresStore
 
 from ..contract.builders import T0, a_heartbeat, an_id  # noqa: TID252  no package of that name outside the tests
 

@@ -25,11 +25,11 @@ from sightline.ports.store import (
     SessionWrite,
     ShardLease,
 )
-from sightline.storage.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.embedded import EmbeddedPostgresOptions, run_embedded_postgres
-from sightline.storage.migrate import migrate
-from sightline.storage.pool import PoolOptions
-from sightline.storage.postgres import PostgresStore
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.migrate import migrate
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.postgres.store import PostgresStore
 
 from ..contract.builders import (  # noqa: TID252  no package of that name outside the tests
     PAYER,

@@ -16,9 +16,9 @@ from sightline.ports.ledger import (
     WalletReading,
     WalletView,
 )
-from sightline.storage.ledger_outbox_memory import MemoryOutbox
-from sightline.storage.ledger_pg import HEADERS_KEPT
-from sightline.storage.ledger_sql import STALE_MS_MAX
+from sightline.storage.memory.ledger_outbox import MemoryOutbox
+from sightline.storage.postgres.ledger import HEADERS_KEPT
+from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
 from sightline.system.keccak import session_id_hash
 
 

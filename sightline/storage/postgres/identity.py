@@ -16,10 +16,10 @@ from sightline.ports.relations import (
     Staged,
     TupleUpdate,
 )
-from sightline.storage import identity_sql
-from sightline.storage.bridge import Database
-from sightline.storage.pool import Connection
-from sightline.storage.together import GroupRead
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_read import GroupRead
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres import identity_sql
 
 _ADD_NONCE = """
 INSERT INTO auth_nonce (value, address, purpose, message, chain_id, expires_at_ms) VALUES ($1, $2, $3, $4,

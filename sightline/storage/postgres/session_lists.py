@@ -6,7 +6,7 @@ from typing import Final
 from sightline.domain.session.codec import from_doc
 from sightline.domain.session.model import Session
 from sightline.ports.store import Demand, SessionQuery, SessionView
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 from sightline.storage.json import load
 
 FIRST_MS: Final = -(2**63)

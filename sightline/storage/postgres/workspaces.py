@@ -7,12 +7,12 @@ from typing import Any, Final
 from sightline.domain.operator.codec import from_doc, to_doc
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.ports.store import Committed, Rejected, WorkspaceWrite
-from sightline.storage import ledger_sql
-from sightline.storage.bridge import Database
-from sightline.storage.commits import decided, edge_columns, idempotency_columns
-from sightline.storage.group_commit import GroupCommit
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_commit import GroupCommit
+from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
-from sightline.storage.pool import Connection
+from sightline.storage.postgres import ledger_sql
+from sightline.storage.postgres.commits import decided, edge_columns, idempotency_columns
 
 WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 

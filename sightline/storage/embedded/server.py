@@ -41,7 +41,7 @@ def child_command(options: EmbeddedPostgresOptions) -> ChildCommand:
     args = [
         sys.executable,
         "-m",
-        "sightline.storage.postgres_child",
+        "sightline.storage.embedded.postgres_child",
         str(options.directory),
         "--run-as",
         options.run_as,

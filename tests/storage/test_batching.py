@@ -1,69 +1,70 @@
-"""Callers that come together are served together: each gets its own, and no place is lost to who leaves."""
+"""Callers that come batcher are served batcher: each gets its own, and no place is lost to who leaves."""
 
 import pytest
 import trio
 import trio.testing
 
 from sightline.domain.errors import StoreUnavailableError
-from sightline.storage.bridge import Database
-from sightline.storage.pool import Connection
-from sightline.storage.together import READERS, Caller, GroupRead, Together
+from sightline.storage.database.batching import Batcher, Call
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_read import READERS, GroupRead
+from sightline.storage.database.pool import Connection
 
 
 class Desk:
     """Serves a batch when told to."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Caller]] = []
+        self.batches: list[list[Call]] = []
         self.open = trio.Event()
 
-    async def serve(self, batch: list[Caller]) -> None:
+    async def serve(self, batch: list[Call]) -> None:
         self.batches.append(batch)
         await self.open.wait()
 
 
-async def test_an_heir_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
+async def test_an_leader_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
     desk = Desk()
-    together: Together[Caller] = Together(desk.serve, at_once=1, batch_max=1)
+    batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
     leaving = trio.CancelScope()
 
     async def leave() -> None:
         with leaving:
-            await together.join(Caller())
+            await batcher.submit(Call())
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(together.join, Caller())
+        nursery.start_soon(batcher.submit, Call())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(leave)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(together.join, Caller())
+        nursery.start_soon(batcher.submit, Call())
         await trio.testing.wait_all_tasks_blocked()
-        # Both are runnable now: the one that leaves may be made heir before it has left.
+        # Both are runnable now: the one that leaves may be made leader before it has left.
         leaving.cancel()
         desk.open.set()
     with trio.fail_after(5):
-        await together.join(Caller())
+        await batcher.submit(Call())
     assert len(desk.batches) == 3
 
 
-async def test_the_place_of_an_heir_that_had_left_is_passed_on() -> None:
+async def test_the_place_of_an_leader_that_had_left_is_passed_on() -> None:
     desk = Desk()
-    together: Together[Caller] = Together(desk.serve, at_once=1, batch_max=1)
-    heir, scope = Caller(), trio.CancelScope()
+    batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
+    leader, scope = Call(), trio.CancelScope()
 
     async def leave() -> None:
         with scope:
-            await together.join(heir)
+            await batcher.submit(leader)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(together.join, Caller())
+        nursery.start_soon(batcher.submit, Call())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(leave)
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         # What a leader does whose batch ends before the cancelled task has run.
-        heir.leads = True
-        nursery.start_soon(together.join, Caller())
+        leader.leads = True
+        nursery.start_soon(batcher.submit, Call())
         await trio.testing.wait_all_tasks_blocked()
         served = len(desk.batches)
         desk.open.set()

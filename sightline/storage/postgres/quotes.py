@@ -4,7 +4,7 @@ from typing import Final
 
 from sightline.domain.pricing import Price, Quote
 from sightline.domain.units import MicroUsdc
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 
 _NAMES: Final = (
     "id, workspace_id, lat, lng, duration_s, base_rate, supply_bps, demand_bps, corridor_bps, "

@@ -9,7 +9,7 @@ from typing import Final
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import FundsPolicy
-from sightline.storage.pool import Connection
+from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
 STALE_MS_MAX: Final = 60_000

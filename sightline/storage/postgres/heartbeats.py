@@ -10,9 +10,9 @@ from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
 from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease
-from sightline.storage.bridge import Database
-from sightline.storage.idempotency import columns_of, record_all
-from sightline.storage.pool import Connection
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.idempotency import columns_of, record_all
 
 _TYPES: Final = {
     "workspace_id": "uuid",

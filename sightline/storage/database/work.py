@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, final
 import asyncpg
 
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.pool import Connection, ConnectionPool
+from sightline.storage.database.pool import Connection, ConnectionPool
 
 T = TypeVar("T")
 Unit: TypeAlias = Callable[[Connection], Awaitable[T]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 
 _TAKE = "SELECT id, epoch FROM take_shards($1, $2)"
 

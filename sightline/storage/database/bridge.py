@@ -24,8 +24,8 @@ import trio
 import uvloop
 
 from sightline.domain.errors import StoreUnavailableError
-from sightline.storage.pool import ConnectionPool, PoolOptions
-from sightline.storage.work import Kind, Unit, Work
+from sightline.storage.database.pool import ConnectionPool, PoolOptions
+from sightline.storage.database.work import Kind, Unit, Work
 
 T = TypeVar("T")
 log = structlog.get_logger()

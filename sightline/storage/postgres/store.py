@@ -13,21 +13,21 @@ from sightline.ports.store import (
     Heartbeat,
     IdempotencyKey,
     IdempotencyRecord,
-    LiveSession,
     RecordedEvent,
     Rejected,
     SessionQuery,
     SessionWrite,
     ShardLease,
     StoredSession,
+    UnfinishedSession,
     WorkspaceWrite,
 )
-from sightline.storage import idempotency, quotes, session_lists, sessions, shards, workspaces
-from sightline.storage.bridge import Database
-from sightline.storage.commits import shard_of
-from sightline.storage.group_commit import GroupCommit
-from sightline.storage.heartbeats import HeartbeatTable
-from sightline.storage.together import GroupRead
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_commit import GroupCommit
+from sightline.storage.database.group_read import GroupRead
+from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, shards, workspaces
+from sightline.storage.postgres.commits import shard_of
+from sightline.storage.postgres.heartbeats import HeartbeatTable
 
 
 @final
@@ -61,7 +61,7 @@ class PostgresStore:
         """Ids of the operator's sessions in a state."""
         return await sessions.sessions_of_operator(self._database, workspace_id, state)
 
-    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""
         return await sessions.unfinished_sessions(self._database)
 

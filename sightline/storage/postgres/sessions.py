@@ -12,18 +12,18 @@ from sightline.domain.session.model import Live, Session, SessionState
 from sightline.ports.store import (
     Committed,
     HoldRequest,
-    LiveSession,
     RecordedEvent,
     Rejected,
     SessionWrite,
     StoredSession,
+    UnfinishedSession,
 )
-from sightline.storage import heartbeats, ledger_sql
-from sightline.storage.bridge import Database
-from sightline.storage.commits import decided, edge_columns, idempotency_columns
-from sightline.storage.group_commit import GroupCommit
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_commit import GroupCommit
+from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
-from sightline.storage.pool import Connection
+from sightline.storage.postgres import heartbeats, ledger_sql
+from sightline.storage.postgres.commits import decided, edge_columns, idempotency_columns
 from sightline.system.keccak import session_id_hash
 
 WRITE: Final = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
@@ -151,11 +151,11 @@ async def sessions_of_operator(database: Database, workspace_id: str, state: Ses
     return [str(row["id"]) for row in rows]
 
 
-async def unfinished_sessions(database: Database) -> Sequence[LiveSession]:
+async def unfinished_sessions(database: Database) -> Sequence[UnfinishedSession]:
     """Every session that is not terminal, by id."""
     rows = await database.read(lambda connection: connection.fetch(_UNFINISHED))
     return [
-        LiveSession(
+        UnfinishedSession(
             id=str(row["id"]),
             state=SessionState(row["state"]),
             operator_workspace_id=str(row["operator_workspace_id"]) if row["operator_workspace_id"] else None,

@@ -1,4 +1,4 @@
-"""The child process that owns the embedded Postgres: `python -m sightline.storage.postgres_child DIRECTORY`.
+"""The child process that owns the embedded Postgres: `python -m sightline.storage.embedded.postgres_child DIRECTORY`.
 
 Postgres does not watch its parent, so this process stands between: it makes the cluster if there is none,
 starts Postgres, says `ready` and the address, and at end-of-file on its stdin (its parent stopped, or was
@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 import psutil  # type: ignore[import-untyped]
 
-from sightline.storage.postgres_account import Account, AccountError, choose_account, open_path_for
+from sightline.storage.embedded.postgres_account import Account, AccountError, choose_account, open_path_for
 from sightline.system.parent import leave_with_parent, say_ready
 
 SOCKET_NAME = ".s.PGSQL.5432"

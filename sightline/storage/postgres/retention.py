@@ -8,7 +8,7 @@ import trio
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.clock import Clock
-from sightline.storage.postgres import PostgresStore
+from sightline.storage.postgres.store import PostgresStore
 
 log = structlog.get_logger()
 

@@ -14,9 +14,9 @@ from sightline.ports.ledger import (
     Reading,
     WalletView,
 )
-from sightline.storage import ledger_sql
-from sightline.storage.ledger_outbox_pg import PostgresOutbox
-from sightline.storage.pool import Connection
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres import ledger_sql
+from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
 HEADERS_KEPT: Final = 256
 

@@ -26,7 +26,6 @@ from sightline.ports.store import (
     Heartbeat,
     IdempotencyKey,
     IdempotencyRecord,
-    LiveSession,
     RecordedEvent,
     Rejected,
     RejectedWhy,
@@ -35,10 +34,11 @@ from sightline.ports.store import (
     SessionWrite,
     ShardLease,
     StoredSession,
+    UnfinishedSession,
     WorkspaceWrite,
 )
-from sightline.storage.identity_memory import MemoryRelations
-from sightline.storage.ledger_memory import MemoryLedger
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
 
 UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
@@ -174,11 +174,11 @@ class MemoryStore:
             if session.operator is not None and session.operator.workspace_id == workspace_id
         )
 
-    async def unfinished_sessions(self) -> Sequence[LiveSession]:
+    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""
         await trio.lowlevel.checkpoint()
         return [
-            LiveSession(
+            UnfinishedSession(
                 id=session.id,
                 state=session.state,
                 operator_workspace_id=session.operator.workspace_id if session.operator is not None else None,

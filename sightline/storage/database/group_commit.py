@@ -10,7 +10,7 @@ others. A step that *fails* undoes the batch; then each is run alone, and only t
 fails. Batched are only steps that lock nothing but rows of their own: the order of locks among batches is
 then of no consequence.
 
-How callers gather, and who leads: `sightline.storage.together`.
+How callers gather, and who leads: `sightline.storage.database.batching`.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.bridge import Database
-from sightline.storage.pool import Connection
-from sightline.storage.together import Caller, Together
+from sightline.storage.database.batching import Batcher, Call
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
 
 WRITERS: Final = 2
 """Batches under way at once: one waits for its commit while the other is executed."""
@@ -31,7 +31,7 @@ BATCH_MAX: Final = 64
 
 @final
 @dataclass(eq=False, slots=True)
-class _Step(Caller):
+class _Step(Call):
     arguments: tuple[object, ...] = ()
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None
@@ -55,7 +55,7 @@ class GroupCommit:
         self._database = database
         self._statement = statement
         self._order = order
-        self._together: Together[_Step] = Together(self._serve, at_once=WRITERS, batch_max=BATCH_MAX)
+        self._batcher: Batcher[_Step] = Batcher(self._serve, at_once=WRITERS, batch_max=BATCH_MAX)
 
     async def write(self, arguments: tuple[object, ...]) -> Any:
         """Run the statement and return its row.
@@ -66,7 +66,7 @@ class GroupCommit:
         Cancellation: obeyed while gathered; nothing is written then.
         """
         step = _Step(arguments=arguments)
-        await self._together.join(step)
+        await self._batcher.submit(step)
         if step.runs_alone:
             return await self._database.run(lambda connection: connection.fetchrow(self._statement, *arguments))
         if step.error is not None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from sightline.domain.settlement import SettlementPayload
 from sightline.ports.ledger import Attempt, Inclusion, NonceTakenError, SettlementRecord, SettlementState
-from sightline.storage.bridge import Database
-from sightline.storage.ledger_sql import compose_settlement, payload_of
-from sightline.storage.pool import Connection
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
 
 _WAITING = ("COMPOSED", "REVERTED", "FAILED")
 

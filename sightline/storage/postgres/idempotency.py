@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord
-from sightline.storage.bridge import Database
+from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump, load
 
 _FIND = """

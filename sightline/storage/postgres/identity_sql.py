@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sightline.ports.relations import ObjectRef, RelationTuple, TupleUpdate
-from sightline.storage.commits import edge_columns
-from sightline.storage.pool import Connection
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.commits import edge_columns
 
 _WRITE = "SELECT write_edges($1, $2)"
 

@@ -14,8 +14,8 @@ from typing import Final, final
 
 import structlog
 
-from sightline.storage.bridge import Database
-from sightline.storage.pool import Connection
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
 
 log = structlog.get_logger()
 

@@ -1,0 +1,1 @@
+"""The Postgres that Sightline starts and stops by itself."""
