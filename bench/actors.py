@@ -25,17 +25,17 @@ import structlog
 import trio
 import trio.testing
 
-from sightline.actors.broker import Broker
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.dispatcher import DispatcherActor
-from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import Context, Envelope, KernelOptions, KindOptions, Registry
-from sightline.actors.media import MediaPump
 from sightline.actors.messages import GetSession
-from sightline.actors.session import SessionActor
+from sightline.actors.service.broker import Broker
+from sightline.actors.session.actor import SessionActor
+from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.types import HeartbeatReport
-from sightline.actors.watch import Watchers
-from sightline.actors.workspace import WorkspaceActor
+from sightline.actors.watchers import Watchers
+from sightline.actors.workspace.actor import WorkspaceActor
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from sightline.actors.watch import Watchers
+from sightline.actors.watchers import Watchers
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import MicroUsdc
 from sightline.ports.clock import Clock

@@ -15,17 +15,17 @@ from typing import Final, final
 import structlog
 import trio
 
-from sightline.actors.broker import Broker
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
-from sightline.actors.dispatcher import DispatcherActor
-from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KindOptions, Lane, Registry
-from sightline.actors.media import MediaPump
 from sightline.actors.messages import SettlementConfirmed
 from sightline.actors.recovery import recover
-from sightline.actors.session import SessionActor
-from sightline.actors.watch import Watchers
-from sightline.actors.workspace import WorkspaceActor
+from sightline.actors.service.broker import Broker
+from sightline.actors.session.actor import SessionActor
+from sightline.actors.session.media_pump import MediaPump
+from sightline.actors.watchers import Watchers
+from sightline.actors.workspace.actor import WorkspaceActor
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.video import open_video
 from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place

@@ -1,6 +1,6 @@
 """The check that a path's workspace is the caller's own, in the order of the interface: 404 before 403."""
 
-from sightline.actors.broker import Broker
+from sightline.actors.service.broker import Broker
 from sightline.domain.access import bound_to
 from sightline.domain.errors import RefusedError
 from sightline.http.call import Call

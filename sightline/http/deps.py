@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, final
 
-from sightline.actors.broker import Broker
+from sightline.actors.service.broker import Broker
 from sightline.domain.access import Role, WalletPrincipal
 from sightline.ports.chain import ChainConfig
 from sightline.ports.clock import Clock

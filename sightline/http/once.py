@@ -9,7 +9,7 @@ from typing import Final, final
 
 import structlog
 
-from sightline.actors.idempotency import Replays
+from sightline.actors.service.idempotency import Replays
 from sightline.actors.types import Answer
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.refusal import Code, Refusal

@@ -14,7 +14,7 @@ from sightline.ports.store import IdempotencyKey
 from sightline.sim.history import Reply
 
 if TYPE_CHECKING:
-    from sightline.actors.broker import Broker
+    from sightline.actors.service.broker import Broker
     from sightline.actors.types import NewSession
     from sightline.sim.world import World
 

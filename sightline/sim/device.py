@@ -18,7 +18,7 @@ from sightline.ports.video import MediaKind
 from sightline.sim.client import Client
 
 if TYPE_CHECKING:
-    from sightline.actors.broker import Broker
+    from sightline.actors.service.broker import Broker
     from sightline.sim.world import World
 
 CITY_LAT: Final = 52.52

@@ -32,7 +32,7 @@ from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from sightline.actors.broker import Broker
+    from sightline.actors.service.broker import Broker
     from sightline.sim.checkers.base import Checker
 
 T = TypeVar("T")

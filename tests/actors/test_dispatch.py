@@ -5,7 +5,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.actors.operator_index import OperatorIndex
+from sightline.actors.dispatch.operator_index import OperatorIndex
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import trio
 
-from sightline.actors.heartbeats import GATHER_S
-from sightline.actors.idempotency import Replays
+from sightline.actors.service.idempotency import Replays
 from sightline.actors.types import HeartbeatReport
+from sightline.actors.workspace.heartbeat_writer import GATHER_S
 from sightline.domain.errors import OutcomeUnknownError, RefusedError
 from sightline.domain.refusal import Code, Refusal
 from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of

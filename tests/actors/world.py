@@ -8,17 +8,17 @@ from uuid import UUID
 
 import trio
 
-from sightline.actors.broker import Broker
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.dispatcher import DispatcherActor
-from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelOptions, Registry
-from sightline.actors.media import MediaPump
 from sightline.actors.recovery import recover
-from sightline.actors.session import SessionActor
+from sightline.actors.service.broker import Broker
+from sightline.actors.session.actor import SessionActor
+from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
-from sightline.actors.watch import Watchers
-from sightline.actors.workspace import WorkspaceActor
+from sightline.actors.watchers import Watchers
+from sightline.actors.workspace.actor import WorkspaceActor
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,

@@ -22,16 +22,16 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
-from sightline.actors.broker import Broker
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Limits
 from sightline.actors.deps import Deps as ActorDeps
-from sightline.actors.dispatcher import DispatcherActor
-from sightline.actors.heartbeats import HeartbeatWriter
+from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KindOptions, Registry
-from sightline.actors.media import MediaPump
-from sightline.actors.session import SessionActor
-from sightline.actors.watch import Watchers
-from sightline.actors.workspace import WorkspaceActor
+from sightline.actors.service.broker import Broker
+from sightline.actors.session.actor import SessionActor
+from sightline.actors.session.media_pump import MediaPump
+from sightline.actors.watchers import Watchers
+from sightline.actors.workspace.actor import WorkspaceActor
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.http.app import build_app

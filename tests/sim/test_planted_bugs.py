@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from sightline.actors import durable_session, heartbeat_intake
-from sightline.actors.idempotency import Replays
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.timers import Timers
-from sightline.actors.reports import answer_of
+from sightline.actors.service.idempotency import Replays
+from sightline.actors.workspace.reports import answer_of
 from sightline.domain import metering
 from sightline.domain.metering import Signal
 from sightline.domain.operator import machine as operator_machine

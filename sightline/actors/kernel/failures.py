@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sightline.actors.kernel.errors import ReloadRequestedError, TurnLostError
-from sightline.actors.kernel.supervision import Strikes
-from sightline.actors.kernel.verdict import Verdict, judge
+from sightline.actors.kernel.supervision import Strikes, Verdict, judge
 from sightline.domain.errors import UnavailableError
 
 if TYPE_CHECKING:

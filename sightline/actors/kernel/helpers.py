@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import trio
 
 from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.kernel.verdict import judge
+from sightline.actors.kernel.supervision import judge
 from sightline.actors.kernel.waitfor import turn_of
 from sightline.domain.errors import InvariantError
 

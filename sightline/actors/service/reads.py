@@ -6,8 +6,8 @@ from typing import Final, final
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
-from sightline.actors.look_up import LookUp
 from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.service.look_up import LookUp
 from sightline.actors.types import Answer, LiveFeed, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import read_live

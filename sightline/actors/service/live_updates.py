@@ -5,9 +5,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import final
 
 from sightline.actors.deps import SESSION, WORKSPACE
-from sightline.actors.look_up import LookUp
-from sightline.actors.reads import Reads
-from sightline.actors.watch import Watchers
+from sightline.actors.service.look_up import LookUp
+from sightline.actors.service.reads import Reads
+from sightline.actors.watchers import Watchers
 from sightline.domain.views import View, parties_of, workspace_view
 
 

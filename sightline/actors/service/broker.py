@@ -6,11 +6,7 @@ from contextlib import suppress
 from typing import Any, Final, final
 
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, WORKSPACE, Deps
-from sightline.actors.dropping import assignments_to_drop, drop_assignment
-from sightline.actors.idempotency import Replays
 from sightline.actors.kernel.registry import Registry
-from sightline.actors.live_updates import LiveUpdates
-from sightline.actors.look_up import LookUp
 from sightline.actors.messages import (
     AcceptSession,
     CancelSession,
@@ -24,11 +20,15 @@ from sightline.actors.messages import (
     ReportHeartbeats,
     StartSession,
 )
-from sightline.actors.pricing import Pricing
-from sightline.actors.reads import Reads
 from sightline.actors.refusals import NOT_PARTY
-from sightline.actors.reports import record_of
+from sightline.actors.service.idempotency import Replays
+from sightline.actors.service.live_updates import LiveUpdates
+from sightline.actors.service.look_up import LookUp
+from sightline.actors.service.pricing import Pricing
+from sightline.actors.service.reads import Reads
 from sightline.actors.types import Answer, Caller, HeartbeatReport, NewSession, NewWorkspace
+from sightline.actors.workspace.cancel_assignments import assignments_to_drop, drop_assignment
+from sightline.actors.workspace.reports import record_of
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.machine import Patch
 from sightline.domain.refusal import Code, Refusal

@@ -17,7 +17,7 @@ from sightline.actors.messages import (
     VideoReady,
     VideoReopened,
 )
-from sightline.actors.starting import open_video
+from sightline.actors.session.start_session import open_video
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import ChargeHold, CloseVideo, ReleaseHold, ReleaseOperator, Settle, Step
 from sightline.domain.session.model import Assigned, Live, Session

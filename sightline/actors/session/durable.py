@@ -7,9 +7,9 @@ from sightline.actors.deps import Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.messages import ClaimStanding
 from sightline.actors.refusals import SESSION_NOT_FOUND
-from sightline.actors.rejected import session_rejected
-from sightline.actors.session_effects import carry_out
+from sightline.actors.session.effects import carry_out
 from sightline.actors.types import Answer, Caller
+from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import next_check_ms
 from sightline.domain.refusal import Refusal

@@ -9,14 +9,14 @@ from collections import deque
 from typing import Final, final
 
 from sightline.actors.deps import WORKSPACE, Deps
+from sightline.actors.dispatch.operator_index import OperatorIndex
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.messages import CountOperators, OperatorChanged, OperatorSeen, PickOperator
-from sightline.actors.operator_index import OperatorIndex
 from sightline.domain.errors import InvariantError
 from sightline.domain.operator.model import Workspace
 
-ASIDE_MS: Final = 5_000
+RESERVED_MS: Final = 5_000
 """How long an operator that was handed out stays set aside without news."""
 
 
@@ -28,8 +28,8 @@ class DispatcherActor:
         self._context = context
         self._deps = deps
         self._index = OperatorIndex()
-        self._aside: dict[str, tuple[int, Workspace]] = {}
-        self._aside_order: deque[tuple[int, str]] = deque()
+        self._reserved: dict[str, tuple[int, Workspace]] = {}
+        self._reservations: deque[tuple[int, str]] = deque()
 
     async def load(self) -> None:
         """Read every supplier that is ONLINE."""
@@ -51,7 +51,7 @@ class DispatcherActor:
         self._take_back(now_ms)
         match envelope.message:
             case OperatorChanged(workspace=workspace):
-                self._aside.pop(workspace.id, None)
+                self._reserved.pop(workspace.id, None)
                 self._index.put(workspace)
             case OperatorSeen(workspace_id=workspace_id):
                 self._index.seen(workspace_id)
@@ -76,16 +76,16 @@ class DispatcherActor:
         if found is None:
             return None
         self._index.remove(found.id)
-        self._aside[found.id] = (now_ms, found)
-        self._aside_order.append((now_ms, found.id))
+        self._reserved[found.id] = (now_ms, found)
+        self._reservations.append((now_ms, found.id))
         return found.id
 
     def _take_back(self, now_ms: int) -> None:
-        while self._aside_order and now_ms - self._aside_order[0][0] >= ASIDE_MS:
-            at_ms, workspace_id = self._aside_order.popleft()
-            aside = self._aside.get(workspace_id)
-            if aside is None or aside[0] != at_ms:
+        while self._reservations and now_ms - self._reservations[0][0] >= RESERVED_MS:
+            at_ms, workspace_id = self._reservations.popleft()
+            reserved = self._reserved.get(workspace_id)
+            if reserved is None or reserved[0] != at_ms:
                 continue
-            del self._aside[workspace_id]
+            del self._reserved[workspace_id]
             known = self._context.registry.peek(WORKSPACE, workspace_id)
-            self._index.put(known if known is not None else aside[1])
+            self._index.put(known if known is not None else reserved[1])

@@ -8,10 +8,7 @@ its row and the recorded heartbeats. What becomes of a heartbeat is in `heartbea
 from dataclasses import replace
 from typing import Final, final
 
-from sightline.actors.claim_doubt import ask_sessions, clear_edge, doubted_claims
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
-from sightline.actors.heartbeat_intake import NOT_SUPPLIER, HeartbeatIntake
-from sightline.actors.heartbeats import HeartbeatWriter
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import ReloadRequestedError
@@ -34,9 +31,12 @@ from sightline.actors.messages import (
     VacateOperator,
 )
 from sightline.actors.refusals import NOT_OPERATOR, WORKSPACE_NOT_FOUND
-from sightline.actors.rejected import workspace_rejected
-from sightline.actors.reports import record_of
 from sightline.actors.types import Answer, Caller
+from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, doubted_claims
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
+from sightline.actors.workspace.heartbeats import NOT_SUPPLIER, HeartbeatIntake
+from sightline.actors.workspace.reports import record_of
+from sightline.actors.write_rejections import workspace_rejected
 from sightline.domain.access import Role
 from sightline.domain.errors import InvariantError, RefusedError
 from sightline.domain.operator import machine

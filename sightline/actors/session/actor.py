@@ -12,8 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, final
 
 from sightline.actors.deps import WORKSPACE, Deps
-from sightline.actors.dispatching import claim_and_stage, find_operator
-from sightline.actors.durable_session import DurableSession
+from sightline.actors.dispatch.find_operator import claim_and_stage, find_operator
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import OverloadedError, ReloadRequestedError
@@ -42,8 +41,9 @@ from sightline.actors.messages import (
     VideoReopened,
 )
 from sightline.actors.refusals import NOT_PARTY
-from sightline.actors.session_effects import let_go, reopen_video
-from sightline.actors.starting import occupy_and_open
+from sightline.actors.session.durable import DurableSession
+from sightline.actors.session.effects import let_go, reopen_video
+from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal

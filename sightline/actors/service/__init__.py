@@ -1,0 +1,1 @@
+"""Facade over the actors for callers: commands, reads, pricing, subscriptions, idempotency."""

@@ -1,0 +1,1 @@
+"""The workspace actor: heartbeats, claims, and the batched heartbeat writer."""
