@@ -28,9 +28,9 @@ from bench.encoder import prepare
 from sightline.ports.video import Frame, FrameQuery, MediaKind, VideoInput
 from sightline.video.options import Options
 from tests.e2e.server import until
-from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
-from tests.video.http_server import Reply, listen, serve
-from tests.video.real_engines import ENGINES, a_go2rtc
+from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
+from tests.video.support.http_server import Reply, listen, serve
+from tests.video.support.real_engines import ENGINES, a_go2rtc
 
 TICKS = os.sysconf("SC_CLK_TCK")
 Row = tuple[str, str]

@@ -16,7 +16,7 @@ import trio
 
 from sightline.ports.video import FrameQuery
 from sightline.video.options import Options
-from tests.video.harness import SECRET, Rig, a_rig, a_session_id, play_json, publishing
+from tests.video.support.harness import SECRET, Rig, a_rig, a_session_id, play_json, publishing
 
 MEMORY_GROWTH_MAX_KB = 12_000
 THREADS_GROWTH_MAX = 1

@@ -27,7 +27,7 @@ from sightline.actors.watchers import Watchers
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.bootstrap.parts import open_parts
-from sightline.bootstrap.video import open_video
+from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place
 from sightline.chain.signer import KeyRefusedError, read_keystore
 from sightline.config import Settings
@@ -204,7 +204,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
     async with open_parts() as parts:
         database_part = parts.open(_open_database(settings))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
-        video_part = parts.open(open_video(settings, secrets, public_url, clock=clock))
+        video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
         store, ledger = PostgresStore(database), PostgresLedger(database)
         async with (

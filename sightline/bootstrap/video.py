@@ -59,7 +59,7 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
 
 
 @asynccontextmanager
-async def open_video(
+async def open_video_backend(
     settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock
 ) -> AsyncIterator[VideoBackend]:
     """Run the chosen backend for as long as the block."""

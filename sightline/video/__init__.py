@@ -5,7 +5,7 @@ Owns: the embedded backend (`embedded.open_embedded`), backends on external engi
 publisher and a player (`publish`, `play`). Imports ports, domain and system only; asyncio and aiortc live in the
 worker processes and in those two command-line tools, never in the server's own process.
 
-Reading order: `ports/video.py`; `embedded` and `pool` (server side, trio); `worker` and `studio` (worker side,
-asyncio); `media/live_input` (one session); then `media/assembler`, `media/egress` and `media/tap`; `rtc/` is the
-WebRTC underneath.
+Reading order: `ports/video.py`; `embedded`, `worker_pool` and `worker_link` (server process, trio); `ipc`; `worker`
+(worker process, asyncio); `media/live_input` (one session); then `media/assembler`, `media/egress` and `media/tap`.
+`rtc` is the WebRTC transport.
 """

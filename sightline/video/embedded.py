@@ -22,11 +22,12 @@ from sightline.ports.video import (
     SignalRequest,
     VideoInput,
 )
-from sightline.video import signalling, wire
-from sightline.video.ipc import Header
+from sightline.video import signalling
+from sightline.video.ipc import messages
+from sightline.video.ipc.framing import Header
 from sightline.video.options import Options
-from sightline.video.pool import WorkerPool
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
+from sightline.video.worker_pool import WorkerPool
 
 
 @final
@@ -80,13 +81,13 @@ class EmbeddedBackend:
             return signalling.problem(404, "No such live input")
         if fixed is not None:
             return fixed
-        fields, body = wire.request_to_wire(request)
+        fields, body = messages.request_to_wire(request)
         header: Header = {"op": "signal", "session": session_id, "request": fields}
         try:
             reply, reply_body = await self._pool.ask(session_id, header, body)
         except VideoUnavailableError:
             return signalling.problem(503, "The media worker is restarting", headers=[("Retry-After", "2")])
-        return wire.reply_from_wire(reply, reply_body)
+        return messages.reply_from_wire(reply, reply_body)
 
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""

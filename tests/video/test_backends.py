@@ -15,10 +15,19 @@ from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
 from sightline.video.options import Options
-from tests.video.engines import FakeCloudflare, FakeMediaMtx
-from tests.video.harness import SECRET, Recorder, a_frame, a_rig, a_session_id, counter_of, play_json, publishing
-from tests.video.http_server import listen, serve
-from tests.video.real_engines import a_mediamtx, hooks_of
+from tests.video.support.engines import FakeCloudflare, FakeMediaMtx
+from tests.video.support.harness import (
+    SECRET,
+    Recorder,
+    a_frame,
+    a_rig,
+    a_session_id,
+    counter_of,
+    play_json,
+    publishing,
+)
+from tests.video.support.http_server import listen, serve
+from tests.video.support.real_engines import a_mediamtx, hooks_of
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
 

@@ -19,7 +19,7 @@ from sightline.video.external.cloudflare import Cloudflare
 from sightline.video.external.engine import ExternalBackend
 from sightline.video.external.mediamtx import MediaMtx
 from sightline.video.options import Options
-from tests.video.harness import SECRET, a_session_id
+from tests.video.support.harness import SECRET, a_session_id
 
 CLOUDFLARE = {
     "video_backend": "cloudflare",

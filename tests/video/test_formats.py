@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from tests.video.harness import a_frame, a_rig, a_session_id, next_frame, play_json, publishing
+from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, play_json, publishing
 
 FORMATS = {
     "baseline.mp4": ("libx264", {"profile": "baseline"}),

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from sightline.video.media.assembler import Assembler
 from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
 from sightline.video.media.ingest import Ingest, IngestPlan
-from sightline.video.negotiate import agree_play, agree_publish
 from sightline.video.rtc.peer import usable_candidate
 from sightline.video.rtc.rtp import RtpPacket, build_rtp, parse_rtcp, parse_rtp, read_nack
 from sightline.video.rtc.sdp import SdpError, parse
 from sightline.video.signalling import trickled
 from sightline.video.tokens import TokenMint, session_of_ref
-from tests.video.offers import an_obs_offer
+from sightline.video.worker.negotiate import agree_play, agree_publish
+from tests.video.support.offers import an_obs_offer
 
 LINES = st.sampled_from(
     [

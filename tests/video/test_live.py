@@ -16,7 +16,16 @@ from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, PictureState
 from sightline.video.assets import CLIP_FRAMES, clip_path
 from sightline.video.options import Options
-from tests.video.harness import SECRET, a_frame, a_rig, a_session_id, counter_of, next_frame, play_json, publishing
+from tests.video.support.harness import (
+    SECRET,
+    a_frame,
+    a_rig,
+    a_session_id,
+    counter_of,
+    next_frame,
+    play_json,
+    publishing,
+)
 
 
 def clip_picture(number: int) -> np.ndarray:

@@ -14,8 +14,8 @@ import trio
 
 from sightline.ports.video import Frame, FrameQuery
 from sightline.video.assets import CLIP_FRAMES, CLIP_RATE, clip_path
-from tests.video.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
-from tests.video.lossy import LossyLink
+from tests.video.support.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
+from tests.video.support.lossy import LossyLink
 
 WATCH_S = 5.0
 WIDTH = 320

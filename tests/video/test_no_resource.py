@@ -5,8 +5,8 @@ import trio
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import open_external
 from sightline.video.options import Options
-from tests.video.engines import ReadOnlyEngine
-from tests.video.harness import (
+from tests.video.support.engines import ReadOnlyEngine
+from tests.video.support.harness import (
     SECRET,
     Middle,
     a_frame,
@@ -16,7 +16,7 @@ from tests.video.harness import (
     publishing,
     signal_handler,
 )
-from tests.video.http_server import Reply, listen, serve
+from tests.video.support.http_server import Reply, listen, serve
 
 
 async def test_neither_player_nor_reader_deletes_an_endpoint_that_named_no_resource():

@@ -8,8 +8,8 @@ import pytest
 
 from sightline.ports.video import SignalReply, SignalRequest
 from sightline.video.options import IceServer, Options, read_ice_servers
-from tests.video.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
-from tests.video.offers import an_obs_offer, edited
+from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
+from tests.video.support.offers import an_obs_offer, edited
 
 SDP = {"content-type": "application/sdp"}
 TRICKLE = {"content-type": "application/trickle-ice-sdpfrag"}

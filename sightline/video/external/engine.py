@@ -22,7 +22,7 @@ from sightline.ports.video import (
 )
 from sightline.video import signalling
 from sightline.video.options import Options
-from sightline.video.pool import WorkerPool
+from sightline.video.worker_pool import WorkerPool
 
 
 @final

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from sightline.video.media.stream import VIDEO_RATE, StreamFrame
-from sightline.video.rtc.peer import Peer
+from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
     FMT_FIR,
     FMT_NACK,
@@ -40,7 +40,7 @@ class VideoLeg:
     """The video of one viewer."""
 
     def __init__(
-        self, *, peer: Peer, formats: dict[str, tuple[int, int | None]], ssrc: int, rtx_ssrc: int, origin: int
+        self, *, peer: RtcPeer, formats: dict[str, tuple[int, int | None]], ssrc: int, rtx_ssrc: int, origin: int
     ) -> None:
         self._peer = peer
         self.formats = formats
@@ -161,7 +161,7 @@ class VideoLeg:
 class AudioLeg:
     """The audio of one viewer: every packet at once, in the order and with the gaps it came in."""
 
-    def __init__(self, *, peer: Peer, payload_type: int, ssrc: int, origin: int) -> None:
+    def __init__(self, *, peer: RtcPeer, payload_type: int, ssrc: int, origin: int) -> None:
         self._peer = peer
         self._payload_type = payload_type
         self.ssrc = ssrc
@@ -192,7 +192,7 @@ class Viewer:
 
     def __init__(self, resource: str, needs_key: Callable[["Viewer"], None]) -> None:
         self.resource = resource
-        self.peer: Peer | None = None
+        self.peer: RtcPeer | None = None
         self.video: VideoLeg | None = None
         self.audio: AudioLeg | None = None
         self._needs_key = needs_key

@@ -7,7 +7,7 @@ from typing import Final, final
 from sightline.video.media.assembler import Assembler, EncodedFrame
 from sightline.video.media.codecs import PayloadFormat
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, CaptureClock
-from sightline.video.rtc.peer import Peer
+from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
     RTCP_SR,
     RtpPacket,
@@ -104,7 +104,7 @@ class Ingest:
         self._bitrate_bps = bitrate_bps
         self._on_frame = on_frame
         self._on_audio = on_audio
-        self.peer: Peer | None = None
+        self.peer: RtcPeer | None = None
         self.video_clock = CaptureClock(VIDEO_RATE)
         self.audio_clock = CaptureClock(AUDIO_RATE)
         self._assembler: Assembler | None = None

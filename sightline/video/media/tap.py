@@ -2,7 +2,7 @@
 
 Three gears. Asleep: nobody polled for a while; nothing is decoded and nothing is kept but the GOP cache. Lazy:
 polls are rare; frames wait and are decoded when the next poll comes, from the newest keyframe on, and for a
-steady poller the publisher is asked for a keyframe just before the poll (see `rhythm`). Eager: polls
+steady poller the publisher is asked for a keyframe just before the poll (see `schedule`). Eager: polls
 are frequent or somebody waits for the next frame; every frame is decoded as it arrives, so that a poll finds a
 picture ready. A frame that cannot be decoded without a gap is never shown: the tap waits for a keyframe.
 """
@@ -23,8 +23,8 @@ from sightline.ports.video import (
     FrameReply,
     PictureState,
 )
+from sightline.video.media.keyframe_schedule import KeyframeSchedule
 from sightline.video.media.picture import Luma, Picture, PictureDecoder, changed, encode_jpeg
-from sightline.video.media.rhythm import PollRhythm
 from sightline.video.media.stream import GopCache, StreamFrame
 
 EAGER_POLL_MS: Final = 300.0
@@ -73,7 +73,7 @@ class FrameTap:
         self._waiters = 0
         self._poll_every_ms = 10_000.0
         self._polled_ms = 0
-        self._rhythm = PollRhythm(key_every_ms=key_every_ms)
+        self._keyframes = KeyframeSchedule(key_every_ms=key_every_ms)
         self._jpegs: dict[tuple[int, int | None, int], asyncio.Future[tuple[bytes, int, int]]] = {}
         self._still: tuple[Luma, int] | None = None
         self.decoded = self.encoded = 0
@@ -96,14 +96,14 @@ class FrameTap:
             return
         if frame.key:
             self._pending.clear()
-            self._rhythm.key_came(now_ms)
+            self._keyframes.key_came(now_ms)
         self._pending.append(frame)
         if len(self._pending) > PENDING_MAX:
             self.sleep()
         elif self._is_eager(now_ms):
             if self._eager_task is None or self._eager_task.done():
                 self._eager_task = asyncio.create_task(self._decode_along())
-        elif self._rhythm.take_request(now_ms, len(self._pending)):
+        elif self._keyframes.take_request(now_ms, len(self._pending)):
             self._ask_key()
 
     def _is_eager(self, now_ms: int) -> bool:
@@ -158,7 +158,7 @@ class FrameTap:
         if self._polled_ms:
             self._poll_every_ms += 0.3 * (min(10_000, now_ms - self._polled_ms) - self._poll_every_ms)
         self._polled_ms = now_ms
-        self._rhythm.polled(now_ms)
+        self._keyframes.polled(now_ms)
         deadline_ms = now_ms + query.wait_ms
         self._waiters += query.after is not None and query.wait_ms > 0
         try:
@@ -222,7 +222,7 @@ class FrameTap:
         if self._decoder is None or not self._pending or self._is_eager(now_ms):
             return
         oldest = self._pending[0]
-        if hold_ms := self._rhythm.hold_ms(now_ms, len(self._pending)):
+        if hold_ms := self._keyframes.hold_ms(now_ms, len(self._pending)):
             await self._wait(lambda: not self._pending or self._pending[0] is not oldest, now_ms + hold_ms)
 
     async def _bring_up(self) -> Picture | None:

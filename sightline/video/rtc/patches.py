@@ -1,6 +1,6 @@
 """Every private name of aiortc and aioice that Sightline leans on, and nothing else.
 
-aiortc and aioice are pinned to minor versions; tests/video/test_patches.py checks each name used here, so that
+aiortc and aioice are pinned to minor versions; tests/video/rtc/test_patches.py checks each name used here, so that
 an upgrade fails there and not in the field. We use their transports (ICE agent, DTLS) and leave out
 RTCPeerConnection: its receivers decode everything in threads with unbounded queues, and its senders encode.
 """
@@ -183,7 +183,7 @@ def remote_candidate(*, foundation: str, priority: int, host: str, port: int, ki
 
 
 @final
-class Transport:
+class RtcTransport:
     """One ICE and DTLS transport with its private handles gathered in one place."""
 
     def __init__(self, connection: IceConnection, certificate: RTCCertificate) -> None:

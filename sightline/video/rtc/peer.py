@@ -85,7 +85,7 @@ def transport_section(description: Description) -> Section:
 
 
 @final
-class Peer:
+class RtcPeer:
     """Transport of one peer: start it, send to it, get its packets, be told once when it has gone.
 
     Args:
@@ -117,7 +117,7 @@ class Peer:
         self._fingerprint = next(
             print_.value for print_ in certificate.getFingerprints() if print_.algorithm == "sha-256"
         )
-        self._transport = patches.Transport(connection, certificate)
+        self._transport = patches.RtcTransport(connection, certificate)
         self._connection = connection
         self._early: deque[bytes] = deque(maxlen=EARLY_MAX_PACKETS)
         self._task: asyncio.Task[None] | None = None

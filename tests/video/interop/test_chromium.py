@@ -8,8 +8,8 @@ import simplejpeg
 import trio
 
 from sightline.ports.video import MediaKind
-from tests.video.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 from tests.video.interop.browser import Page, a_browser
+from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 
 
 async def watch(page: Page, *, frames: int, within_s: float = 20) -> dict[str, Any]:

@@ -12,9 +12,18 @@ from sightline.system.clock import SystemClock
 from sightline.video.external.engine import open_external
 from sightline.video.options import Options
 from tests.e2e.server import until
-from tests.video.engines import ReadOnlyEngine
-from tests.video.harness import SECRET, Recorder, a_frame, a_rig, a_session_id, counter_of, play_json, publishing
-from tests.video.real_engines import RealGo2Rtc, Received, a_go2rtc
+from tests.video.support.engines import ReadOnlyEngine
+from tests.video.support.harness import (
+    SECRET,
+    Recorder,
+    a_frame,
+    a_rig,
+    a_session_id,
+    counter_of,
+    play_json,
+    publishing,
+)
+from tests.video.support.real_engines import RealGo2Rtc, Received, a_go2rtc
 
 WATCHED_S = 10
 

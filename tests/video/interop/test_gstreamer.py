@@ -9,7 +9,7 @@ import simplejpeg
 import trio
 
 from sightline.ports.video import MediaKind
-from tests.video.harness import a_frame, a_rig, a_session_id, next_frame, publishing
+from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 
 SCRIPT = Path(__file__).with_name("gst_peer.py")
 

@@ -19,10 +19,19 @@ from sightline.video.external.engine import ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
 from sightline.video.options import Options
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
-from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of, next_frame, play_json, publishing
-from tests.video.http_server import listen, serve
 from tests.video.interop.browser import a_browser
-from tests.video.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of, mediamtx_ports
+from tests.video.support.harness import (
+    SECRET,
+    Recorder,
+    a_frame,
+    a_session_id,
+    counter_of,
+    next_frame,
+    play_json,
+    publishing,
+)
+from tests.video.support.http_server import listen, serve
+from tests.video.support.real_engines import RealMediaMtx, a_mediamtx, free_ports, hooks_of, mediamtx_ports
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
 

@@ -12,7 +12,7 @@ import structlog
 import trio
 
 from sightline.domain.errors import VideoUnavailableError
-from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
+from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header, encode
 
 READ_BYTES: Final = 256 * 1024
 STOP_S: Final = 3.0

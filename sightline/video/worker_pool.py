@@ -10,11 +10,11 @@ import trio
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, FrameReply, MediaEvent, MediaKind
-from sightline.video import wire
-from sightline.video.facts import FactQueue
-from sightline.video.ipc import Header
-from sightline.video.link import WorkerLink, start_worker
+from sightline.video.ipc import messages
+from sightline.video.ipc.framing import Header
+from sightline.video.media_events import MediaEventQueue
 from sightline.video.options import Options
+from sightline.video.worker_link import WorkerLink, start_worker
 
 START_S: Final = 20.0
 """A worker imports codecs and numpy: a second on a fast machine, more on a loaded one."""
@@ -46,7 +46,7 @@ class WorkerPool:
     def __init__(self, options: Options, *, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._facts = FactQueue()
+        self._facts = MediaEventQueue()
         count = options.workers or os.cpu_count() or 1
         self._slots = [_Slot(index) for index in range(count)]
 
@@ -87,9 +87,9 @@ class WorkerPool:
         """The newest frame of an input."""
         if not self.has(session_id):
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
-        header: Header = {"op": "frame", "session": session_id, "query": wire.query_to_wire(query)}
+        header: Header = {"op": "frame", "session": session_id, "query": messages.query_to_wire(query)}
         fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
-        return wire.frame_from_wire(fields, body)
+        return messages.frame_from_wire(fields, body)
 
     # -- facts
 
@@ -216,7 +216,7 @@ class WorkerPool:
     async def _prepare(self, slot: _Slot, link: WorkerLink) -> bool:
         """Configure a fresh worker and give it its inputs back."""
         try:
-            configure: Header = {"op": "configure", "options": wire.options_to_wire(self._options)}
+            configure: Header = {"op": "configure", "options": messages.options_to_wire(self._options)}
             await link.ask(configure, within_ms=int(START_S * 1000))
             if slot.inputs:
                 await link.ask({"op": "open", "inputs": list(slot.inputs.values())}, within_ms=int(START_S * 1000))

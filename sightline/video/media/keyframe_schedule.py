@@ -28,7 +28,7 @@ ASK_AGAIN_MS: Final = 30_000
 
 
 @final
-class PollRhythm:
+class KeyframeSchedule:
     """Foresees the polls and the keyframes of one input. Pure: time comes in as an argument.
 
     Args:

@@ -32,8 +32,8 @@ from sightline.system.clock import SystemClock
 from sightline.video.assets import clip_path, read_counter
 from sightline.video.embedded import EmbeddedBackend, open_embedded
 from sightline.video.options import Options
-from tests.video.http_server import Handler, Reply, listen, serve
-from tests.video.lossy import LossyLink, strip_candidates
+from tests.video.support.http_server import Handler, Reply, listen, serve
+from tests.video.support.lossy import LossyLink, strip_candidates
 
 SECRET = b"tests only, 32 bytes of secret.."
 

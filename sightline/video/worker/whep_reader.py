@@ -9,13 +9,13 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import structlog
 
-from sightline.video.ipc import Header
+from sightline.video.ipc.framing import Header
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
-from sightline.video.negotiate import FEEDBACK, VIDEO_NAMES, ingest_plan
 from sightline.video.options import Options
-from sightline.video.rtc.peer import Certificates, Peer, transport_section
+from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
 from sightline.video.rtc.sdp import Codec, LocalSection, SdpError, build, parse
+from sightline.video.worker.negotiate import FEEDBACK, VIDEO_NAMES, ingest_plan
 
 RETRY_S: Final = (0.5, 1.0, 2.0)
 """Nobody publishes yet, or the engine restarts: the first frame should not wait for a long back-off."""
@@ -112,7 +112,7 @@ class WhepReader:
                 self._live.publisher_closed(ingest, reason)
             closed.set()
 
-        peer = Peer(
+        peer = RtcPeer(
             net=self._options.net,
             certificates=self._certificates,
             prefer=urlsplit(self._url).hostname or "",

@@ -16,9 +16,9 @@ import orjson
 import trio
 
 from sightline.ports.video import EngineHooks
-from tests.video.http_server import Handler, Reply
+from tests.video.support.http_server import Handler, Reply
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 ENGINES: Final = ROOT / ".interop" / "engines"
 MANUAL: Final = ROOT / "docs" / "ops" / "video.md"
 PATIENCE_S: Final = 20.0

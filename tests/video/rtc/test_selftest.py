@@ -4,7 +4,7 @@ import errno
 import socket
 
 from sightline.video.options import NetOptions, Options
-from tests.video.harness import SECRET, a_rig
+from tests.video.support.harness import SECRET, a_rig
 
 
 def options(**net: object) -> Options:

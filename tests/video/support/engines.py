@@ -16,8 +16,8 @@ from sightline.ports.video import MediaKind, SignalRequest, VideoInput
 from sightline.video.external.engine import EngineInput, PresenceReport
 from sightline.video.external.mediamtx import MediaMtx
 from sightline.video.tokens import ref_of, session_of_ref
-from tests.video.harness import Rig
-from tests.video.http_server import Reply
+from tests.video.support.harness import Rig
+from tests.video.support.http_server import Reply
 
 JSON = [("Content-Type", "application/json")]
 

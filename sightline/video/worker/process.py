@@ -21,10 +21,10 @@ from sightline.ports.video import MediaKind
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.logs import configure_logs
-from sightline.video import wire
-from sightline.video.ipc import BrokenPipeMessageError, Decoder, Header, encode
+from sightline.video.ipc import messages
+from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header, encode
 from sightline.video.rtc.selftest import check_addresses
-from sightline.video.studio import Studio
+from sightline.video.worker.media_server import MediaServer
 
 READ_BYTES: Final = 256 * 1024
 log = structlog.get_logger()
@@ -32,11 +32,11 @@ log = structlog.get_logger()
 
 @final
 class Worker:
-    """Connects one Studio to the server."""
+    """Connects one MediaServer to the server."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self._studio: Studio | None = None
+        self._media_server: MediaServer | None = None
         self._facts: list[list[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,9 +57,9 @@ class Worker:
             while data := await reader.read(READ_BYTES):
                 for header, body in decoder.feed(data):
                     if header["op"] == "configure":
-                        options = wire.options_from_wire(header["options"])
-                        self._studio = Studio(options, clock=SystemClock(), ids=SystemIds(), emit=self._emit)
-                        ticking = group.create_task(self._studio.run())
+                        options = messages.options_from_wire(header["options"])
+                        self._media_server = MediaServer(options, clock=SystemClock(), ids=SystemIds(), emit=self._emit)
+                        ticking = group.create_task(self._media_server.run())
                         self._writer.write(encode({"id": header["id"], "ok": True}))
                     else:
                         task = asyncio.create_task(self._answer(header, body))
@@ -67,15 +67,15 @@ class Worker:
                         task.add_done_callback(self._tasks.discard)
             if ticking is not None:
                 ticking.cancel()
-        if self._studio is not None:
-            await self._studio.stop()
+        if self._media_server is not None:
+            await self._media_server.stop()
 
     async def _answer(self, header: Header, body: bytes) -> None:
-        assert self._studio is not None
+        assert self._media_server is not None
         reply: Header
         payload = b""
         try:
-            reply, payload = await self._perform(self._studio, header, body)
+            reply, payload = await self._perform(self._media_server, header, body)
             reply["ok"] = True
         except Exception as error:
             log.exception("media_request_failed", op=header["op"])
@@ -83,23 +83,25 @@ class Worker:
         reply["id"] = header["id"]
         self._writer.write(encode(reply, payload))
 
-    async def _perform(self, studio: Studio, header: Header, body: bytes) -> tuple[Header, bytes]:
+    async def _perform(self, media_server: MediaServer, header: Header, body: bytes) -> tuple[Header, bytes]:
         op = header["op"]
         if op == "frame":
-            return wire.frame_to_wire(await studio.frame(header["session"], wire.query_from_wire(header["query"])))
+            return messages.frame_to_wire(
+                await media_server.frame(header["session"], messages.query_from_wire(header["query"]))
+            )
         if op == "signal":
-            request = wire.request_from_wire(header["request"], body)
-            return wire.reply_to_wire(await studio.signal(header["session"], request))
+            request = messages.request_from_wire(header["request"], body)
+            return messages.reply_to_wire(await media_server.signal(header["session"], request))
         if op == "open":
             for entry in header["inputs"]:
-                studio.open(entry["session"], read=entry["read"])
+                media_server.open(entry["session"], read=entry["read"])
         elif op == "close":
-            studio.close(header["session"])
+            media_server.close(header["session"])
         elif op == "self_test":
-            checks = await check_addresses(studio.net)
+            checks = await check_addresses(media_server.net)
             return {"checks": [asdict(check) for check in checks]}, b""
         elif op == "stats":
-            return {"stats": studio.stats()}, b""
+            return {"stats": media_server.stats()}, b""
         else:
             raise ValueError(f"unknown op {op!r}")
         return {}, b""

@@ -1,7 +1,7 @@
 """Pure: keyframes and frame starts are recognised in every packing."""
 
 from sightline.video.media.codecs import H264Format, Vp8Format
-from tests.video.builders import PPS, SPS
+from tests.video.media.builders import PPS, SPS
 
 IDR = b"\x65idr"
 DELTA = b"\x41delta"

@@ -19,15 +19,15 @@ from sightline.ports.video import (
     SignalRequest,
 )
 from sightline.video import signalling
-from sightline.video.ipc import Header
+from sightline.video.ipc.framing import Header
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
-from sightline.video.negotiate import agree_play, agree_publish, answer_setup
 from sightline.video.options import NetOptions, Options
-from sightline.video.reader import WhepReader
-from sightline.video.rtc.peer import Certificates, Peer, transport_section
+from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
 from sightline.video.rtc.sdp import Description, SdpError, build, parse
+from sightline.video.worker.negotiate import agree_play, agree_publish, answer_setup
+from sightline.video.worker.whep_reader import WhepReader
 
 GAP_TICK_S: Final = 0.012
 SESSION_TICK_S: Final = 1.0
@@ -37,7 +37,7 @@ MediaFact = tuple[str, MediaKind, int]
 
 
 @final
-class Studio:
+class MediaServer:
     """The media side of one worker.
 
     Args:
@@ -54,9 +54,9 @@ class Studio:
         self._inputs: dict[str, LiveInput] = {}
         self._certificates = Certificates(clock)
         self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
-        self._peers: dict[str, tuple[Peer, str, str]] = {}  # resource -> (peer, session id, kind)
+        self._peers: dict[str, tuple[RtcPeer, str, str]] = {}  # resource -> (peer, session id, kind)
         self._offered_ufrag: dict[str, str] = {}
-        self._closing: set[Peer] = set()
+        self._closing: set[RtcPeer] = set()
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._gap_timer: asyncio.TimerHandle | None = None
 
@@ -183,7 +183,7 @@ class Studio:
             self._forget(resource)
             live.publisher_closed(ingest, reason)
 
-        peer = Peer(
+        peer = RtcPeer(
             net=self._options.net,
             certificates=self._certificates,
             prefer=_host(request.base_url),
@@ -222,7 +222,7 @@ class Studio:
             live.viewer_connected(viewer)
             log.info("viewer_connected", session_id=live.session_id, viewers=len(live.viewers))
 
-        peer = Peer(
+        peer = RtcPeer(
             net=self._options.net,
             certificates=self._certificates,
             prefer=_host(request.base_url),
@@ -248,7 +248,7 @@ class Studio:
         location = f"{request.base_url}/{request.kind}/{request.token}/{resource}"
         return signalling.created(answer, location=location, etag=resource, servers=self._options.ice_servers)
 
-    def _remember(self, resource: str, peer: Peer, session_id: str, kind: str, ufrag: str) -> None:
+    def _remember(self, resource: str, peer: RtcPeer, session_id: str, kind: str, ufrag: str) -> None:
         self._peers[resource] = (peer, session_id, kind)
         self._offered_ufrag[resource] = ufrag
 

@@ -12,9 +12,9 @@ from sightline.ports.video import MediaKind, VideoInput
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import EngineInput, PresenceReport, open_external
 from sightline.video.options import Options
-from sightline.video.reader import offered_sections
 from sightline.video.tokens import ref_of, session_of_ref
-from tests.video.harness import SECRET, Recorder, a_frame, a_session_id, counter_of
+from sightline.video.worker.whep_reader import offered_sections
+from tests.video.support.harness import SECRET, Recorder, a_frame, a_session_id, counter_of
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=500)
 
@@ -47,7 +47,7 @@ class StockEngine:
 @asynccontextmanager
 async def a_stock_engine(port_line: list[int]) -> AsyncIterator[trio.Process]:
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tests.video.stock_engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "tests.video.support.stock_engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -9,7 +9,7 @@ from sightline.ports.video import MediaEvent, MediaKind
 
 
 @final
-class FactQueue:
+class MediaEventQueue:
     """Between workers that must not wait and a reader that may be slow.
 
     Bounded by nature: FRAMES keep one entry per input, and an input cannot change its state more than a few

@@ -7,7 +7,7 @@ import pytest
 from sightline.video.media.assembler import GAP_MAX_MS, Assembler, EncodedFrame
 from sightline.video.media.codecs import H264Format
 from sightline.video.rtc.rtp import RtpPacket
-from tests.video.builders import an_h264_stream
+from tests.video.media.builders import an_h264_stream
 
 
 def an_assembler() -> tuple[Assembler, list[EncodedFrame]]:

@@ -13,7 +13,7 @@ from sightline.ports.video import (
     SignalReply,
     SignalRequest,
 )
-from sightline.video.ipc import Header
+from sightline.video.ipc.framing import Header
 from sightline.video.options import IceServer, NetOptions, Options
 
 

@@ -1,6 +1,6 @@
 """An engine on stock aiortc: answers WHEP offers with the clip. For the reader, a stack that is not our own.
 
-Usage: python -m tests.video.stock_engine; prints its port, ends when stdin closes.
+Usage: python -m tests.video.support.stock_engine; prints its port, ends when stdin closes.
 """
 
 import asyncio

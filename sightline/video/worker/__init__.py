@@ -1,0 +1,1 @@
+"""The media worker process: answers offers and holds the live inputs assigned to it (asyncio)."""
