@@ -10,15 +10,15 @@ from sightline.config import Settings
 from sightline.domain.access import Principal
 from sightline.domain.errors import SightlineError
 from sightline.domain.refusal import Refusal
-from sightline.http.app import Edge, EdgeOptions, build_app
+from sightline.http.asgi.app import Edge, EdgeOptions, build_app
 from sightline.http.deps import Deps, InternalDeps, ResourceOptions
-from sightline.http.engine_hooks import EngineHookResources
-from sightline.http.errors import render_fault
-from sightline.http.headers import Headers
+from sightline.http.internal.engine_hooks import EngineHookResources
+from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Gauges, Metrics
-from sightline.http.operations import OperationResources
-from sightline.http.rate_limit import RateLimits
-from sightline.http.resources import internal_routes, public_routes
+from sightline.http.pipeline.errors import render_fault
+from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator

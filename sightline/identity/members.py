@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.domain.access import Role
+from sightline.domain.addresses import parse_address, shown_address
 from sightline.domain.errors import AuthzUnavailableError, RefusedError
 from sightline.identity import refusals
-from sightline.identity.addresses import parse_address, shown_address
 from sightline.ports.identity import Member, WorkspaceBrief, WorkspaceDirectory
 from sightline.ports.relations import (
     ROLE_OF_RELATION,

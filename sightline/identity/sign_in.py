@@ -11,10 +11,10 @@ from typing import Final, final
 import structlog
 
 from sightline.domain.access import Role, WalletPrincipal
+from sightline.domain.addresses import parse_address
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.units import HOUR_MS, MINUTE_MS
 from sightline.identity import refusals
-from sightline.identity.addresses import parse_address
 from sightline.identity.challenge import NONCE_BYTES, ChallengeText
 from sightline.identity.cookies import LIFETIME_MS, CookieCodec
 from sightline.identity.members import Members, Membership

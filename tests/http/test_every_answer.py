@@ -10,7 +10,7 @@ import httpx
 import jsonschema_rs
 
 from sightline.domain.refusal import Code
-from sightline.http.errors import ERRORS
+from sightline.http.pipeline.errors import ERRORS
 from tests.http.world import Client, World
 
 SEED = 20_261_121

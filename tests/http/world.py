@@ -34,16 +34,16 @@ from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
-from sightline.http.app import build_app
+from sightline.http.asgi.app import build_app
 from sightline.http.deps import Deps, InternalDeps, ResourceOptions
-from sightline.http.edge import Edge, EdgeOptions
-from sightline.http.errors import render_fault
-from sightline.http.headers import Headers
 from sightline.http.metrics import Metrics
-from sightline.http.rate_limit import RateLimits
-from sightline.http.resources import internal_routes, public_routes
-from sightline.http.router import Router
-from sightline.http.routes import Route
+from sightline.http.pipeline.errors import render_fault
+from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.pipeline.router import Router
+from sightline.http.pipeline.routes import Route
+from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator

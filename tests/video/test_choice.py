@@ -8,8 +8,8 @@ import pytest
 
 from sightline.bootstrap.video import external_engine
 from sightline.config import Settings
-from sightline.http.call import Raw
-from sightline.http.engine_hooks import EngineHookResources
+from sightline.http.internal.engine_hooks import EngineHookResources
+from sightline.http.pipeline.call import Raw
 from sightline.ports.video import EngineHooks
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds

@@ -23,7 +23,7 @@ class LiveUpdates:
     @asynccontextmanager
     async def watch_session(self, session_id: str, workspace_id: str) -> AsyncIterator[AsyncIterator[tuple[str, View]]]:
         """The session and its meter now, and again whenever they change."""
-        await self._reads.settlement_session(session_id, workspace_id)
+        await self._reads.require_session_as_party(session_id, workspace_id)
 
         async def changes() -> AsyncGenerator[tuple[str, View], None]:
             yield "session", (await self._reads.read_session(session_id, workspace_id)).data

@@ -80,7 +80,7 @@ class Reads:
 
     async def live_feed(self, session_id: str, workspace_id: str) -> LiveFeed:
         """The feed of a LIVE session, for a party of it."""
-        session = await self.settlement_session(session_id, workspace_id)
+        session = await self.require_session_as_party(session_id, workspace_id)
         phase = session.phase
         if not isinstance(phase, Live):
             raise RefusedError(NOT_LIVE)
@@ -97,11 +97,11 @@ class Reads:
 
     async def meter(self, session_id: str, workspace_id: str) -> Answer:
         """The meter and its evidence."""
-        session = await self.settlement_session(session_id, workspace_id)
+        session = await self.require_session_as_party(session_id, workspace_id)
         now_ms = self._now()
         return Answer(meter_view(session, now_ms, self._deps.limits.session), now_ms)
 
-    async def settlement_session(self, session_id: str, workspace_id: str) -> Session:
+    async def require_session_as_party(self, session_id: str, workspace_id: str) -> Session:
         """The session itself, for a party of it."""
         session = await self._look_up.require_session(session_id)
         if not parties_of(session, workspace_id):

@@ -1,0 +1,1 @@
+"""The ASGI application: the pipeline behind Quart-Trio, plain ASGI and WebSockets."""

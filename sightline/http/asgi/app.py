@@ -1,0 +1,63 @@
+"""The application: the route table behind two doors, and one pipeline behind both.
+
+Quart-Trio carries the routes. Hot ones, WebSockets, and whatever no route matches are answered at ASGI level, since
+Quart would add its cost and nothing else to them (docs/adr/0020-http-server.md).
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+from sightline.http.asgi.asgi_direct import answer_directly, send_outgoing
+from sightline.http.asgi.asgi_quart import make_quart, quart_scope
+from sightline.http.asgi.asgi_websocket import serve_socket
+from sightline.http.asgi.background import Background
+from sightline.http.openapi.docs_page import document_routes
+from sightline.http.pipeline.errors import ApiError
+from sightline.http.pipeline.options import Edge as Edge
+from sightline.http.pipeline.options import EdgeOptions as EdgeOptions
+from sightline.http.pipeline.pipeline import Pipeline
+from sightline.http.pipeline.router import Router
+from sightline.http.pipeline.routes import AnyRoute, Route
+from sightline.http.server import ASGIApp, Receive, Scope, Send
+
+
+def build_app(routes: Sequence[AnyRoute], edge: Edge, options: EdgeOptions) -> ASGIApp:
+    """Make the application of a route table; /openapi.json and /docs come with it."""
+    table = [*routes, *document_routes(routes, options)]
+    return _App(Pipeline(Router(table), edge, options), table, options)
+
+
+@final
+class _App:
+    def __init__(self, pipeline: Pipeline, table: Sequence[AnyRoute], options: EdgeOptions) -> None:
+        self._pipeline = pipeline
+        self._background = Background(options.finish_s)
+        carried = [route for route in table if isinstance(route, Route) and not route.is_hot]
+        self._quart = make_quart(pipeline, carried, self._background)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan":
+            async with self._background.running():
+                await self._quart(scope, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
+        elif scope["type"] == "websocket":
+            await serve_socket(self._pipeline, scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pipeline = self._pipeline
+        try:
+            match = pipeline.router.match(scope["method"], scope["raw_path"])
+        except ApiError as error:
+            request = pipeline.request_of(scope, b"")
+            outgoing = pipeline.failed(request, error)
+            pipeline.finished(request, outgoing)
+            assert isinstance(outgoing.body, bytes)
+            await send_outgoing(send, outgoing, outgoing.body)
+            return
+        if isinstance(match.route, Route) and match.route.is_hot:
+            await answer_directly(pipeline, match, scope, receive, send)
+        else:
+            inner = quart_scope(scope, match)
+            await self._quart(inner, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope

@@ -1,0 +1,102 @@
+"""The Quart-Trio application: one view for every route of the table.
+
+Each route is registered under its template as a fixed path, and requests come with the template as their path: the
+router has matched them already, and matching them again could only differ.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import trio
+from quart import request as current
+from quart_trio import QuartTrio
+from quart_trio.wrappers import TrioResponse
+from werkzeug.datastructures import Headers
+
+from sightline.http.asgi.background import Background
+from sightline.http.pipeline.call import Stream
+from sightline.http.pipeline.pipeline import Outgoing, Pipeline, Request
+from sightline.http.pipeline.router import Match
+from sightline.http.pipeline.routes import Route
+from sightline.http.server import Scope
+
+_ORIGINAL: Final = "sightline.original"
+
+
+def make_quart(pipeline: Pipeline, routes: Sequence[Route], background: Background) -> QuartTrio:
+    """Build the application. Calls that outlive their caller run in `background`: Quart cancels a handler whose
+    client has gone."""
+    app = QuartTrio("sightline", static_folder=None)
+    # Bodies are bounded by the server; streams have no end by the clock.
+    app.config["MAX_CONTENT_LENGTH"] = None
+    app.config["RESPONSE_TIMEOUT"] = None
+
+    async def view() -> TrioResponse:
+        scope, match = current.scope[_ORIGINAL]  # type: ignore[typeddict-item]  # our own key
+        body: bytes = await current.get_data()  # type: ignore[assignment]  # bytes unless text is asked for
+        request = pipeline.request_of(scope, body)
+        work = partial(pipeline.answer, request, match)
+        outgoing = await (background.run(work) if match.route.outlives_caller else work())
+        return _respond(pipeline, request, outgoing, background)
+
+    async def failed(error: Exception) -> TrioResponse:
+        scope, _ = current.scope[_ORIGINAL]  # type: ignore[typeddict-item]  # our own key
+        request = pipeline.request_of(scope, b"")
+        return _respond(pipeline, request, pipeline.failed(request, error), background)
+
+    for route in routes:
+        methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
+        app.add_url_rule(route.path, route.operation_id, view, methods=methods, provide_automatic_options=False)
+    app.register_error_handler(Exception, failed)
+    return app
+
+
+def quart_scope(scope: Scope, match: Match) -> Scope:
+    """The scope as Quart shall see it."""
+    return {**scope, "path": match.route.path, _ORIGINAL: (scope, match)}
+
+
+def _respond(pipeline: Pipeline, request: Request, outgoing: Outgoing, background: Background) -> TrioResponse:
+    headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in outgoing.headers])
+    if not isinstance(outgoing.body, Stream):
+        return TrioResponse(outgoing.body, status=outgoing.status, headers=headers)
+    if request.method == "HEAD":
+        pipeline.finished(request, outgoing)
+        return TrioResponse(b"", status=outgoing.status, headers=headers)
+    body: Any = _pull(pipeline, request, outgoing, outgoing.body, background)
+    response = TrioResponse(body, status=outgoing.status, headers=headers)
+    response.timeout = None
+    return response
+
+
+async def _pull(
+    pipeline: Pipeline, request: Request, outgoing: Outgoing, stream: Stream, background: Background
+) -> AsyncIterator[bytes]:
+    """Turn a stream that pushes into one that is pulled; it has a task of its own, since a generator that is
+    suspended must not hold a nursery open."""
+    sender, receiver = trio.open_memory_channel[bytes](0)
+    scope = trio.CancelScope()
+
+    async def push() -> None:
+        try:
+            with scope:
+                await stream.write(sender.send)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        except Exception as error:  # noqa: BLE001 (logged if nobody foresaw it)
+            pipeline.failed(request, error)
+        finally:
+            sender.close()
+            pipeline.finished(request, outgoing)
+
+    background.spawn(push)
+    try:
+        while True:
+            try:
+                yield await receiver.receive()
+            except trio.EndOfChannel:
+                return
+    finally:
+        scope.cancel()
+        receiver.close()

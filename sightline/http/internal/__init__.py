@@ -1,0 +1,1 @@
+"""The calls of the internal listener: readiness, metrics, webhooks, operations."""

@@ -1,0 +1,42 @@
+"""The internal listener's door for external video engines: their own callbacks, in their own formats.
+
+POST /internal/engines/mediamtx is MediaMTX's auth callback, POST /internal/engines/cloudflare takes Cloudflare's
+notifications. Each engine's adapter checks who speaks; here only bytes pass.
+"""
+
+from typing import final
+
+from sightline.http.pipeline.call import Call, Raw
+from sightline.http.pipeline.rate_limit import RateClass
+from sightline.http.pipeline.routes import Param, Route
+from sightline.ports.video import EngineHooks
+
+
+@final
+class EngineHookResources:
+    """/internal/engines/{engine}."""
+
+    def __init__(self, hooks: EngineHooks) -> None:
+        self._hooks = hooks
+
+    def routes(self) -> tuple[Route, ...]:
+        """The one call."""
+        return (
+            Route(
+                method="POST",
+                path="/internal/engines/{engine}",
+                operation_id="postEngineHook",
+                tag="internal",
+                summary="A callback of an external video engine",
+                handler=self.take,
+                params={"engine": Param.TEXT},
+                rate=RateClass.NONE,
+                raw_body=("application/json",),
+                checks_origin=False,
+            ),
+        )
+
+    async def take(self, call: Call) -> Raw:
+        """Hand over; the answer is a bare status, which is all that engines look at."""
+        status = await self._hooks.engine_hook(call.params["engine"], call.headers.as_dict(), call.raw_body)
+        return Raw(status=status)

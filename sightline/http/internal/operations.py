@@ -1,0 +1,104 @@
+"""The internal listener's calls for those who run the server: what is parked, what is not settled, and why."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final, final
+
+from sightline.actors.kernel import Registry
+from sightline.domain.errors import RefusedError
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.views import iso, iso_or_none
+from sightline.http.pipeline.call import Call, Reply
+from sightline.http.pipeline.rate_limit import RateClass
+from sightline.http.pipeline.routes import Param, Route
+from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
+
+UNSETTLED: Final = tuple(state for state in SettlementState if state is not SettlementState.CONFIRMED)
+LISTED_MAX: Final = 1_000
+REVIVE_TIMEOUT_S: Final = 10.0
+
+
+@final
+class OperationResources:
+    """/internal/actors, /internal/settlements."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        self._registry = registry
+        self._ledger = ledger
+
+    def routes(self) -> tuple[Route, ...]:
+        """The calls."""
+        return (
+            Route(
+                method="GET",
+                path="/internal/actors",
+                operation_id="getActors",
+                tag="internal",
+                summary="Counts of every kind of actor, and which are parked, with the reason",
+                handler=self.actors,
+                rate=RateClass.NONE,
+            ),
+            Route(
+                method="POST",
+                path="/internal/actors/{kind}/{id}/revive",
+                operation_id="reviveActor",
+                tag="internal",
+                summary="Give a parked actor another chance",
+                handler=self.revive,
+                params={"kind": Param.TEXT, "id": Param.TEXT},
+                rate=RateClass.NONE,
+                errors=(Code.NOT_FOUND,),
+                checks_origin=False,
+            ),
+            Route(
+                method="GET",
+                path="/internal/settlements",
+                operation_id="getUnsettled",
+                tag="internal",
+                summary="Settlements that are not confirmed, and why",
+                handler=self.settlements,
+                rate=RateClass.NONE,
+            ),
+        )
+
+    async def actors(self, _call: Call) -> Reply:
+        """The kernel's statistics."""
+        statistics = self._registry.statistics()
+        kinds: dict[str, Mapping[str, object]] = {}
+        for kind, counts in statistics.kinds.items():
+            kinds[kind] = {
+                **{name: value for name, value in asdict(counts).items() if isinstance(value, int)},
+                "parked": dict(counts.parked),
+                "wait_p99_s": counts.wait.quantile_s(0.99),
+                "handle_p99_s": counts.handle.quantile_s(0.99),
+            }
+        return Reply({"kinds": kinds, "timers": statistics.timers})
+
+    async def revive(self, call: Call) -> Reply:
+        """Load a parked actor again; answers what it published, or why it cannot be loaded."""
+        kind, actor_id = call.params["kind"], call.params["id"]
+        counts = self._registry.statistics().kinds.get(kind)
+        if counts is None or actor_id not in counts.parked:
+            raise RefusedError(Refusal(Code.NOT_FOUND, "actors:parked", "No such actor is parked"))
+        await self._registry.revive(kind, actor_id, timeout_s=REVIVE_TIMEOUT_S)
+        return Reply({"kind": kind, "id": actor_id, "revived": True})
+
+    async def settlements(self, _call: Call) -> Reply:
+        """The outbox, confirmed ones left out, oldest first."""
+        records = await self._ledger.settlements(UNSETTLED, limit=LISTED_MAX)
+        return Reply({"items": [_settlement(record) for record in records], "nextCursor": None})
+
+
+def _settlement(record: SettlementRecord) -> dict[str, object]:
+    total = record.payload.to_amount + record.payload.fee_amount
+    return {
+        "sessionId": record.session_id,
+        "state": record.state.value,
+        "reason": record.reason,
+        "amountMicroUsdc": str(total),
+        "from": record.payload.from_address,
+        "txHash": record.tx_hash,
+        "tries": record.tries,
+        "retryAt": iso_or_none(record.retry_at_ms or None),
+        "composedAt": iso(record.composed_at_ms),
+    }

@@ -1,0 +1,74 @@
+"""/openapi.json and /docs: the document, and a page of our own that shows it without anything from elsewhere."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+from typing import Final
+
+import orjson
+
+from sightline.http.openapi.document import build_document
+from sightline.http.pipeline.call import Call, Raw
+from sightline.http.pipeline.options import EdgeOptions
+from sightline.http.pipeline.rate_limit import RateClass
+from sightline.http.pipeline.routes import AnyRoute, Route
+
+_CACHE: Final = ("cache-control", "no-cache")
+
+
+def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Route]:
+    """The two routes that describe the others."""
+    document = orjson.dumps(build_document(routes, options.version), option=orjson.OPT_INDENT_2)
+    page, policy = _page()
+
+    async def openapi(call: Call) -> Raw:
+        del call
+        return Raw(200, (("content-type", "application/json"), _CACHE), document)
+
+    async def docs(call: Call) -> Raw:
+        del call
+        headers = (("content-type", "text/html; charset=utf-8"), ("content-security-policy", policy), _CACHE)
+        return Raw(200, headers, page)
+
+    return [
+        _route("/openapi.json", "getOpenApi", "The OpenAPI document", openapi),
+        _route("/docs", "getDocs", "The documentation as a page", docs),
+    ]
+
+
+def _route(path: str, operation_id: str, summary: str, handler: object) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        operation_id=operation_id,
+        tag="docs",
+        summary=summary,
+        handler=handler,  # type: ignore[arg-type]  # a coroutine function of Call
+        rate=RateClass.NONE,
+        is_documented=False,
+    )
+
+
+def _page() -> tuple[bytes, str]:
+    """The page, and a policy that allows its own script and style and nothing else."""
+    folder = files("sightline.http.openapi")
+    script = folder.joinpath("docs_page.js").read_bytes()
+    style = folder.joinpath("docs_page.css").read_bytes()
+    page = (
+        b'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sightline API</title>'
+        b'<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
+        + style
+        + b'</style></head><body><main id="main">Loading</main><script>'
+        + script
+        + b"</script></body></html>"
+    )
+    policy = (
+        f"default-src 'none'; connect-src 'self'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return page, policy
+
+
+def _hash(source: bytes) -> str:
+    return "sha256-" + b64encode(sha256(source).digest()).decode("ascii")

@@ -1,0 +1,1 @@
+"""Checks, calls and answers each request; knows neither sockets nor frameworks."""

@@ -1,0 +1,166 @@
+"""The one map from what went wrong to what is answered: code, status, message, headers.
+
+Whatever a handler raises ends here. Nothing of an unexpected exception reaches the answer.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, final
+
+from sightline.domain.errors import (
+    AuthzUnavailableError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+    VideoUnavailableError,
+)
+from sightline.domain.refusal import Code, Refusal
+from sightline.http.pipeline.envelope import failure
+from sightline.http.server import Fault, Headers, RenderedFault
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ErrorSpec:
+    """The fixed part of a code."""
+
+    status: int
+    message: str
+
+
+ERRORS: Final[Mapping[Code, ErrorSpec]] = MappingProxyType(
+    {
+        Code.INVALID_INPUT: ErrorSpec(400, "Invalid request payload"),
+        Code.NOT_AUTHENTICATED: ErrorSpec(401, "Session expired or missing"),
+        Code.REVOKED_API_KEY: ErrorSpec(401, "API key has been revoked"),
+        Code.INSUFFICIENT_CREDIT: ErrorSpec(402, "Insufficient credit"),
+        Code.NOT_AUTHORIZED: ErrorSpec(403, "Not authorized for this operation"),
+        Code.NOT_OPERATOR: ErrorSpec(403, "Caller is not an operator"),
+        Code.NOT_FOUND: ErrorSpec(404, "Resource not found"),
+        Code.SESSION_NOT_FOUND: ErrorSpec(404, "Session not found"),
+        Code.FRAME_NOT_AVAILABLE: ErrorSpec(404, "No frame is available yet"),
+        Code.INVALID_STATE: ErrorSpec(409, "Operation not allowed in the current state"),
+        Code.CONFLICT: ErrorSpec(409, "Conflicts with an existing resource"),
+        Code.RATE_LIMITED: ErrorSpec(429, "Too many requests"),
+        Code.INTERNAL_ERROR: ErrorSpec(500, "Internal error"),
+        Code.AUTHZ_ERROR: ErrorSpec(503, "Authorization service unavailable"),
+        Code.VIDEO_ERROR: ErrorSpec(503, "Video service unavailable"),
+        Code.UNAVAILABLE: ErrorSpec(503, "Service unavailable"),
+        Code.OUTCOME_UNKNOWN: ErrorSpec(504, "The outcome is not known; repeat with the same Idempotency-Key"),
+    }
+)
+
+
+@final
+class ApiError(Exception):
+    """An answer that is an error. `status` may differ from the code's own (405, 413, 415)."""
+
+    def __init__(
+        self,
+        code: Code,
+        detail: str | None = None,
+        message: str | None = None,
+        *,
+        status: int | None = None,
+        retry_after_s: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        spec = ERRORS[code]
+        super().__init__(f"{code} {detail}")
+        self.code = code
+        self.detail = detail
+        self.message = message or spec.message
+        self.status = status or spec.status
+        self.headers = list(headers or [])
+        if self.status == 401:
+            self.headers.append((b"www-authenticate", b"Bearer"))
+        if retry_after_s is None and self.status in (429, 503):
+            retry_after_s = 1
+        if retry_after_s is not None:
+            self.headers.append((b"retry-after", b"%d" % retry_after_s))
+
+    def body(self, at_ms: int) -> bytes:
+        """The error envelope."""
+        return failure(status=self.status, code=self.code, message=self.message, detail=self.detail, at_ms=at_ms)
+
+
+def refused(refusal: Refusal) -> ApiError:
+    """What a refusal is answered with."""
+    return ApiError(refusal.code, refusal.detail, refusal.message, retry_after_s=refusal.retry_after_s)
+
+
+def to_api_error(error: BaseException, *, is_read: bool) -> ApiError | None:
+    """Map what a handler raised; None for what nobody foresaw.
+
+    A group (from a nursery) is what its most telling member is. A read whose outcome is unknown had no effect, so
+    it is merely unavailable.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        mapped = [to_api_error(member, is_read=is_read) for member in error.exceptions]
+        return next((each for each in mapped if each is not None), None) if all(mapped) else None
+    match error:
+        case ApiError():
+            return error
+        case RefusedError(refusal=refusal):
+            return refused(refusal)
+        case AuthzUnavailableError(retry_after_s=seconds):
+            return ApiError(Code.AUTHZ_ERROR, retry_after_s=seconds)
+        case VideoUnavailableError(retry_after_s=seconds):
+            return ApiError(Code.VIDEO_ERROR, retry_after_s=seconds)
+        case UnavailableError(retry_after_s=seconds):
+            return ApiError(Code.UNAVAILABLE, retry_after_s=seconds)
+        case OutcomeUnknownError():
+            return ApiError(Code.UNAVAILABLE) if is_read else ApiError(Code.OUTCOME_UNKNOWN)
+        case _:
+            return None
+
+
+def request_id_of(sent: str | None, ids: Ids) -> str:
+    """The caller's own request id if it is well formed, else a new one."""
+    return sent if sent is not None and _REQUEST_ID.match(sent) else ids.uuid()
+
+
+def standing_headers(strict_transport_s: int | None) -> Headers:
+    """Headers of every answer.
+
+    Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: other hosts are not ours to speak for.
+    """
+    headers: Headers = [(b"x-content-type-options", b"nosniff")]
+    if strict_transport_s is not None:
+        headers.append((b"strict-transport-security", b"max-age=%d" % strict_transport_s))
+    return headers
+
+
+def render_fault(clock: Clock, ids: Ids, strict_transport_s: int | None = None) -> Callable[[Fault], RenderedFault]:
+    """How the server words what it refuses by itself."""
+    standing = standing_headers(strict_transport_s)
+
+    def render(fault: Fault) -> RenderedFault:
+        error = _fault_error(fault)
+        sent = fault.request_id.decode("latin-1") if fault.request_id is not None else None
+        headers: Headers = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-store"),
+            (b"x-request-id", request_id_of(sent, ids).encode("ascii")),
+            *standing,
+            *error.headers,
+        ]
+        return RenderedFault(headers, error.body(clock.now_ms()))
+
+    return render
+
+
+def _fault_error(fault: Fault) -> ApiError:
+    if fault.status == 500:
+        return ApiError(Code.INTERNAL_ERROR)
+    if fault.status == 503:
+        return ApiError(Code.UNAVAILABLE, fault.label)
+    if fault.status == 403:
+        return ApiError(Code.NOT_AUTHORIZED, fault.label)
+    return ApiError(Code.INVALID_INPUT, fault.label, status=fault.status)

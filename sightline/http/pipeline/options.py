@@ -1,0 +1,64 @@
+"""What the HTTP room needs of others, beside the handlers' own needs."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, final
+
+from sightline.domain.access import Principal
+from sightline.domain.refusal import Refusal
+from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+
+Authenticate: TypeAlias = Callable[[Headers], Awaitable[Principal]]
+Observe: TypeAlias = Callable[[str, str, int, float], None]
+
+
+class CheckOrigin(Protocol):
+    """The rule for requests that a browser makes with its cookies."""
+
+    def __call__(
+        self,
+        principal: Principal | None,
+        method: str,
+        headers: Headers,
+        own_origins: frozenset[str],
+        is_websocket: bool,
+        /,
+    ) -> Refusal | None:
+        """Refuse a request made by a page of another origin. `principal` None: a public call that sets a cookie."""
+        ...
+
+
+def _observe_nothing(route: str, method: str, status: int, seconds: float, /) -> None:
+    del route, method, status, seconds
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """The services of the pipeline. `authenticate` raises RefusedError (401); `observe` is told of every call."""
+
+    authenticate: Authenticate
+    check_origin: CheckOrigin
+    clock: Clock
+    ids: Ids
+    observe: Observe = _observe_nothing
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeOptions:
+    """Settings of the pipeline.
+
+    `public_url` is how callers reach us, without a slash at its end; None: as each request's Host says.
+    `strict_transport_s` is for how long a browser shall come by https only; None: nothing is said of it.
+    """
+
+    public_url: str | None = None
+    strict_transport_s: int | None = None
+    rate_limits: RateLimits = field(default_factory=RateLimits)
+    version: str = "0.1.0"
+    # How long calls that outlive their caller may take when the server stops.
+    finish_s: float = 5.0

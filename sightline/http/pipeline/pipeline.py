@@ -1,0 +1,343 @@
+"""One pipeline for every call, whichever door it came through.
+
+Order of checks: route (404, 405) -> credential (401) -> selection (400) -> kind, scope, role, origin (403)
+-> rate (429) -> Idempotency-Key, path, query, body (400, 415) -> handler. See docs/adr/0021-http-pipeline.md.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+from urllib.parse import parse_qs
+
+import structlog
+import trio
+
+from sightline.domain.access import ApiKeyPrincipal, Principal, may_call
+from sightline.domain.errors import RefusedError
+from sightline.domain.refusal import Code
+from sightline.http.pipeline.call import Answer, Call, Raw, Reply, Stream, TextHeaders
+from sightline.http.pipeline.envelope import success
+from sightline.http.pipeline.errors import ApiError, refused, request_id_of, standing_headers, to_api_error
+from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.json_body import parse_json
+from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.rate_limit import RateClass, RateLimiter
+from sightline.http.pipeline.router import Match, Router, check_params
+from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
+from sightline.http.server import MADE_OF_HEAD, Scope
+from sightline.http.server import Headers as RawHeaders
+
+_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]([ -~]{0,253}[!-~])?\Z")
+_JSON: Final = b"application/json"
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_QUERY_FIELDS_MAX: Final = 200
+_UNKNOWN_ROUTE: Final = "unknown"
+
+
+@final
+@dataclass(slots=True)
+class Request:
+    """What came in, and what is learnt of it on the way."""
+
+    method: str
+    path: str
+    raw_path: bytes
+    query_string: bytes
+    headers: Headers
+    body: bytes
+    scheme: str
+    client_ip: str
+    server: str
+    request_id: str
+    started_s: float
+    route: AnyRoute | None = None
+    principal: Principal | None = None
+    rate_headers: RawHeaders = field(default_factory=list)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the method promises to change nothing."""
+        return self.method in ("GET", "HEAD")
+
+
+@final
+@dataclass(slots=True)
+class Outgoing:
+    """What goes out. A Stream as body is logged when it ends."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes | Stream
+    code: Code | None = None
+
+
+@final
+class Pipeline:
+    """Checks, calls, maps, logs. Holds no state but the buckets."""
+
+    def __init__(self, router: Router, edge: Edge, options: EdgeOptions) -> None:
+        self.router = router
+        self._edge = edge
+        self._options = options
+        self._limiter = RateLimiter(options.rate_limits)
+        self._standing = standing_headers(options.strict_transport_s)
+        self._log = structlog.get_logger().bind()  # bound once: each call writes a line
+
+    def request_of(self, scope: Scope, body: bytes) -> Request:
+        """Read an ASGI scope."""
+        headers = _headers_of(scope)
+        client = scope.get("client") or ("", 0)
+        host, port = scope.get("server") or ("localhost", 0)
+        return Request(
+            method=scope.get("method", "GET"),
+            path=scope["path"],
+            raw_path=scope.get("raw_path") or scope["path"].encode(),
+            query_string=scope["query_string"],
+            headers=headers,
+            body=body,
+            scheme="https" if scope["scheme"] in ("https", "wss") else "http",
+            client_ip=client[0],
+            server=f"{host}:{port}",
+            request_id=request_id_of(headers.get("x-request-id"), self._edge.ids),
+            started_s=trio.current_time(),
+        )
+
+    async def answer(self, request: Request, match: Match | None = None) -> Outgoing:
+        """Answer a request. Only cancellation leaves this as an exception."""
+        try:
+            if match is None:
+                match = self.router.match(request.method, request.raw_path)
+            call = await self.admit(request, match)
+            assert isinstance(call.route, Route)
+            outgoing = self._render(request, await call.route.handler(call))
+        except Exception as error:  # noqa: BLE001 (mapped, and logged if nobody foresaw it)
+            outgoing = self.failed(request, error)
+        if not isinstance(outgoing.body, Stream):
+            self.finished(request, outgoing)
+        return outgoing
+
+    async def admit(self, request: Request, match: Match) -> Call:
+        """Run every check before the handler.
+
+        Raises:
+            ApiError, RefusedError: The first check that fails.
+        """
+        route = request.route = match.route
+        if route.operation is not None:
+            request.principal = await self._authenticate(request)
+            refusal = may_call(request.principal, route.operation)
+            if refusal is not None:
+                raise refused(refusal)
+        self._check_origin(request, route)
+        if route.rate is not RateClass.NONE:
+            request.rate_headers = self._limiter.take(route.rate, _rate_key(request, match), request.started_s)
+        key = self._idempotency_key(request, route)
+        params = check_params(match)
+        query, body = _parse_input(route, request)
+        return Call(
+            route=route,
+            method=request.method,
+            path=request.path,
+            params=params,
+            query=query,
+            body=body,
+            raw_body=request.body,
+            headers=request.headers,
+            principal=request.principal,
+            request_id=request.request_id,
+            idempotency_key=key,
+            base_url=self.base_url(request),
+            client_ip=request.client_ip,
+            take=self._take,
+        )
+
+    async def _authenticate(self, request: Request) -> Principal:
+        """Who is calling. Too many refused credentials of one address are told to wait.
+
+        The limit is looked at after the refusal, so that callers with good credentials behind the same address never
+        meet it.
+        """
+        try:
+            return await self._edge.authenticate(request.headers)
+        except RefusedError:
+            if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
+                self._limiter.take(RateClass.FAILED, request.client_ip, request.started_s)
+            raise
+
+    def _take(self, rate: RateClass, key: str) -> None:
+        self._limiter.take(rate, key, trio.current_time())
+
+    def base_url(self, request: Request) -> str:
+        """How the caller reached us."""
+        if self._options.public_url is not None:
+            return self._options.public_url
+        return f"{request.scheme}://{request.headers.get('host') or request.server}"
+
+    def _check_origin(self, request: Request, route: AnyRoute) -> None:
+        if isinstance(request.principal, ApiKeyPrincipal):
+            return  # a browser sends cookies unasked, never a key
+        is_socket = isinstance(route, SocketRoute)
+        if isinstance(route, Route) and not (route.is_unsafe and route.checks_origin):
+            return
+        own = {f"{request.scheme}://{request.headers.get('host') or request.server}"}
+        if self._options.public_url is not None:
+            own.add(self._options.public_url)
+        refusal = self._edge.check_origin(request.principal, request.method, request.headers, frozenset(own), is_socket)
+        if refusal is not None:
+            raise refused(refusal)
+
+    def _idempotency_key(self, request: Request, route: AnyRoute) -> str | None:
+        key = request.headers.get("idempotency-key")
+        if key is None or not isinstance(route, Route) or not route.is_unsafe:
+            return None
+        if not _IDEMPOTENCY_KEY.match(key):
+            raise ApiError(Code.INVALID_INPUT, "idempotency:key")
+        return key
+
+    def _render(self, request: Request, result: Result) -> Outgoing:
+        match result:
+            case Answer(data=data, at_ms=at_ms):
+                return self._envelope(request, data, at_ms, ())
+            case Reply(data=data, at_ms=at, headers=headers):
+                at_ms = self._edge.clock.now_ms() if at is None else at
+                return self._envelope(request, data, at_ms, headers)
+            case Raw(status=status, headers=headers, body=body):
+                return self._outgoing(request, status, _encode(headers), body)
+            case Stream(headers=headers):
+                return self._outgoing(request, 200, _encode(headers), result)
+            case Mapping():
+                return self._envelope(request, result, self._edge.clock.now_ms(), ())
+
+    def _envelope(self, request: Request, data: Mapping[str, object], at_ms: int, headers: TextHeaders) -> Outgoing:
+        sent: RawHeaders = [(b"content-type", _JSON)]
+        if headers:
+            sent.extend(_encode(headers))
+        if not any(name.lower() == "cache-control" for name, _ in headers):
+            sent.append(_NO_STORE)
+        if request.is_read and _is_unchanged(request, sent):
+            return self._outgoing(request, 304, [pair for pair in sent if pair[0] != b"content-type"], b"")
+        return self._outgoing(request, 200, sent, success(data, at_ms))
+
+    def _outgoing(
+        self, request: Request, status: int, headers: RawHeaders, body: bytes | Stream, code: Code | None = None
+    ) -> Outgoing:
+        headers.append((b"x-request-id", request.request_id.encode("ascii")))
+        headers.extend(self._standing)
+        headers.extend(request.rate_headers)
+        return Outgoing(status, headers, body, code)
+
+    def failed(self, request: Request, error: Exception) -> Outgoing:
+        """The answer for what went wrong; what nobody foresaw is logged with its stack and tells nothing."""
+        mapped = to_api_error(error, is_read=request.is_read)
+        if mapped is None:
+            self._log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)
+            mapped = ApiError(Code.INTERNAL_ERROR)
+        headers: RawHeaders = [(b"content-type", _JSON), _NO_STORE, *mapped.headers]
+        if any(name == b"ratelimit" for name, _ in mapped.headers):
+            request.rate_headers = []  # another budget than the call's own is the one that is used up
+        body = mapped.body(self._edge.clock.now_ms())
+        return self._outgoing(request, mapped.status, headers, body, mapped.code)
+
+    def finished(self, request: Request, outgoing: Outgoing) -> None:
+        """Tell the log and the metrics, once per call."""
+        seconds = trio.current_time() - request.started_s
+        template = _template(request)
+        self._edge.observe(template, request.method, outgoing.status, seconds)
+        fields: dict[str, Any] = {}
+        principal = request.principal
+        if isinstance(principal, ApiKeyPrincipal):
+            fields = {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
+        elif principal is not None:
+            fields = {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
+        if outgoing.code is not None:
+            fields["code"] = outgoing.code.value
+        self._log.info(
+            "http_call",
+            request_id=request.request_id,
+            method=request.method,
+            route=template,
+            status=outgoing.status,
+            duration_ms=int(seconds * 1_000_000) / 1_000,  # a tenth of what `round` costs
+            **fields,
+        )
+
+
+def _headers_of(scope: Scope) -> Headers:
+    """Made once for all requests of a connection that have the same head."""
+    kept: dict[str, Headers] | None = (scope.get("extensions") or {}).get(MADE_OF_HEAD)
+    if kept is None:
+        return Headers(scope["headers"])
+    headers = kept.get("headers")
+    if headers is None:
+        headers = kept["headers"] = Headers(scope["headers"])
+    return headers
+
+
+def _template(request: Request) -> str:
+    return _UNKNOWN_ROUTE if request.route is None else request.route.path
+
+
+def _rate_key(request: Request, match: Match) -> str:
+    principal = request.principal
+    if match.route.rate is RateClass.AUTH or principal is None:
+        return request.client_ip
+    if match.route.rate is RateClass.FRAME:
+        return f"{principal.workspace_id}/{match.values[0].lower() if match.values else ''}"
+    if match.route.rate is RateClass.LOCATION:
+        return str(principal.workspace_id)
+    return principal.key_id if isinstance(principal, ApiKeyPrincipal) else principal.wallet_address
+
+
+def _parse_input(route: AnyRoute, request: Request) -> tuple[Any, Any]:
+    if isinstance(route, SocketRoute):
+        return None, None
+    return _parse_query(route, request.query_string), _parse_body(route, request)
+
+
+def _parse_query(route: Route, query_string: bytes) -> Any:
+    if route.query is None:
+        return None
+    try:
+        text = query_string.decode("ascii")
+        values = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_QUERY_FIELDS_MAX)
+    except ValueError as error:
+        raise ApiError(Code.INVALID_INPUT, "query:encoding") from error
+    return route.query.parse(values)
+
+
+def _parse_body(route: Route, request: Request) -> Any:
+    sent = request.headers.get("content-type") or ""
+    if sent != "application/json":
+        sent = sent.partition(";")[0].strip().lower()
+    if route.raw_body:
+        if sent not in route.raw_body:
+            raise _unsupported(route.raw_body)
+        return None
+    if route.body is None:
+        return None
+    if not request.body and not route.body_required:
+        return route.body.parse({})
+    if sent != "application/json":
+        raise _unsupported(("application/json",))
+    return route.body.parse(parse_json(request.body))
+
+
+def _unsupported(accepted: tuple[str, ...]) -> ApiError:
+    accept = ", ".join(accepted).encode("ascii")
+    return ApiError(
+        Code.INVALID_INPUT, "body:contentType", "Unsupported content type", status=415, headers=[(b"accept", accept)]
+    )
+
+
+def _is_unchanged(request: Request, headers: RawHeaders) -> bool:
+    wanted = request.headers.get("if-none-match")
+    if wanted is None:
+        return False
+    etag = next((value.decode("latin-1") for name, value in headers if name == b"etag"), None)
+    named = {each.strip().removeprefix("W/") for each in wanted.split(",")}
+    return etag is not None and (etag.removeprefix("W/") in named or "*" in named)
+
+
+def _encode(headers: TextHeaders) -> RawHeaders:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -1,0 +1,123 @@
+"""From a path to a route: a tree of segments, a fixed one before a parameter."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Final, final
+from urllib.parse import unquote
+
+from sightline.domain.refusal import Code
+from sightline.http.pipeline.errors import ApiError
+from sightline.http.pipeline.routes import AnyRoute, Param, SocketRoute
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z", re.ASCII)
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}\Z", re.ASCII)
+SOCKET: Final = "WEBSOCKET"
+PATHS_KEPT: Final = 16_384
+
+
+@final
+@dataclass(slots=True)
+class Match:
+    """A route and the raw values of its path parameters. Shared by all calls of a path."""
+
+    route: AnyRoute
+    values: tuple[str, ...]
+    params: Mapping[str, str] | None = None
+    """The parameters by name, once they have been checked."""
+
+
+@final
+@dataclass(slots=True)
+class _Node:
+    fixed: dict[str, "_Node"] = field(default_factory=dict)
+    variable: "_Node | None" = None
+    routes: dict[str, AnyRoute] = field(default_factory=dict)
+
+
+@final
+class Router:
+    """Built once from the table; refuses a table in which two routes are the same."""
+
+    def __init__(self, routes: Sequence[AnyRoute]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._add(route)
+        self.match = lru_cache(PATHS_KEPT)(self._find)
+        """See `_find`. Devices call one path over and over."""
+
+    def _add(self, route: AnyRoute) -> None:
+        node = self._root
+        for segment in route.path.strip("/").split("/"):
+            if segment.startswith("{"):
+                node.variable = node = node.variable or _Node()
+            else:
+                node = node.fixed.setdefault(segment, _Node())
+        method = SOCKET if isinstance(route, SocketRoute) else route.method
+        assert method not in node.routes, f"two routes for {method} {route.path}"
+        node.routes[method] = route
+
+    def _find(self, method: str, raw_path: bytes) -> Match:
+        """Find the route of a path as it came over the wire: an encoded slash is no slash.
+
+        Raises:
+            ApiError: 404 `route:unknown`, or 405 with Allow.
+        """
+        node: _Node | None = self._root
+        values: list[str] = []
+        for raw in raw_path.decode("latin-1")[1:].split("/"):
+            assert node is not None
+            segment = unquote(raw) if "%" in raw else raw
+            fixed = node.fixed.get(segment)
+            if fixed is None:
+                values.append(segment)
+                fixed = node.variable
+            node = fixed
+            if node is None:
+                break
+        if node is None or not node.routes:
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        route = node.routes.get("GET" if method == "HEAD" else method)
+        if route is None:
+            raise _method_not_allowed(node)
+        return Match(route, tuple(values))
+
+
+def _method_not_allowed(node: _Node) -> ApiError:
+    allowed = {"GET" if method == SOCKET else method for method in node.routes}
+    if "GET" in node.routes:
+        allowed.add("HEAD")
+    allow = ", ".join(sorted(allowed)).encode("ascii")
+    return ApiError(Code.INVALID_INPUT, "route:method", "Method not allowed", status=405, headers=[(b"allow", allow)])
+
+
+@cache
+def path_names(path: str) -> tuple[str, ...]:
+    """The names of a path's parameters, in order."""
+    return tuple(re.findall(r"{(\w+)}", path))
+
+
+def check_params(match: Match) -> Mapping[str, str]:
+    """The path parameters by name, in canonical form.
+
+    Raises:
+        ApiError: INVALID_INPUT `path:<name>`.
+    """
+    if match.params is not None:
+        return match.params
+    params: dict[str, str] = {}
+    for name, value in zip(path_names(match.route.path), match.values, strict=True):
+        kind = match.route.params.get(name, Param.UUID)
+        if kind is Param.UUID and _UUID.match(value):
+            params[name] = value.lower()
+        elif (kind is Param.ADDRESS and _ADDRESS.match(value)) or (kind is Param.TEXT and _is_text(value)):
+            params[name] = value
+        else:
+            raise ApiError(Code.INVALID_INPUT, f"path:{name}")
+    match.params = params
+    return params
+
+
+def _is_text(value: str) -> bool:
+    return bool(value) and "\0" not in value and "\N{REPLACEMENT CHARACTER}" not in value

@@ -1,0 +1,1 @@
+"""The calls of the public listener, one module per resource."""

@@ -1,0 +1,140 @@
+"""Live updates as server-sent events (WHATWG HTML section 9.2).
+
+What comes first is the current state, so a client that resumes misses nothing that still matters: the numbers go on
+after its Last-Event-ID, and states that were passed through meanwhile are not replayed.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias, final
+
+import orjson
+import trio
+
+from sightline.domain.access import Operation
+from sightline.domain.errors import RefusedError, SightlineError
+from sightline.domain.refusal import Code
+from sightline.domain.views import View
+from sightline.http.deps import Deps
+from sightline.http.pipeline.call import Call, Emit, Stream
+from sightline.http.pipeline.routes import Route
+from sightline.http.resources.own_workspace import require_own_workspace
+from sightline.http.resources.streams import StreamSlots
+
+Changes: TypeAlias = AsyncIterator[tuple[str, View]]
+
+TAG: Final = "live updates"
+_KEEPALIVE: Final = b":\n\n"
+_NUMBER_MAX: Final = 2**53
+_HEADERS: Final = (
+    ("content-type", "text/event-stream; charset=utf-8"),
+    ("cache-control", "no-store"),
+    ("x-accel-buffering", "no"),
+)
+
+
+def event_text(number: int, name: str, data: View) -> bytes:
+    """One event."""
+    return f"id: {number}\nevent: {name}\ndata: ".encode() + orjson.dumps(data) + b"\n\n"
+
+
+def last_number(header: str | None) -> int:
+    """The number after which the stream goes on; what is not one of ours counts as none."""
+    if header is None or not (header.isascii() and header.isdigit()) or len(header) > 16:
+        return 0
+    return min(int(header), _NUMBER_MAX)
+
+
+@final
+class EventResources:
+    """/sessions/{id}/events and /workspaces/{id}/events."""
+
+    def __init__(self, deps: Deps, slots: StreamSlots) -> None:
+        self._deps = deps
+        self._slots = slots
+
+    def routes(self) -> tuple[Route, ...]:
+        """The calls of this resource."""
+        return (
+            Route(
+                method="GET",
+                path="/api/v1/sessions/{id}/events",
+                operation_id="watchSession",
+                tag=TAG,
+                summary="A session and its meter, now and on every change",
+                description=(
+                    "Events session and meter. First comes the current state; id counts per stream and goes "
+                    "on after Last-Event-ID. A comment every 15 s keeps the stream open; after an hour it "
+                    "ends."
+                ),
+                handler=self.session_events,
+                operation=Operation.WATCH_EVENTS,
+                media_type="text/event-stream",
+                errors=(Code.SESSION_NOT_FOUND,),
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/workspaces/{id}/events",
+                operation_id="watchWorkspace",
+                tag=TAG,
+                summary="The caller's workspace and its assignments, now and on every change",
+                description="Events workspace and assignment, otherwise like a session's stream.",
+                handler=self.workspace_events,
+                operation=Operation.WATCH_EVENTS,
+                media_type="text/event-stream",
+                errors=(Code.NOT_FOUND,),
+            ),
+        )
+
+    async def session_events(self, call: Call) -> Stream:
+        """Events `session` and `meter`."""
+        broker, session_id = self._deps.broker, call.params["id"]
+        # Refused here, while an error can still be answered in the envelope.
+        await broker.reads.require_session_as_party(session_id, call.workspace_id)
+        return self._stream(call, broker.updates.watch_session(session_id, call.workspace_id))
+
+    async def workspace_events(self, call: Call) -> Stream:
+        """Events `workspace` and `assignment`."""
+        workspace_id = await require_own_workspace(call, self._deps.broker)
+        return self._stream(call, self._deps.broker.updates.watch_workspace(workspace_id))
+
+    def _stream(self, call: Call, watched: AbstractAsyncContextManager[Changes]) -> Stream:
+        number = last_number(call.headers.get("last-event-id"))
+        workspace_id = call.workspace_id
+        self._slots.require_free(workspace_id)
+
+        async def write(emit: Emit) -> None:
+            lifetime_s = self._deps.options.stream_lifetime_ms / 1_000
+            with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
+                await self._write(emit, watched, number)
+
+        return Stream(write=write, headers=_HEADERS)
+
+    async def _write(self, emit: Emit, watched: AbstractAsyncContextManager[Changes], number: int) -> None:
+        sender, receiver = trio.open_memory_channel[tuple[str, View]](0)
+
+        async def follow() -> None:
+            # A task of its own: a time-out around an async generator's step would end the generator.
+            async with sender:
+                try:
+                    async with watched as changes:
+                        async for change in changes:
+                            await sender.send(change)
+                except (RefusedError, SightlineError):
+                    return  # ended for the client to come again and be told why
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            async with receiver:
+                while True:
+                    with trio.move_on_after(self._deps.options.keepalive_ms / 1_000) as silence:
+                        try:
+                            name, data = await receiver.receive()
+                        except trio.EndOfChannel:
+                            break
+                    if silence.cancelled_caught:
+                        await emit(_KEEPALIVE)
+                        continue
+                    number += 1
+                    await emit(event_text(number, name, data))
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,107 @@
+"""The internal listener: readiness, metrics, the video provider's webhooks."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from sightline.domain.views import iso
+from sightline.http.internal.service import webhook_signature
+from tests.http.world import WEBHOOK_SECRET, World, data_of, error_of
+
+HOOK = "/internal/webhooks/video"
+
+
+async def post_event(world: World, event: dict[str, Any], **changes: str) -> httpx.Response:
+    body = json.dumps(event).encode()
+    timestamp = changes.get("timestamp", str(world.clock.now_ms() // 1_000))
+    signature = changes.get("signature", "v1=" + webhook_signature(WEBHOOK_SECRET, timestamp, body))
+    headers = {
+        "content-type": "application/json",
+        "x-svc-timestamp": timestamp,
+        "x-svc-signature": signature.encode("latin-1"),
+    }
+    return await world.internal.post(HOOK, content=body, headers=headers)
+
+
+def event_of(world: World, ref: str, kind: str = "live_input.disconnected", number: int = 1) -> dict[str, Any]:
+    return {
+        "eventId": f"event-{number}",
+        "videoBackendRef": ref,
+        "type": kind,
+        "occurredAt": iso(world.clock.now_ms()),
+        "reason": "gone",
+    }
+
+
+async def test_ready_says_which_part_is_not(world: World) -> None:
+    assert data_of(await world.internal.get("/readyz")) == {"ready": True, "parts": world.ready}
+    world.ready["video"] = False
+    answer = await world.internal.get("/readyz")
+    assert error_of(answer) == (503, "UNAVAILABLE", "ready:parts")
+    assert "video" in answer.json()["message"]
+
+
+async def test_metrics_count_calls_by_route_and_never_by_path(world: World) -> None:
+    party = await world.party("CONSUMER")
+    data_of(await party.key.get(party.path))
+    answer = await world.internal.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    line = 'sightline_http_requests_total{method="GET",route="/api/v1/workspaces/{id}",status="200"} 1.0'
+    assert line in answer.text
+    assert 'sightline_actors{of="session"} 1.0' in answer.text
+    assert party.id not in answer.text
+
+
+async def test_the_public_listener_knows_none_of_it(world: World) -> None:
+    for path in ("/readyz", "/metrics", HOOK):
+        assert error_of(await world.anyone.get(path)) == (404, "NOT_FOUND", "route:unknown")
+
+
+async def test_a_disconnection_pauses_the_meter_as_of_when_it_occurred(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    ref = session["videoBackendRef"]
+    connected = event_of(world, ref, "live_input.connected", number=1)
+    assert data_of(await post_event(world, connected)) == {"eventId": "event-1", "applied": True}
+    gone = event_of(world, ref, number=2)
+    assert data_of(await post_event(world, gone))["applied"] is True
+    meter = data_of(await consumer.key.get(f"/api/v1/sessions/{session['id']}/meter"))
+    assert (meter["meterState"], meter["windows"][0]["reason"]) == ("PAUSED", "MEDIA_LOST")
+    again = event_of(world, ref, "live_input.connected", number=1)
+    assert data_of(await post_event(world, again)) == {"eventId": "event-1", "applied": False}
+    meter = data_of(await consumer.key.get(f"/api/v1/sessions/{session['id']}/meter"))
+    assert meter["meterState"] == "PAUSED"
+
+
+async def test_an_unknown_reference_is_fine_and_ignored(world: World) -> None:
+    answer = await post_event(world, event_of(world, "vid-unknown"))
+    assert data_of(answer) == {"eventId": "event-1", "applied": False}
+
+
+async def test_a_hook_must_be_signed_and_fresh(world: World) -> None:
+    event = event_of(world, "vid-unknown")
+    bad = (401, "NOT_AUTHENTICATED", "webhook:signature")
+    assert error_of(await post_event(world, event, signature="v1=" + "00" * 32)) == bad
+    assert error_of(await post_event(world, event, signature="")) == bad
+    assert error_of(await post_event(world, event, signature="ü")) == bad
+    assert error_of(await post_event(world, event, timestamp="soon", signature="v1=00")) == bad
+    for skew_s in (-301, 301):
+        answer = await post_event(world, event, timestamp=str(world.clock.now_ms() // 1_000 + skew_s))
+        assert error_of(answer) == (401, "NOT_AUTHENTICATED", "webhook:timestamp")
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"type": "live_input.sneezed"}, "webhook:type"),
+        ({"eventId": ""}, "webhook:eventId"),
+        ({"eventId": "a\u0000b"}, "webhook:eventId"),
+        ({"occurredAt": 7}, "webhook:occurredAt"),
+        ({"videoBackendRef": None}, "webhook:videoBackendRef"),
+    ],
+)
+async def test_a_wrong_hook_names_the_field(world: World, change: dict[str, Any], detail: str) -> None:
+    answer = await post_event(world, event_of(world, "vid-unknown") | change)
+    assert error_of(answer) == (400, "INVALID_INPUT", detail)
