@@ -2,20 +2,15 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
-from sightline.client import Api, ChainClient, Wallet
-from sightline.system.ids import SystemIds
-from tests.e2e.history import Found, violations
-from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
-from tests.e2e.traffic import STUDIO, Caller, Stage, bring_to_an_end, film
+from tests.e2e.history import violations
+from tests.e2e.server import Server
+from tests.e2e.town import Town, a_town, find, repeat_some, start_traffic
 
 # httpx leaves the body of a request to the collector when the server dies while it is being sent.
 pytestmark = [
@@ -25,55 +20,6 @@ pytestmark = [
 
 ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "5"))
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
-FUNDS: Final = 50_000_000
-CONSUMERS: Final = 2
-OPERATORS: Final = 3
-
-
-class Town:
-    """Everybody who calls the server."""
-
-    def __init__(self, stage: Stage, chain: ChainClient, config: dict[str, Any]) -> None:
-        self.stage = stage
-        self.chain = chain
-        self.config = config
-        self.consumers: list[Caller] = []
-        self.operators: list[Caller] = []
-
-    @property
-    def everybody(self) -> list[Caller]:
-        return self.consumers + self.operators
-
-
-@asynccontextmanager
-async def a_town(server: Server, seed: str) -> AsyncIterator[Town]:
-    """A server with funded consumers and operators online; the last of each have a studio of their own."""
-    await server.start()
-    async with AsyncExitStack() as stack:
-        async with Api(server.url) as api:
-            config = await api.get("/config")
-        town = Town(Stage(server, seed), ChainClient(config["rpcUrl"]), config)
-        faucet = await stack.enter_async_context(open_running_faucet(server.directory / "data" / "chain", SystemIds()))
-        for number in range(CONSUMERS + OPERATORS + 2):
-            is_consumer = number <= CONSUMERS
-            wallet = Wallet()
-            await faucet.fund(wallet.address, FUNDS)
-            role = "CONSUMER" if is_consumer else "SUPPLIER"
-            tenant = await a_tenant(server.url, role, f"town-{number}", wallet)
-            await _prepare(town, tenant, number)
-            caller = Caller(town.stage, tenant, f"{role.lower()} {number}")
-            (town.consumers if is_consumer else town.operators).append(await stack.enter_async_context(caller.opened()))
-        town.stage.rise()
-        yield town
-
-
-async def _prepare(town: Town, tenant: Tenant, number: int) -> None:
-    if number <= CONSUMERS:
-        token, spender = town.config["usdcAddress"], town.config["settlementAddress"]
-        await tenant.wallet.approve(town.chain, token=token, spender=spender, amount=FUNDS)
-    else:
-        place = STUDIO if number == CONSUMERS + OPERATORS + 1 else PLACE
-        await go_online(town.stage.server.url, tenant, place)
 
 
 async def kill_rounds(town: Town, rounds: int) -> list[float]:
@@ -97,66 +43,13 @@ async def kill_rounds(town: Town, rounds: int) -> list[float]:
     return took_s
 
 
-async def repeat_some(town: Town) -> None:
-    """After a restart, ask again for what was answered before it."""
-    answered = [made for made in town.stage.history.made if made.is_done]
-    callers = {caller.id: caller for caller in town.everybody}
-    for made in town.stage.rng(f"repeats {len(answered)}").sample(answered, min(8, len(answered))):
-        await callers[made.workspace_id].repeat(made)
-
-
 async def work(town: Town, rounds: int) -> list[float]:
-    """Everybody at work while the server is killed; returns the seconds of each restart."""
+    """Run all traffic while the server is killed; returns the seconds of each restart."""
     async with trio.open_nursery() as nursery:
-        for consumer in town.consumers[:-1]:
-            nursery.start_soon(consumer.consume)
-            nursery.start_soon(consumer.consume)
-        for operator in town.operators[:-1]:
-            nursery.start_soon(operator.operate)
-            nursery.start_soon(operator.beat)
-        nursery.start_soon(town.operators[-1].beat, STUDIO)
-        nursery.start_soon(film, town.consumers[-1], town.operators[-1])
+        start_traffic(town, nursery)
         took_s = await kill_rounds(town, rounds)
         town.stage.closed.set()
     return took_s
-
-
-async def find(town: Town) -> Found:
-    """Bring everything to its end, and read all there is to read."""
-    operators = {operator.id: operator for operator in town.operators}
-    for consumer in town.consumers:
-        await bring_to_an_end(consumer, operators)
-    found = Found(frozenset(consumer.id for consumer in town.consumers), {}, funds=FUNDS)
-    for consumer in town.consumers:
-        for listed in await consumer.read_all("/sessions", view="consumer"):
-            await _find_session(consumer, listed, found)
-    for operator in town.operators:
-        read = lambda operator=operator: operator.read(f"/workspaces/{operator.id}")  # noqa: E731
-        await until(read, lambda seen: seen["availabilityState"] != "BUSY", "operator is free again")
-        found.last_sequences[operator.id] = await operator.last_sequence()
-    token = town.config["usdcAddress"]
-    for caller in town.everybody:
-        found.workspaces[caller.id] = await caller.read(f"/workspaces/{caller.id}")
-        balance = await town.chain.balance_of(token, caller.tenant.wallet.address)
-        found.wallets[caller.id] = await until(
-            lambda caller=caller: caller.read("/wallet"),
-            lambda seen, balance=balance: (seen["trackedBalance"], seen["heldMicroUsdc"]) == (str(balance), "0"),
-            "wallet follows the chain",
-        )
-        found.balances[caller.id] = balance
-        found.ledgers[caller.id] = await caller.read_all("/wallet/events")
-    return found
-
-
-async def _find_session(consumer: Caller, listed: dict[str, Any], found: Found) -> None:
-    path, settled = f"/sessions/{listed['id']}", f"/settlements/{listed['id']}"
-    if listed["state"] == "ENDED":
-        await until(
-            lambda: consumer.read(path), lambda seen: seen["settlementTxHash"] is not None, "settlement is told"
-        )
-        found.meters[listed["id"]] = await consumer.read(f"{path}/meter")
-    found.sessions[listed["id"]] = await consumer.read(path)
-    found.settlements[listed["id"]] = await consumer.read(settled)
 
 
 async def crash_and_check(server: Server, rounds: int, seed: str) -> None:
