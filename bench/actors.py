@@ -40,7 +40,7 @@ from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
 from sightline.domain.session.machine import create, fence_of
-from sightline.domain.session.model import Live, Operator, Session, Terms, VideoInput, Whereabouts
+from sightline.domain.session.model import Live, LocationState, Operator, Session, Terms, VideoInput
 from sightline.domain.units import MicroUsdc
 from sightline.ports.store import SessionWrite, ShardLease, WorkspaceWrite
 from sightline.ports.video import MediaEvent, MediaKind
@@ -279,7 +279,7 @@ class City:
             ends_at_ms=now_ms + 14_400_000,
             video=VideoInput(ref=session_id, whip_url="whip", whep_url="whep"),
             evidence=Evidence(started_at_ms=now_ms),
-            whereabouts=Whereabouts(fence=fence_of(terms, operator, Limits().session), device_kind=DeviceKind.PHONE),
+            location=LocationState(fence=fence_of(terms, operator, Limits().session), device_kind=DeviceKind.PHONE),
         )
         session = Session(terms=terms, phase=phase, head_hash=create(terms).session.head_hash)
         workspace = Workspace(

@@ -21,7 +21,7 @@ from sightline.domain.geofence import DeviceKind, Fence, Fix
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Workspace, WorkspaceRole
 from sightline.domain.session.machine import create
-from sightline.domain.session.model import Live, Operator, Session, Terms, VideoInput, Whereabouts
+from sightline.domain.session.model import Live, LocationState, Operator, Session, Terms, VideoInput
 from sightline.domain.units import MicroUsdc
 from sightline.ports.store import (
     Committed,
@@ -86,7 +86,7 @@ def a_session(operator_id: str) -> Session:
         operator=operator, assigned_at_ms=NOW_MS, started_at_ms=NOW_MS, ends_at_ms=NOW_MS + 600_000,
         video=VideoInput(ref="ref", whip_url="http://localhost/whip/x", whep_url="http://localhost/whep/x"),
         evidence=Evidence(started_at_ms=NOW_MS),
-        whereabouts=Whereabouts(fence=Fence(lat=52.5, lng=13.4, radius_m=500), device_kind=DeviceKind.PHONE),
+        location=LocationState(fence=Fence(lat=52.5, lng=13.4, radius_m=500), device_kind=DeviceKind.PHONE),
     )  # fmt: skip
     return replace(create(terms).session, phase=live)
 

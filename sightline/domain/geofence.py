@@ -114,7 +114,7 @@ def is_implausible(earlier: Fix, later: Fix, speed_limit_mps: float) -> bool:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """What is known of a device's whereabouts: the adopted fix, and suspects that may yet be believed."""
+    """A device's adopted fix, and suspect fixes that may be adopted later."""
 
     adopted: Fix | None = None
     suspects: tuple[Fix, ...] = ()

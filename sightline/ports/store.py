@@ -222,7 +222,7 @@ class StoredSession:
     """Newest checkpoint of media; may be newer than the session's own evidence."""
     heartbeats: tuple[Heartbeat, ...] = ()
     """The operator's heartbeats received since the session went LIVE whose sequence is above the session's own
-    `whereabouts.last_sequence`, by sequence; empty unless LIVE."""
+    `location.last_sequence`, by sequence; empty unless LIVE."""
 
 
 @final

@@ -17,10 +17,10 @@ from sightline.actors.watchers import Watchers
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.errors import SightlineError
-from sightline.sim.relations import FaultyRelations
-from sightline.sim.store import FaultyStore, Line
-from sightline.sim.video import SimVideo
-from sightline.sim.wire import FaultyWire
+from sightline.sim.adapters.relations import FaultyRelations
+from sightline.sim.adapters.store import FaultyStore, Line
+from sightline.sim.adapters.video import SimVideo
+from sightline.sim.adapters.wire import FaultyWire
 
 if TYPE_CHECKING:
     from sightline.sim.world import World

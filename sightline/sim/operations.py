@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from sightline.sim.consumer import Consumer, Wishes
-from sightline.sim.device import STEADY, Device
 from sightline.sim.faults import FaultRates
+from sightline.sim.people.consumer import Consumer, Wishes
+from sightline.sim.people.device import STEADY, Device
 from sightline.sim.scenarios import Scenario
 from sightline.sim.world import WorldOptions
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
-from sightline.sim.consumer import Consumer, Wishes
-from sightline.sim.device import Device, Habits
 from sightline.sim.faults import FaultRates
+from sightline.sim.people.consumer import Consumer, Wishes
+from sightline.sim.people.device import Device, Habits
 from sightline.sim.world import WorldOptions
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from sightline.domain.session.model import (
     Ended,
     EndReason,
     Live,
+    LocationState,
     Operator,
     Phase,
     Session,
@@ -23,7 +24,6 @@ from sightline.domain.session.model import (
     SessionState,
     Terms,
     VideoInput,
-    Whereabouts,
 )
 from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
@@ -90,7 +90,7 @@ def in_phase(session: Session, state: SessionState, operator: Operator | None = 
             ends_at_ms=at_ms + 601_000,
             video=VideoInput(ref="input-1", whip_url="http://h/whip/1?secret", whep_url="http://h/whep/1"),
             evidence=Evidence(started_at_ms=at_ms + 1_000, fence_windows=((at_ms + 5_000, -1),), first_outside_ms=None),
-            whereabouts=Whereabouts(
+            location=LocationState(
                 fence=fence_of(session.terms, given, SessionLimits()),
                 device_kind=given.device_kind,
                 last_fix=a_fix(at_ms + 2_000),

@@ -112,11 +112,7 @@ def presence_breaks(facts: list[Fact]) -> list[int]:
 
 def media_breaks(facts: list[Fact]) -> list[int]:
     """Positions of the disconnects."""
-    return [
-        position
-        for position, fact in enumerate(facts)
-        if isinstance(fact, Media) and fact.kind == "disconnect"
-    ]
+    return [position for position, fact in enumerate(facts) if isinstance(fact, Media) and fact.kind == "disconnect"]
 
 
 def gaps_as_windows(
@@ -136,10 +132,7 @@ def gaps_as_windows(
         until = now if after is None else facts[after].at
         first = -1 if before is None else before
         last = len(facts) if after is None else after
-        broken = any(
-            first < position < last and (after is None or facts[position].at < until)
-            for position in breaks
-        )
+        broken = any(first < position < last and (after is None or facts[position].at < until) for position in breaks)
         start = terms.started_at if before is None else since + GRACE_MS
         if (until - since >= SILENCE_MS or broken) and start < until:
             windows.append((start, until, reason))
@@ -195,11 +188,7 @@ def limit_reached(windows: list[Window]) -> int | None:
     """Return the instant at which one pause reached 60 s or all pauses reached 180 s."""
     total = 0
     for start, end in union(windows):
-        reached = [
-            instant
-            for instant in (start + ONE_PAUSE_MS, start + ALL_PAUSES_MS - total)
-            if instant <= end
-        ]
+        reached = [instant for instant in (start + ONE_PAUSE_MS, start + ALL_PAUSES_MS - total) if instant <= end]
         if reached:
             return min(reached)
         total += end - start
@@ -276,13 +265,9 @@ def judge_session(terms: Terms, heard: list[Fact], looks: list[int]) -> Verdict 
         ended_at, reasons, known_at = ended
         known = [fact for fact in facts if fact.at <= known_at]
         shown = windows_at(terms, known, max(ended_at, known_at))
-        cut = [
-            (start, min(end, ended_at), reason) for start, end, reason in shown if start < ended_at
-        ]
+        cut = [(start, min(end, ended_at), reason) for start, end, reason in shown if start < ended_at]
         windows = [*cut, *unproven_tail(terms, known, ended_at)]
-        return Verdict(
-            ended_at, reasons, tuple(sorted(windows)), clean_seconds(terms, windows, ended_at)
-        )
+        return Verdict(ended_at, reasons, tuple(sorted(windows)), clean_seconds(terms, windows, ended_at))
     return None
 
 
@@ -301,8 +286,6 @@ def live_reading(terms: Terms, facts: list[Fact], now: int) -> int:
     if is_outside(fixes[-1], terms):
         horizon = min(horizon, fixes[-1].at)
     windows = [
-        (start, min(end, horizon), reason)
-        for start, end, reason in windows_at(terms, facts, now)
-        if start < horizon
+        (start, min(end, horizon), reason) for start, end, reason in windows_at(terms, facts, now) if start < horizon
     ]
     return clean_seconds(terms, windows, max(horizon, terms.started_at))

@@ -105,8 +105,8 @@ def test_a_typed_or_mocked_position_never_proves_presence():
 def test_a_suspect_fix_keeps_presence_but_does_not_move_the_device():
     film = Film().both(T0, T0 + 4_000).both(T0 + 6_000, T0 + 8_000, north_m=90_000)
     assert film.live.pause_reason is None
-    assert film.live.whereabouts.is_inside is True
-    assert len(film.live.whereabouts.track.suspects) == 2
+    assert film.live.location.is_inside is True
+    assert len(film.live.location.track.suspects) == 2
 
 
 # Geofence.

@@ -5,9 +5,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sightline.ports.relations import Staged
+from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.faults import FaultRates
 from sightline.sim.operations import Deed, Operation, story_of
-from sightline.sim.relations import FaultyRelations
 from sightline.sim.simulate import play
 
 OPERATIONS = st.lists(

@@ -20,9 +20,9 @@ from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import Staged
 from sightline.ports.store import RejectedWhy
-from sightline.sim.relations import FaultyRelations
+from sightline.sim.adapters.relations import FaultyRelations
+from sightline.sim.adapters.store import FaultyStore, Line
 from sightline.sim.simulate import simulate
-from sightline.sim.store import FaultyStore, Line
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 

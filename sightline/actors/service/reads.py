@@ -90,8 +90,8 @@ class Reads:
             video_ref=phase.video.ref,
             whep_url=phase.video.whep_url,
             meter_state="PAUSED" if reading.pause is not None else "RUNNING",
-            is_in_geofence=phase.whereabouts.is_inside,
-            last_fix=phase.whereabouts.track.adopted,
+            is_in_geofence=phase.location.is_inside,
+            last_fix=phase.location.track.adopted,
             sides=parties_of(session, workspace_id),
         )
 

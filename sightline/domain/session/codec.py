@@ -13,6 +13,7 @@ from sightline.domain.session.model import (
     Ended,
     EndReason,
     Live,
+    LocationState,
     Operator,
     Phase,
     Requested,
@@ -20,7 +21,6 @@ from sightline.domain.session.model import (
     SessionState,
     Terms,
     VideoInput,
-    Whereabouts,
 )
 from sightline.domain.units import MicroUsdc
 
@@ -70,7 +70,7 @@ def _phase_doc(phase: Phase) -> Doc:
                 "ends_at_ms": phase.ends_at_ms,
                 "video": _fields(phase.video),
                 "evidence": _evidence_doc(phase.evidence),
-                "whereabouts": _whereabouts_doc(phase.whereabouts),
+                "whereabouts": _location_doc(phase.location),
                 "pause_reason": phase.pause_reason,
             }
         case Ended():
@@ -96,13 +96,14 @@ def _phase(doc: Mapping[str, Any]) -> Phase:
         case "assigned":
             return Assigned(**{**fields, "operator": operator})
         case "live":
+            location = _location(fields.pop("whereabouts"))
             return Live(
                 **{
                     **fields,
                     "operator": operator,
                     "video": VideoInput(**doc["video"]),
                     "evidence": _evidence(doc["evidence"]),
-                    "whereabouts": _whereabouts(doc["whereabouts"]),
+                    "location": location,
                     "pause_reason": PauseReason(doc["pause_reason"]) if doc["pause_reason"] else None,
                 }
             )
@@ -132,11 +133,11 @@ def _evidence_doc(evidence: Evidence) -> Doc:
     return {**_fields(evidence), "presence": presence, "media": media}
 
 
-def _whereabouts_doc(whereabouts: Whereabouts) -> Doc:
-    track, last_fix = whereabouts.track, whereabouts.last_fix
+def _location_doc(location: LocationState) -> Doc:
+    track, last_fix = location.track, location.last_fix
     return {
-        **_fields(whereabouts),
-        "fence": _fields(whereabouts.fence),
+        **_fields(location),
+        "fence": _fields(location.fence),
         "track": {
             "adopted": None if track.adopted is None else _fields(track.adopted),
             "suspects": [_fields(fix) for fix in track.suspects],
@@ -171,9 +172,9 @@ def _fix(doc: Mapping[str, Any] | None) -> Fix | None:
     return None if doc is None else Fix(**doc)
 
 
-def _whereabouts(doc: Mapping[str, Any]) -> Whereabouts:
+def _location(doc: Mapping[str, Any]) -> LocationState:
     suspects = tuple(Fix(**fix) for fix in doc["track"]["suspects"])
-    return Whereabouts(
+    return LocationState(
         **{
             **doc,
             "fence": Fence(**doc["fence"]),

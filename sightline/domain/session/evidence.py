@@ -6,12 +6,12 @@ from typing import NamedTuple
 from sightline.domain.geofence import Ring
 from sightline.domain.metering import OPEN, Evidence, Interval
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
-from sightline.domain.session.model import Live, Session, SessionLimits, Whereabouts
+from sightline.domain.session.model import Live, LocationState, Session, SessionLimits
 
 
 def with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
     """Take a heartbeat in: presence by receive time, the fence by the adopted position."""
-    fix, where, evidence = message.fix, phase.whereabouts, phase.evidence
+    fix, where, evidence = message.fix, phase.location, phase.evidence
     if fix.at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
         return phase
     if not message.is_fresh:
@@ -32,7 +32,7 @@ def with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
             fence_windows=place.fence_windows,
             first_outside_ms=place.first_outside_ms,
         ),
-        Whereabouts(
+        LocationState(
             fence=where.fence,
             device_kind=where.device_kind,
             track=track,
@@ -47,10 +47,10 @@ def with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
 
 def _with_coarse_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
     """A fix that proves nothing; enough of them in a row are as good as silence."""
-    evidence, coarse = phase.evidence, phase.whereabouts.coarse_in_row + 1
+    evidence, coarse = phase.evidence, phase.location.coarse_in_row + 1
     if coarse >= limits.fence.coarse_fixes:
         evidence, coarse = replace(evidence, presence=evidence.presence.lose(message.fix.at_ms)), 0
-    where = replace(phase.whereabouts, coarse_in_row=coarse, last_fix=message.fix, last_sequence=message.sequence)
+    where = replace(phase.location, coarse_in_row=coarse, last_fix=message.fix, last_sequence=message.sequence)
     return phase.with_proofs(evidence, where)
 
 

@@ -50,6 +50,7 @@ from sightline.domain.session.model import (
     Ended,
     EndReason,
     Live,
+    LocationState,
     Operator,
     Requested,
     Session,
@@ -57,7 +58,6 @@ from sightline.domain.session.model import (
     SessionState,
     Terms,
     VideoInput,
-    Whereabouts,
 )
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
@@ -199,7 +199,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
         case FixReported():
             return _announce_pause(session, with_fix(phase, message, limits), now_ms, limits)
         case MediaProved() | MediaBroke():
-            live = phase.with_proofs(with_media(phase.evidence, message, limits), phase.whereabouts)
+            live = phase.with_proofs(with_media(phase.evidence, message, limits), phase.location)
             return _announce_pause(session, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
@@ -271,7 +271,7 @@ def _go_live(session: Session, phase: Assigned, video: VideoInput, now_ms: int, 
         ends_at_ms=now_ms + session.terms.max_duration_s * SECOND_MS,
         video=video,
         evidence=Evidence(started_at_ms=now_ms),
-        whereabouts=Whereabouts(fence=fence, device_kind=phase.operator.device_kind),
+        location=LocationState(fence=fence, device_kind=phase.operator.device_kind),
     )
     event = Event(EventKind.STARTED, now_ms, (("videoBackendRef", video.ref),))
     return Step(session=replace(session, phase=live), events=(event,))

@@ -124,8 +124,8 @@ class Assigned:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
-    """The operator device's place in the life of one LIVE session."""
+class LocationState:
+    """Where the operator's device is, as the geofence of one LIVE session knows it."""
 
     fence: Fence
     device_kind: DeviceKind
@@ -149,11 +149,11 @@ class Live:
     ends_at_ms: int
     video: VideoInput
     evidence: Evidence
-    whereabouts: Whereabouts
+    location: LocationState
     pause_reason: PauseReason | None = None
     """The pause that callers were last told of; None while RUNNING."""
 
-    def with_proofs(self, evidence: Evidence, whereabouts: Whereabouts) -> "Live":
+    def with_proofs(self, evidence: Evidence, location: LocationState) -> "Live":
         """The same with newer evidence."""
         return Live(
             operator=self.operator,
@@ -162,7 +162,7 @@ class Live:
             ends_at_ms=self.ends_at_ms,
             video=self.video,
             evidence=evidence,
-            whereabouts=whereabouts,
+            location=location,
             pause_reason=self.pause_reason,
         )
 

@@ -142,7 +142,7 @@ class MemoryStore:
         later: tuple[Heartbeat, ...] = ()
         if isinstance(phase := session.phase, Live):
             beats = self._heartbeats.get(phase.operator.workspace_id, [])
-            newer = beats[bisect_right(beats, phase.whereabouts.last_sequence, key=_sequence) :]
+            newer = beats[bisect_right(beats, phase.location.last_sequence, key=_sequence) :]
             later = tuple(beat for beat in newer if beat.fix.at_ms >= phase.started_at_ms)
         return StoredSession(session=session, media_proved_at_ms=self._media.get(session_id), heartbeats=later)
 

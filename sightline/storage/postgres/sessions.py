@@ -130,7 +130,7 @@ async def load_session(database: Database, session_id: str) -> StoredSession | N
         later: list[Any] = []
         if isinstance(phase := session.phase, Live):
             later = await heartbeats.rows_since(
-                connection, phase.operator.workspace_id, phase.started_at_ms, phase.whereabouts.last_sequence
+                connection, phase.operator.workspace_id, phase.started_at_ms, phase.location.last_sequence
             )
         return session, row["proved_at_ms"], later
 

@@ -21,8 +21,8 @@ from sightline.ports.video import (
 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
+    from sightline.sim.adapters.store import Line
     from sightline.sim.faults import Faults
-    from sightline.sim.store import Line
 
 EVENTS_MAX = 100_000
 

@@ -12,8 +12,8 @@ from sightline.ports.relations import OPERATOR_WORKSPACE, Staged, TupleUpdate
 
 if TYPE_CHECKING:
     from sightline.ports.relations import ObjectRef, RelationTuple
+    from sightline.sim.adapters.store import Line
     from sightline.sim.faults import Faults
-    from sightline.sim.store import Line
     from sightline.storage.memory.identity import MemoryRelations
 
 

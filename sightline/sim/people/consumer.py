@@ -10,8 +10,8 @@ import trio
 from sightline.actors.types import NewSession
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import WorkspaceRole
-from sightline.sim.client import Client
-from sightline.sim.device import CITY_LAT, CITY_LNG, create_workspace
+from sightline.sim.people.client import Client
+from sightline.sim.people.device import CITY_LAT, CITY_LNG, create_workspace
 
 if TYPE_CHECKING:
     from sightline.sim.world import World

@@ -15,7 +15,7 @@ from sightline.domain.operator.model import Availability, WorkspaceRole
 from sightline.domain.session.model import SessionState
 from sightline.ports.store import SessionView
 from sightline.ports.video import MediaKind
-from sightline.sim.client import Client
+from sightline.sim.people.client import Client
 
 if TYPE_CHECKING:
     from sightline.actors.service.broker import Broker

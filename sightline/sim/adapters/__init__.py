@@ -1,0 +1,1 @@
+"""Faulty ports: the adapters that one simulated server process uses."""

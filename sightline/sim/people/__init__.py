@@ -1,0 +1,1 @@
+"""Simulated clients: the callers, consumers and operator devices of a world."""
