@@ -25,17 +25,12 @@ import structlog
 import trio
 import trio.testing
 
-from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.dispatch.actor import DispatcherActor
-from sightline.actors.kernel import Context, Envelope, KernelOptions, KindOptions, Registry
+from sightline.actors.build import Actors, build_actors
+from sightline.actors.deps import SESSION, WORKSPACE, Deps, Limits
+from sightline.actors.kernel import Context, Envelope, Registry
 from sightline.actors.messages import GetSession
-from sightline.actors.service.broker import Broker
-from sightline.actors.session.actor import SessionActor
-from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
-from sightline.actors.workspace.actor import WorkspaceActor
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
@@ -291,29 +286,29 @@ class City:
         )  # fmt: skip
         return session, workspace
 
-    async def open(self, nursery: trio.Nursery) -> tuple[Registry, Broker]:
-        """Start a kernel with the real actors."""
+    async def build(self) -> Actors:
+        """Build the server's actors over this store."""
         deps = Deps(
             store=self.store,
             video=self.video,  # type: ignore[arg-type]
             relations=self.relations,
             clock=self.clock,
             ids=self.ids,
+            rng=random.Random(1),
             limits=Limits(),
             watchers=Watchers(),
             epochs=await self.store.acquire_shards("bench", "run"),
             on_settlement=lambda: None,
         )
-        registry = Registry(clock=self.clock, rng=random.Random(1), options=KernelOptions())
-        writer = HeartbeatWriter(self.store, deps.lease)
-        registry.register(SESSION, lambda context: SessionActor(context, deps))
-        registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
-        wide = KindOptions(data_max=4_096, control_max=65_536)
-        registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), wide)
-        await nursery.start(registry.run)
-        nursery.start_soon(writer.run)
-        nursery.start_soon(MediaPump(deps.video, registry, self.store).run)
-        return registry, Broker(registry, deps)
+        return build_actors(deps)
+
+    async def open(self, nursery: trio.Nursery) -> Actors:
+        """Start the actors without recovery: nothing is in memory yet."""
+        actors = await self.build()
+        nursery.start_soon(actors.writer.run)
+        nursery.start_soon(actors.pump.run)
+        await nursery.start(actors.registry.run)
+        return actors
 
 
 async def activate_all(registry: Registry, kind: str, ids: list[str], at_once: int = 64) -> None:
@@ -334,7 +329,7 @@ async def idle_session_actors(live: int) -> dict[str, float]:
     city = City()
     await city.fill(live)
     async with trio.open_nursery() as nursery:
-        registry, _ = await city.open(nursery)
+        registry = (await city.open(nursery)).registry
         await activate_all(registry, SESSION, city.sessions[:100])
         await activate_all(registry, WORKSPACE, city.operators)
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -356,11 +351,9 @@ async def recovery(live: int) -> dict[str, float]:
     gc.freeze()
     async with trio.open_nursery() as nursery:
         began, busy = time.perf_counter(), time.process_time()
-        registry, _ = await city.open(nursery)
-        unfinished = await city.store.unfinished_sessions()
-        suppliers = await city.store.suppliers()
-        await activate_all(registry, SESSION, [session.id for session in unfinished])
-        await activate_all(registry, WORKSPACE, [workspace.id for workspace in suppliers])
+        actors = await city.build()
+        await nursery.start(actors.run)
+        registry = actors.registry
         await registry.ref(SESSION, city.sessions[0]).ask(GetSession(), timeout_s=10)
         spent, busy = time.perf_counter() - began, time.process_time() - busy
         assert len(dict(registry.snapshots(SESSION))) == live
@@ -377,7 +370,8 @@ async def under_heartbeats(live: int, seconds: float) -> dict[str, float]:
     beats: list[float] = []
     late: list[float] = []
     async with trio.open_nursery() as nursery:
-        registry, broker = await city.open(nursery)
+        actors = await city.open(nursery)
+        registry, broker = actors.registry, actors.broker
         await activate_all(registry, SESSION, city.sessions)
         await activate_all(registry, WORKSPACE, city.operators)
         gc.collect()

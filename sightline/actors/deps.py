@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from sightline.actors.kernel.behaviour import Rng
 from sightline.actors.watchers import Watchers
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import MicroUsdc
@@ -62,6 +63,8 @@ class Deps:
     relations: Relations
     clock: Clock
     ids: Ids
+    rng: Rng
+    """Jitter of backoffs; never a secret."""
     limits: Limits
     watchers: Watchers
     epochs: Mapping[int, int]

@@ -1,43 +1,79 @@
-"""After a start: bring back what is live, so that timers run and deadlines that passed meanwhile are settled."""
+"""Recovery at start: loads every unfinished session and every claimed operator.
 
-from typing import Final
+A session loads with its timers, so deadlines that passed while the server was down are settled here.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 import structlog
 import trio
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE
-from sightline.actors.kernel.registry import Registry
+from sightline.actors.kernel import ActorParkedError, ActorStoppedError, Registry
 from sightline.domain.errors import SightlineError
 from sightline.ports.store import Store
 
-AT_ONCE: Final = 32
+CONCURRENT_LOADS: Final = 32
 ACTIVATE_TIMEOUT_S: Final = 30.0
+RETRY_S: Final = 0.5
+RETRY_MAX_S: Final = 30.0
+
+T = TypeVar("T")
 
 log = structlog.get_logger("sightline.recovery")
 
 
-async def recover(store: Store, registry: Registry) -> int:
-    """Load every unfinished session, every operator with a claim, and the dispatcher. Returns how many sessions.
+async def recover(
+    store: Store, registry: Registry, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Load the dispatcher, every unfinished session and every operator with a claim.
 
-    One that cannot be loaded now does not hold up the others: it is loaded when it is next spoken to.
+    Reports started when each was tried once. Actors that a failed dependency kept from loading are retried with
+    backoff until they load; `recover` returns when none is left.
     """
-    limit = trio.CapacityLimiter(AT_ONCE)
+    sessions = await _until_answered(store.unfinished_sessions)
+    suppliers = await _until_answered(store.suppliers)
+    missing = [(DISPATCHER, DISPATCHER_ID), *((SESSION, session.id) for session in sessions)]
+    missing += [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
+    missing = await _load(registry, missing)
+    log.info("recovered", sessions=len(sessions), operators=len(suppliers), missing=len(missing))
+    task_status.started()
+    pause_s = RETRY_S
+    while missing:
+        await trio.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETRY_MAX_S)
+        missing = await _load(registry, missing)
 
-    async def bring_back(kind: str, actor_id: str) -> None:
-        async with limit:
+
+async def _load(registry: Registry, wanted: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Load actors, `CONCURRENT_LOADS` at a time; returns those to be retried."""
+    failed: list[tuple[str, str]] = []
+    queue = iter(wanted)
+
+    async def load_next() -> None:
+        for kind, actor_id in queue:
             try:
                 await registry.activate(kind, actor_id, timeout_s=ACTIVATE_TIMEOUT_S)
+            except (ActorParkedError, ActorStoppedError) as error:
+                log.warning("recovery_skipped", kind=kind, id=actor_id, error=str(error))
             except SightlineError as error:
-                log.warning("not_recovered", kind=kind, id=actor_id, error=str(error))
+                log.warning("recovery_failed", kind=kind, id=actor_id, error=str(error))
+                failed.append((kind, actor_id))
 
-    unfinished = await store.unfinished_sessions()
-    suppliers = await store.suppliers()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bring_back, DISPATCHER, DISPATCHER_ID)
-        for session in unfinished:
-            nursery.start_soon(bring_back, SESSION, session.id)
-        for workspace in suppliers:
-            if workspace.claims:
-                nursery.start_soon(bring_back, WORKSPACE, workspace.id)
-    log.info("recovered", sessions=len(unfinished), operators=len(suppliers))
-    return len(unfinished)
+        for _ in range(CONCURRENT_LOADS):
+            nursery.start_soon(load_next)
+    return failed
+
+
+async def _until_answered(query: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a query with backoff until the store answers."""
+    pause_s = RETRY_S
+    while True:
+        try:
+            return await query()
+        except SightlineError as error:
+            log.warning("recovery_query_failed", error=str(error))
+        await trio.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETRY_MAX_S)

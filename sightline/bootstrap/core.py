@@ -15,17 +15,11 @@ from typing import Final, final
 import structlog
 import trio
 
-from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
-from sightline.actors.dispatch.actor import DispatcherActor
-from sightline.actors.kernel import KindOptions, Lane, Registry
+from sightline.actors.build import Actors, build_actors
+from sightline.actors.deps import SESSION, Deps
+from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import SettlementConfirmed
-from sightline.actors.recovery import recover
-from sightline.actors.service.broker import Broker
-from sightline.actors.session.actor import SessionActor
-from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.watchers import Watchers
-from sightline.actors.workspace.actor import WorkspaceActor
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainOptions, ChainService, open_chain, open_place
@@ -77,10 +71,7 @@ class Core:
     relations: Relations
     chain: ChainService
     video: VideoBackend
-    registry: Registry
-    writer: HeartbeatWriter
-    pump: MediaPump
-    broker: Broker
+    actors: Actors
 
 
 @final
@@ -219,12 +210,13 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 relations=relations,
                 clock=clock,
                 ids=ids,
+                rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
                 limits=settings.limits(),
                 watchers=Watchers(),
                 epochs=epochs,
                 on_settlement=chain.notify,
             )
-            registry, writer = make_actors(deps)
+            actors = build_actors(deps)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -236,35 +228,17 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 relations=relations,
                 chain=chain,
                 video=video,
-                registry=registry,
-                writer=writer,
-                pump=MediaPump(video, registry, store),
-                broker=Broker(registry, deps),
+                actors=actors,
             )
             async with trio.open_nursery() as services:
-                await services.start(registry.run)
-                services.start_soon(writer.run)
-                services.start_soon(core.pump.run)
-                await services.start(partial(chain.run, partial(_tell_settlement, registry)))
+                await services.start(actors.run)
+                await services.start(partial(chain.run, partial(_tell_settlement, actors.registry)))
                 services.start_soon(_keep_house, store, clock)
                 retention = RetentionOptions(heartbeat_days=settings.heartbeat_keep_days)
                 services.start_soon(run_retention, store, clock, retention)
-                await recover(store, registry)
                 yield core
-                await registry.close(drain_s=ACTOR_DRAIN_S)
+                await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
-
-
-def make_actors(deps: Deps) -> tuple[Registry, HeartbeatWriter]:
-    """The registry with every kind of actor, not yet running."""
-    # Jitter of back-offs only; never a secret.
-    registry = Registry(clock=deps.clock, rng=random.Random(deps.ids.token_bytes(16)))  # noqa: S311
-    writer = HeartbeatWriter(deps.store, deps.lease)
-    registry.register(SESSION, lambda context: SessionActor(context, deps))
-    registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
-    dispatcher_options = KindOptions(data_max=4_096, control_max=65_536)
-    registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), dispatcher_options)
-    return registry, writer
 
 
 async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None:

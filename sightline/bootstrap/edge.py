@@ -90,7 +90,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
     """The interface of the service."""
     settings = core.settings
     deps = Deps(
-        broker=core.broker,
+        broker=core.actors.broker,
         store=core.store,
         relations=core.relations,
         video=core.video,
@@ -126,7 +126,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     """Readiness, metrics, and the video provider's webhooks: never on the public listener."""
     deps = InternalDeps(
         store=core.store,
-        forward_media=core.pump.forward,
+        forward_media=core.actors.pump.forward,
         readiness=partial(_readiness, core),
         render_metrics=metrics.render,
         clock=core.clock,
@@ -136,7 +136,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         authenticate=identity.authenticator.authenticate, check_origin=_check_origin, clock=core.clock, ids=core.ids
     )
     hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
-    routes = (*internal_routes(deps), *OperationResources(core.registry, core.ledger).routes(), *hooks)
+    routes = (*internal_routes(deps), *OperationResources(core.actors.registry, core.ledger).routes(), *hooks)
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
 
 
@@ -149,19 +149,19 @@ async def _readiness(core: Core) -> dict[str, bool]:
     return {
         "database": is_database_up,
         "chain": core.chain.snapshot()["haltedBecause"] is None,
-        "actors": core.registry.accepts_asks,
+        "actors": core.actors.registry.accepts_asks,
     }
 
 
 def read_gauges(core: Core) -> Gauges:
     """What the parts know of themselves, for /metrics."""
-    kernel, chain, database = core.registry.statistics(), core.chain.snapshot(), core.database.statistics()
+    kernel, chain, database = core.actors.registry.statistics(), core.chain.snapshot(), core.database.statistics()
     return {
         "actors_active": {kind: counts.active for kind, counts in kernel.kinds.items()},
         "actor_messages_waiting": {kind: counts.depth for kind, counts in kernel.kinds.items()},
         "actors_parked": {kind: len(counts.parked) for kind, counts in kernel.kinds.items()},
         "timers_armed": kernel.timers,
-        "heartbeats_waiting": core.writer.depth,
+        "heartbeats_waiting": core.actors.writer.depth,
         "database_units_in_flight": database.in_flight,
         "database_units_waiting": database.waiting_for_connection,
         "database_connections_open": database.connections_open,

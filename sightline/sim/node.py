@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.dispatch.actor import DispatcherActor
+from sightline.actors.build import build_actors
+from sightline.actors.deps import Deps, Limits
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.service.broker import Broker
-from sightline.actors.session.actor import SessionActor
-from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.watchers import Watchers
-from sightline.actors.workspace.actor import WorkspaceActor
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
-from sightline.domain.errors import SightlineError
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
 from sightline.sim.adapters.video import SimVideo
@@ -24,8 +19,6 @@ from sightline.sim.adapters.wire import FaultyWire
 
 if TYPE_CHECKING:
     from sightline.sim.world import World
-
-RETRY_S = 0.5
 
 
 @final
@@ -111,13 +104,6 @@ class Node:
         store = FaultyStore(world.store, faults, self.line, world.history, self.name)
         epochs = await store.acquire_shards(self.name, self.name)
         self._video = SimVideo(faults, self.line, world.clock, nursery)
-        self._registry = registry = Registry(
-            clock=world.clock,
-            rng=random.Random(f"{world.seed}/{self.name}"),
-            options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
-            wire=FaultyWire(faults, nursery),
-        )
-        registry.log = CrashReporter(world, self.name)
         relations = FaultyRelations(world.relations, faults, self.line, is_apart=world.has_graph_apart)
         limits = Limits(funds_policy=world.options.funds_policy)
         deps = Deps(
@@ -126,36 +112,19 @@ class Node:
             relations=relations,
             clock=world.clock,
             ids=world.ids,
+            rng=random.Random(f"{world.seed}/{self.name}"),
             limits=limits,
             watchers=Watchers(),
             epochs=epochs,
             on_settlement=lambda: None,
         )
-        writer = HeartbeatWriter(store, deps.lease)
-        registry.register(SESSION, lambda context: SessionActor(context, deps))
-        registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
-        registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps))
-        await nursery.start(registry.run)
-        nursery.start_soon(writer.run)
-        nursery.start_soon(MediaPump(self._video, registry, store).run)
-        await self._recover(store, registry)
-        self._broker = Broker(registry, deps)
+        actors = build_actors(
+            deps,
+            options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
+            wire=FaultyWire(faults, nursery),
+            log=CrashReporter(world, self.name),
+        )
+        self._registry = actors.registry
+        await nursery.start(actors.run)
+        self._broker = actors.broker
         world.history.note("ready", self.name)
-
-    async def _recover(self, store: FaultyStore, registry: Registry) -> None:
-        """Bring into memory what is unfinished, as a server does when it starts."""
-        sessions = await _until_answered(store.unfinished_sessions)
-        suppliers = await _until_answered(store.suppliers)
-        wanted = [(SESSION, session.id) for session in sessions]
-        wanted += [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
-        async with trio.open_nursery() as nursery:
-            for kind, actor_id in wanted:
-                nursery.start_soon(_until_answered, lambda k=kind, a=actor_id: registry.activate(k, a, timeout_s=30))
-
-
-async def _until_answered(ask: Any) -> Any:
-    while True:
-        try:
-            return await ask()
-        except SightlineError:
-            await trio.sleep(RETRY_S)

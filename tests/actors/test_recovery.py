@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import trio
 
-from sightline.actors.deps import shard_of
+from sightline.actors.deps import SESSION, shard_of
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
 from sightline.domain.operator.model import Workspace
@@ -169,3 +169,18 @@ async def test_a_live_input_that_does_not_come_back_is_asked_for_again_two_secon
     waits = [later - sooner for sooner, later in pairwise(world.video.asked_at)]
     assert waits == pytest.approx([12.0] * len(waits), abs=0.1)
     assert len(waits) == 2
+
+
+async def test_a_start_waits_for_the_store_and_for_sessions_that_do_not_load_at_once(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    world.kill()
+    world.faults.at.update(unfinished_sessions=["refused", "refused"], load_session=["refused", "refused"])
+    await nursery.start(world.run)
+    await world.until(lambda: is_loaded(world, session))
+    assert (await world.view(session, consumer))["state"] == "LIVE"
+
+
+async def is_loaded(world, session):
+    await trio.lowlevel.checkpoint()
+    return world.registry.peek(SESSION, session) is not None

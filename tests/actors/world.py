@@ -8,17 +8,11 @@ from uuid import UUID
 
 import trio
 
-from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.dispatch.actor import DispatcherActor
-from sightline.actors.kernel import KernelOptions, Registry
-from sightline.actors.recovery import recover
-from sightline.actors.service.broker import Broker
-from sightline.actors.session.actor import SessionActor
-from sightline.actors.session.media_pump import MediaPump
+from sightline.actors.build import build_actors
+from sightline.actors.deps import Deps, Limits
+from sightline.actors.kernel import KernelOptions
 from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
 from sightline.actors.watchers import Watchers
-from sightline.actors.workspace.actor import WorkspaceActor
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,
@@ -165,22 +159,16 @@ class World:
                     relations=Port(self.relations, self.faults, AuthzUnavailableError),
                     clock=self.clock,
                     ids=self.ids,
+                    rng=random.Random(3),
                     limits=self.limits,
                     watchers=self.watchers,
                     epochs=epochs,
                     on_settlement=self._settled,
                 )
-                self.registry = registry = Registry(clock=self.clock, rng=random.Random(3), options=self.kernel)
-                self.writer = HeartbeatWriter(store, deps.lease)
-                registry.register(SESSION, lambda context: SessionActor(context, deps))
-                registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, self.writer))
-                registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps))
-                await nursery.start(registry.run)
-                nursery.start_soon(self.writer.run)
-                self.pump = MediaPump(self.video, registry, store)
-                nursery.start_soon(self.pump.run)
-                await recover(store, registry)
-                self.broker = Broker(registry, deps)
+                actors = build_actors(deps, options=self.kernel)
+                self.registry, self.writer, self.pump = actors.registry, actors.writer, actors.pump
+                await nursery.start(actors.run)
+                self.broker = actors.broker
                 task_status.started()
                 await trio.sleep_forever()
 

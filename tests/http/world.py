@@ -22,16 +22,11 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
-from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Limits
+from sightline.actors.build import build_actors
 from sightline.actors.deps import Deps as ActorDeps
-from sightline.actors.dispatch.actor import DispatcherActor
-from sightline.actors.kernel import KindOptions, Registry
+from sightline.actors.deps import Limits
 from sightline.actors.service.broker import Broker
-from sightline.actors.session.actor import SessionActor
-from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.watchers import Watchers
-from sightline.actors.workspace.actor import WorkspaceActor
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.http.asgi.app import build_app
@@ -282,22 +277,15 @@ class World:
             relations=self.relations,
             clock=self.clock,
             ids=self.ids,
+            rng=random.Random(1),
             limits=self.options.limits,
             watchers=self.watchers,
             epochs=epochs,
             on_settlement=lambda: None,
         )
-        self.registry = registry = Registry(clock=self.clock, rng=random.Random(1))
-        writer = HeartbeatWriter(self.store, deps.lease)
-        registry.register(SESSION, lambda context: SessionActor(context, deps))
-        registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
-        wide = KindOptions(data_max=4_096, control_max=65_536)
-        registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), wide)
-        await nursery.start(registry.run)
-        nursery.start_soon(writer.run)
-        self.pump = MediaPump(self.video, registry, self.store)
-        nursery.start_soon(self.pump.run)
-        self.broker = Broker(registry, deps)
+        actors = build_actors(deps)
+        self.registry, self.pump, self.broker = actors.registry, actors.pump, actors.broker
+        await nursery.start(actors.run)
         return self.broker
 
     def _deps(self, broker: Broker) -> Deps:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.actors import durable_session, heartbeat_intake
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.timers import Timers
 from sightline.actors.service.idempotency import Replays
+from sightline.actors.session import durable as durable_session
+from sightline.actors.workspace import heartbeats as heartbeat_intake
 from sightline.actors.workspace.reports import answer_of
 from sightline.domain import metering
 from sightline.domain.metering import Signal

@@ -19,7 +19,7 @@ from sightline.actors.kernel.errors import (
 from sightline.actors.kernel.kind import KindOptions
 from sightline.actors.kernel.mailbox import Lane, Sent
 from sightline.actors.kernel.ref import Ref
-from sightline.actors.kernel.registry import KernelOptions, Registry
+from sightline.actors.kernel.registry import KernelLog, KernelOptions, Registry
 from sightline.actors.kernel.statistics import Histogram, KernelStatistics, KindStatistics
 from sightline.actors.kernel.timers import Timers
 from sightline.actors.kernel.wire import Wire
@@ -34,6 +34,7 @@ __all__ = [
     "Envelope",
     "Factory",
     "Histogram",
+    "KernelLog",
     "KernelOptions",
     "KernelStatistics",
     "KindOptions",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import structlog
 import trio
@@ -57,6 +57,18 @@ class KernelOptions:
     detect_ask_cycles: bool = False
 
 
+class KernelLog(Protocol):
+    """The part of a structlog logger that the kernel uses."""
+
+    def warning(self, event: str, **fields: object) -> object:
+        """Log something that needs no action now."""
+        ...
+
+    def error(self, event: str, *, exc_info: BaseException | None = None, **fields: object) -> object:
+        """Log a failed actor."""
+        ...
+
+
 class Stage(IntEnum):
     """The life of a registry, in order."""
 
@@ -71,13 +83,19 @@ class Registry:
     """All actors of one process."""
 
     def __init__(
-        self, *, clock: Clock, rng: Rng, options: KernelOptions | None = None, wire: Wire | None = None
+        self,
+        *,
+        clock: Clock,
+        rng: Rng,
+        options: KernelOptions | None = None,
+        wire: Wire | None = None,
+        log: KernelLog | None = None,
     ) -> None:
         self.options = options or KernelOptions()
         self.clock = clock
         self.rng = rng
         self.wire = wire
-        self.log = structlog.get_logger("sightline.actors")
+        self.log: KernelLog = log or structlog.get_logger("sightline.actors")
         self.now: Callable[[], float] = trio.current_time
         self.workers = Workers(idle_max=self.options.workers_idle_max)
         self.timers = Timers(clock, clock_check_s=self.options.clock_check_s)
@@ -226,6 +244,10 @@ class Registry:
         await self._finished.wait()
         return drained
 
+    async def wait_closed(self) -> None:
+        """Wait until `run` has ended."""
+        await self._finished.wait()
+
     def note_quiet(self) -> None:
         """Tell a waiting `close` if nothing is at work any more."""
         if self._quiet is not None and not self._helpers and not self.at_work:
@@ -242,7 +264,7 @@ class Registry:
             await helper(*args)
         except* Exception as group:
             # Only the function that makes a message of an error can raise here: a bug, and no reason to stop others.
-            self.log.exception("helper_failed", exc_info=group)
+            self.log.error("helper_failed", exc_info=group)
         finally:
             self._helpers -= 1
             self.note_quiet()

@@ -1,0 +1,76 @@
+"""Builds and runs the actors of one process: the kernel, every kind of actor, and the services beside them.
+
+The server, the simulator, the test worlds and the bench build their actors here: what is tested is what runs.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import trio
+
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
+from sightline.actors.dispatch.actor import DispatcherActor
+from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
+from sightline.actors.recovery import recover
+from sightline.actors.service.broker import Broker
+from sightline.actors.session.actor import SessionActor
+from sightline.actors.session.media_pump import MediaPump
+from sightline.actors.workspace.actor import WorkspaceActor
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actors:
+    """The actors of one process and the services beside them. `run` starts them; `close` drains and stops them."""
+
+    deps: Deps
+    registry: Registry
+    writer: HeartbeatWriter
+    pump: MediaPump
+    broker: Broker
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until `close` or cancellation; reports started when everything unfinished has been recovered once."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.registry.run)
+            nursery.start_soon(self.writer.run)
+            nursery.start_soon(self.pump.run)
+            await nursery.start(recover, self.deps.store, self.registry)
+            task_status.started()
+            await self.registry.wait_closed()
+            nursery.cancel_scope.cancel()
+
+    async def close(self, *, drain_s: float) -> bool:
+        """Stop accepting work, let accepted work finish for `drain_s` seconds, then cancel the rest.
+
+        Returns:
+            Whether everything finished in time.
+        """
+        return await self.registry.close(drain_s=drain_s)
+
+
+def build_actors(
+    deps: Deps, *, options: KernelOptions | None = None, wire: Wire | None = None, log: KernelLog | None = None
+) -> Actors:
+    """Build every kind of actor and the services beside them; nothing runs yet.
+
+    Args:
+        options: Limits of the kernel.
+        wire: Carries the tells between actors, for a simulation that delays or duplicates them.
+        log: Receives the kernel's log events.
+    """
+    registry = Registry(clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log)
+    writer = HeartbeatWriter(deps.store, deps.lease)
+    registry.register(SESSION, lambda context: SessionActor(context, deps))
+    registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
+    # Every workspace tells the dispatcher each change of its availability.
+    dispatcher = KindOptions(data_max=4_096, control_max=65_536)
+    registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), dispatcher)
+    return Actors(
+        deps=deps,
+        registry=registry,
+        writer=writer,
+        pump=MediaPump(deps.video, registry, deps.store),
+        broker=Broker(registry, deps),
+    )
