@@ -5,7 +5,9 @@ from functools import partial
 from typing import Final, final
 from urllib.parse import urlsplit
 
-from sightline.bootstrap.core import Core, StoredDirectory
+from sightline.bootstrap.core import Core
+from sightline.bootstrap.database import StoredDirectory
+from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
 from sightline.domain.errors import SightlineError
@@ -54,11 +56,12 @@ def make_identity(core: Core, public_url: str) -> Identity:
     store = PostgresIdentityStore(core.database)
     hasher = KeyHasher(secrets.key_pepper)
     configured = settings.cookie_keys
-    cookie_keys = (
-        parse_cookie_keys(configured.get_secret_value())
-        if configured is not None
-        else [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)]
-    )
+    with check_setting("SIGHTLINE_COOKIE_KEYS"):
+        cookie_keys = (
+            parse_cookie_keys(configured.get_secret_value())
+            if configured is not None
+            else [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)]
+        )
     cookies = CookieCodec(
         cookie_keys,
         audience=settings.public_url or LOCAL_AUDIENCE,
@@ -176,8 +179,13 @@ def _resource_options(core: Core) -> ResourceOptions:
     return ResourceOptions(build_sha=core.settings.build_sha, webhook_secret=core.secrets.webhook_secret)
 
 
-def listener_options(settings: Settings, port: int) -> ListenerOptions:
-    """The public listener."""
+def internal_listener(settings: Settings, port: int) -> ListenerOptions:
+    """Where the internal listener binds."""
+    return ListenerOptions(host=settings.internal_host, port=port)
+
+
+def public_listener(settings: Settings, port: int) -> ListenerOptions:
+    """Where the public listener binds, its TLS, and the proxies it trusts."""
     tls = None
     if settings.tls_cert is not None and settings.tls_key is not None:
         tls = TlsOptions(cert_file=str(settings.tls_cert), key_file=str(settings.tls_key))

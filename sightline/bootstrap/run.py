@@ -1,124 +1,120 @@
-"""The server as a process: signals, lock, memory, and the order of going down.
+"""The server as a process: lock, ports, signals, exit code.
 
-Down: HTTP drains, actors finish what they took, then the core in reverse.
+Stop order: HTTP drains, the actors finish their accepted messages, then the core closes in reverse order of its start.
 """
 
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Final
+from contextlib import ExitStack
+from typing import Final, TypeAlias, final
 
 import structlog
 import trio
 
 from sightline.bootstrap.core import Core, open_core
-from sightline.chain.service import ChainRefusedError
-from sightline.chain.signer import KeyRefusedError
+from sightline.bootstrap.ports import Ports, reserve_ports
+from sightline.bootstrap.start_errors import StartError, check_setting, start_line
+from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
-from sightline.domain.errors import UnavailableError
-from sightline.ports.chain import ChainChangedError
-from sightline.storage.database.migrate import SchemaError
-from sightline.system.children import ChildFailedError
 from sightline.system.ids import SystemIds
-from sightline.system.lock import DataDirectoryInUseError, lock_directory
+from sightline.system.lock import lock_directory
 from sightline.system.logs import configure_logs
 from sightline.system.secrets import load_secrets
 
 OPEN_FILES: Final = 65_536
 
-REASONS_NOT_TO_START: Final = (
-    ChainChangedError,
-    ChainRefusedError,
-    ChildFailedError,
-    DataDirectoryInUseError,
-    KeyRefusedError,
-    SchemaError,
-    UnavailableError,
-)
-"""What an operator can put right: said in a line, without a stack."""
-
 log = structlog.get_logger("sightline")
 
 
 def run_server(settings: Settings) -> int:
-    """Run a server until SIGTERM or SIGINT; returns the exit code."""
-    if sys.flags.optimize:
-        sys.stderr.write("Sightline does not run under python -O: its invariants are asserts\n")
-        return 2
+    """Run a server until SIGTERM or SIGINT.
+
+    Returns:
+        The exit code: 0 after a stop, 1 when the server could not start or failed. Why it could not start is one
+        line on stderr; the stack is logged at debug level.
+    """
     configure_logs(settings.log_level)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    settings = settings.model_copy(update={"data_dir": settings.data_dir.resolve()})
+    run = _Run(settings)
     try:
-        with lock_directory(settings.data_dir), reserve_port(settings.host, settings.port) as reserved:
-            prepare_process()
-            trio.run(_serve, settings, reserved)
-    except OSError as error:
-        sys.stderr.write(f"cannot serve on {settings.host}:{settings.port}: {error}\n")
-        return 1
+        if sys.flags.optimize:
+            raise StartError("Sightline does not run under python -O, which removes its assertions. Start without -O.")
+        run.run()
+    except KeyboardInterrupt:
+        return 130
     except Exception as error:
-        reasons = [leaf for leaf in leaves_of(error) if isinstance(leaf, REASONS_NOT_TO_START)]
-        if not reasons:
-            raise
-        for reason in reasons:
-            sys.stderr.write(f"cannot serve: {reason}\n")
+        # The last handler: every failure becomes one line and an exit code.
+        if run.is_ready:
+            log.critical("server_failed", exc_info=error)
+        else:
+            log.debug("start_failed", exc_info=error)
+            sys.stderr.write(start_line(error, settings) + "\n")
         return 1
     return 0
 
 
-def leaves_of(error: BaseException) -> list[BaseException]:
-    """The errors inside nested groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in leaves_of(inner)]
-    return [error]
+@final
+class _Run:
+    """One run of the server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.is_ready = False
+        self._settings = settings
+        self._stop = trio.Event()
+
+    def run(self) -> None:
+        with ExitStack() as stack:
+            directory = self._settings.data_dir
+            with check_setting(f"SIGHTLINE_DATA_DIR (--data-dir) {directory}"):
+                directory.mkdir(parents=True, exist_ok=True)
+                directory = directory.resolve()
+                stack.enter_context(lock_directory(directory))
+            self._settings = self._settings.model_copy(update={"data_dir": directory})
+            check_tls_files(self._settings)
+            ports = stack.enter_context(reserve_ports(self._settings))
+            _raise_open_file_limit()
+            trio.run(self._serve, ports)
+
+    async def _serve(self, ports: Ports) -> None:
+        settings = self._settings
+        public_url = settings.public_url or ports.public_url
+        with check_setting(f"The secrets in {settings.data_dir} (SIGHTLINE_DATA_DIR); restore secrets.json. They"):
+            secrets = load_secrets(settings.data_dir, SystemIds())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._await_signal, nursery.cancel_scope)
+            # Half of the imports are needed only once the children are up: import them meanwhile.
+            nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
+            async with open_core(settings, secrets, public_url) as core:
+                serve_http = await trio.to_thread.run_sync(_import_listeners)
+                await serve_http(core, ports, public_url, self._stop, self._note_ready)
+            nursery.cancel_scope.cancel()
+
+    def _note_ready(self) -> None:
+        self.is_ready = True
+
+    async def _await_signal(self, start: trio.CancelScope) -> None:
+        """Stop on SIGTERM or SIGINT: drain when calls are accepted, cancel the start before that."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                log.info("stopping", signal=signal.Signals(number).name)
+                self._stop.set()
+                if not self.is_ready:
+                    start.cancel()
 
 
-async def _serve(settings: Settings, reserved: socket.socket) -> None:
-    port = reserved.getsockname()[1]
-    scheme = "https" if settings.tls_cert is not None else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    public_url = settings.public_url or f"{scheme}://{host}:{port}"
-    secrets = load_secrets(settings.data_dir, SystemIds())
-    stop = trio.Event()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_await_signal, stop)
-        # Half of what there is to import is not needed until the children are up, which takes them as long.
-        nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
-        async with open_core(settings, secrets, public_url) as core:
-            serve_http = await trio.to_thread.run_sync(_import_listeners)
-            await serve_http(core, port, public_url, stop)
-        nursery.cancel_scope.cancel()
+ServeHttp: TypeAlias = Callable[[Core, Ports, str, trio.Event, Callable[[], None]], Awaitable[None]]
 
 
-def _import_listeners() -> Callable[[Core, int, str, trio.Event], Awaitable[None]]:
+def _import_listeners() -> ServeHttp:
     from sightline.bootstrap.listen import serve_http
 
     return serve_http
 
 
-async def _await_signal(stop: trio.Event) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            log.info("stopping", signal=signal.Signals(number).name)
-            stop.set()
-
-
-def prepare_process() -> None:
-    """Let many connections in."""
+def _raise_open_file_limit() -> None:
+    """Each connection takes a descriptor, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(OPEN_FILES, hard) if hard != resource.RLIM_INFINITY else OPEN_FILES
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def reserve_port(host: str, port: int) -> socket.socket:
-    """Bind the address without listening, so that its port is known, and ours, before anything else comes up.
-
-    Raises:
-        OSError: The address is taken.
-    """
-    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind((host, port))
-    return reserved

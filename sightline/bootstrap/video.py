@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.ports.video import VideoBackend
@@ -23,13 +24,15 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         udp_port_max=settings.video_udp_port_max,
     )
     servers = settings.video_ice_servers
+    with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
+        ice_servers = read_ice_servers("" if servers is None else servers.get_secret_value())
     return Options(
         secret=secrets.video_secret,
         public_url=public_url,
         workers=settings.video_workers,
         net=net,
         poll_key_ms=settings.video_poll_key_ms,
-        ice_servers=read_ice_servers("" if servers is None else servers.get_secret_value()),
+        ice_servers=ice_servers,
     )
 
 

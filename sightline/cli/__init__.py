@@ -1,5 +1,6 @@
-"""The `sightline` command. Each command imports what it needs when it runs, so that `--help` is quick."""
+"""Sightline brokers on-demand live video: dispatch, proof of presence, video, metering, settlement."""
 
+# Each command imports what it needs when it runs: `--help` stays quick.
 import os
 import sys
 from pathlib import Path
@@ -8,79 +9,110 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sightline.config import Settings
+    from sightline.config import LoadedSettings, Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
-DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept; default: SIGHTLINE_DATA_DIR")]
+DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR or sightline-data.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
+]
 
 
-def _settings(**given: object) -> "Settings":
-    """The settings of the environment, with what the command line says in their place.
+def _load(config_file: Path | None, **overrides: object) -> "LoadedSettings":
+    """Load the settings and print warnings about them.
 
     Raises:
-        typer.Exit: A setting is wrong; each is named on stderr.
+        typer.Exit: They cannot be used; one line for each problem is on stderr.
     """
-    from pydantic import ValidationError
-
-    from sightline.config import Settings
+    from sightline.config import SettingsError, load_settings
 
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    except ValidationError as error:
-        for wrong in error.errors(include_url=False, include_input=False):
-            name = "SIGHTLINE_" + ".".join(str(part) for part in wrong["loc"]).upper() if wrong["loc"] else "settings"
-            typer.echo(f"{name}: {wrong['msg'].removeprefix('Value error, ')}", err=True)
-        raise typer.Exit(2) from None
+        loaded = load_settings(os.environ, config_file=config_file, overrides=overrides)
+    except SettingsError as error:
+        for line in error.lines:
+            typer.echo(line, err=True)
+        raise typer.Exit(1) from None
+    for line in loaded.warnings:
+        typer.echo(line, err=True)
+    return loaded
+
+
+def _settings(config_file: Path | None, **overrides: object) -> "Settings":
+    return _load(config_file, **overrides).settings
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"sightline {version('sightline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself; the text that `--help` shows is the module's."""
 
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one")] = None,
-    internal_port: Annotated[int | None, typer.Option(help="Port of the internal listener")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free one.")] = None,
+    internal_port: Annotated[
+        int | None, typer.Option(help="Port of the internal listener (metrics, readiness); 0 chooses a free one.")
+    ] = None,
     data_dir: DataDir = None,
+    config: ConfigFile = None,
 ) -> None:
-    """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` when it accepts calls."""
+    """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` on stdout when it accepts calls."""
     from sightline.bootstrap.run import run_server
 
-    raise typer.Exit(run_server(_settings(host=host, port=port, internal_port=internal_port, data_dir=data_dir)))
+    settings = _settings(config, host=host, port=port, internal_port=internal_port, data_dir=data_dir)
+    raise typer.Exit(run_server(settings))
 
 
 @app.command()
-def config() -> None:
-    """Print every setting with its present value; secrets are masked."""
+def config(config: ConfigFile = None) -> None:
+    """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
     from rich.console import Console
     from rich.table import Table
 
     from sightline.config import Settings
 
-    settings = _settings()
-    table = Table("variable", "value", "what it is")
+    loaded = _load(config)
+    table = Table("variable", "value", "source", "meaning")
     for name, field in Settings.model_fields.items():
-        table.add_row(f"SIGHTLINE_{name.upper()}", str(getattr(settings, name)), field.description or "")
+        value = getattr(loaded.settings, name)
+        shown = ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+        table.add_row(f"SIGHTLINE_{name.upper()}", shown, loaded.sources[name], field.description or "")
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 @app.command()
 def faucet(
-    address: Annotated[str, typer.Argument(help="Wallet address")],
-    micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC")],
+    address: Annotated[str, typer.Argument(help="Wallet address.")],
+    micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC.")],
     data_dir: DataDir = None,
+    config: ConfigFile = None,
 ) -> None:
-    """Give a wallet test USDC, and the native coin that an approval costs. Embedded chain only, of a running server."""
+    """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
     from sightline.bootstrap.faucet import run_faucet
 
-    raise typer.Exit(run_faucet(_settings(data_dir=data_dir), address, micro_usdc))
+    raise typer.Exit(run_faucet(_settings(config, data_dir=data_dir), address, micro_usdc))
 
 
 @app.command()
 def publish(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An H.264 video file")],
-    whip: Annotated[str, typer.Option(help="Where to publish")],
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long; default: until Ctrl-C")] = None,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="H.264 video file.")],
+    whip: Annotated[str, typer.Option(help="WHIP URL to publish to.")],
+    seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
 ) -> None:
-    """Publish a video file by WHIP, over and over, as a camera would."""
+    """Publish a video file by WHIP in a loop, as a camera would."""
     from sightline.video.publish import publish_file
 
     raise typer.Exit(publish_file(file, whip, seconds))
@@ -88,14 +120,18 @@ def publish(
 
 @app.command()
 def device(
-    api: Annotated[str, typer.Option(help="URL of the server")],
-    lat: Annotated[float, typer.Option(help="Where the device is: latitude")],
-    lng: Annotated[float, typer.Option(help="Where the device is: longitude")],
+    api: Annotated[str, typer.Option(help="URL of the server.")],
+    lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude of the device.")],
+    lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude of the device.")],
     clip: Annotated[
-        Path | None, typer.Option(help="What it films; default: the clip that ships with Sightline")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Video file to publish; default: the clip that comes along."),
     ] = None,
 ) -> None:
-    """Act as an operator's device: heartbeats, assignments, publishing. The API key comes from SIGHTLINE_API_KEY."""
+    """Act as an operator's device: send heartbeats, start assigned sessions, publish video.
+
+    The API key is read from SIGHTLINE_API_KEY.
+    """
     import trio
 
     from sightline.cli.device import DeviceOptions, run_device
@@ -104,42 +140,43 @@ def device(
 
     key = os.environ.get("SIGHTLINE_API_KEY")
     if not key:
-        typer.echo("SIGHTLINE_API_KEY is not set", err=True)
-        raise typer.Exit(2)
+        typer.echo("SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace.", err=True)
+        raise typer.Exit(1)
     configure_logs()
-    film = clip if clip is not None else clip_path()
-    trio.run(run_device, DeviceOptions(api_url=api, api_key=key, lat=lat, lng=lng, clip=film))
+    source = clip if clip is not None else clip_path()
+    raise typer.Exit(trio.run(run_device, DeviceOptions(api_url=api, api_key=key, lat=lat, lng=lng, clip=source)))
 
 
 @app.command()
-def settlements(data_dir: DataDir = None) -> None:
-    """List the settlements of a running server that are not confirmed, and why."""
+def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
+    """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(_settings(data_dir=data_dir).data_dir))
+    raise typer.Exit(print_settlements(_settings(config, data_dir=data_dir).data_dir))
 
 
 @app.command()
 def actors(
     data_dir: DataDir = None,
-    revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to give another chance")] = None,
+    revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to start again.")] = None,
+    config: ConfigFile = None,
 ) -> None:
-    """Show what the actors of a running server are doing and which are parked; revive one."""
+    """Show the actors of a running server: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
-    place = _settings(data_dir=data_dir).data_dir
-    raise typer.Exit(print_actors(place) if revive is None else revive_actor(place, revive))
+    directory = _settings(config, data_dir=data_dir).data_dir
+    raise typer.Exit(print_actors(directory) if revive is None else revive_actor(directory, revive))
 
 
 @app.command()
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the server running and print how to go on")] = False,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="A new directory for the demo; default: a temporary one")
-    ] = None,
-    frame: Annotated[Path, typer.Option(help="Where to save the first frame")] = Path("sightline-frame.jpg"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the server running and print commands to continue with.")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="New directory for the demo; default: a temporary one.")] = None,
+    frame: Annotated[Path, typer.Option(help="File for the first frame.")] = Path("sightline-frame.jpg"),
 ) -> None:
-    """Do the main job end to end on real parts, check every amount, and say what was seen."""
+    """Run one session end to end on a server of its own, and check every amount."""
     from sightline.cli.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep, data_dir=data_dir, frame_path=frame))
@@ -147,15 +184,15 @@ def demo(
 
 @app.command()
 def simulate(
-    seed: Annotated[int, typer.Option(help="The world to play, or the first of --seeds")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="How many worlds to play")] = 1,
-    scenario: Annotated[str | None, typer.Option(help="Play this one; default: each seed picks its own")] = None,
-    hours: Annotated[float | None, typer.Option(help="Play one long day of so many virtual hours instead")] = None,
-    operators: Annotated[int, typer.Option(min=1, help="Operators of the long day")] = 200,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions of the long day")] = 2000,
-    processes: Annotated[int, typer.Option(min=0, help="Worlds at once; 0: one per processor")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation, or the first of --seeds.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to run.")] = 1,
+    scenario: Annotated[str | None, typer.Option(help="Scenario to run; default: chosen by each seed.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Run one long simulation of this many virtual hours.")] = None,
+    operators: Annotated[int, typer.Option(min=1, help="Operators in the long simulation.")] = 200,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions in the long simulation.")] = 2000,
+    processes: Annotated[int, typer.Option(min=0, help="Simulations in parallel; 0: one per processor.")] = 0,
 ) -> None:
-    """Play whole servers on virtual time with faults, and check every promise after every step."""
+    """Simulate whole servers on virtual time with injected faults, and check every invariant after every step."""
     from sightline.sim.command import SimulateOptions, run_simulation
 
     options = SimulateOptions(

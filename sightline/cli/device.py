@@ -1,6 +1,6 @@
-"""An operator's device: sends heartbeats, takes the assignments of its workspace, publishes a clip by WHIP.
+"""`sightline device`: an operator's device as a program, with one API key.
 
-What a phone or a drone would do, as a program: `sightline device`. One process, one API key.
+It sends heartbeats, starts the sessions that are assigned to its workspace, and publishes video by WHIP.
 """
 
 import signal
@@ -17,6 +17,7 @@ from sightline.client import Api, ApiError
 
 HEARTBEAT_EVERY_S: Final = 2.0
 LOOK_EVERY_S: Final = 0.5
+AVAILABILITY_EVERY_S: Final = 5.0
 ACCURACY_M: Final = 8
 
 log = structlog.get_logger("sightline.device")
@@ -25,7 +26,7 @@ log = structlog.get_logger("sightline.device")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """Where it is, whom it serves, what it films."""
+    """Server, credential, position and video file of a device."""
 
     api_url: str
     api_key: str = field(repr=False)
@@ -45,7 +46,7 @@ class Device:
         self._sequence = 0
 
     async def send_heartbeats(self) -> None:
-        """Say where we are, for ever. A heartbeat that fails is not repeated: the next one says more."""
+        """Send heartbeats until cancelled. A failed one is not retried: the next one has a newer position."""
         deadline = trio.current_time()
         while True:
             self._sequence += 1
@@ -67,7 +68,7 @@ class Device:
             await trio.sleep_until(deadline)
 
     async def serve_assignments(self) -> None:
-        """Start what is assigned and publish while it is LIVE, for ever."""
+        """Start assigned sessions, and publish while a session is LIVE, until cancelled."""
         while True:
             try:
                 found = await self._api.get("/sessions", view="operator", state=["ASSIGNED", "LIVE"], limit=1)
@@ -97,6 +98,21 @@ class Device:
             await trio.run_process(command, check=False, stdout=sys.stderr.fileno())
             nursery.cancel_scope.cancel()
 
+    async def report_availability(self) -> None:
+        """Print a line whenever the workspace cannot be assigned sessions because it is not ONLINE, and when it can."""
+        told: str | None = None
+        while True:
+            try:
+                workspace = await self._api.get(f"/workspaces/{self._workspace_id}")
+            except (ApiError, httpx.TransportError):
+                await trio.sleep(AVAILABILITY_EVERY_S)
+                continue
+            state = workspace["availabilityState"]
+            if state != told:
+                told = state
+                _print_availability(workspace, state)
+            await trio.sleep(AVAILABILITY_EVERY_S)
+
     async def _stop_when_over(self, session_id: str, scope: trio.CancelScope) -> None:
         while True:
             await trio.sleep(LOOK_EVERY_S)
@@ -110,19 +126,50 @@ class Device:
 
 
 def _last_sequence(error: ApiError) -> int:
-    """The last accepted sequence, which a refused heartbeat's message names."""
+    """The last accepted sequence number, which the error message of a refused heartbeat contains."""
     numbers = [int(word) for word in error.message.replace(".", " ").split() if word.isdigit()]
     return max(numbers) if error.detail == "location:sequence" and numbers else 0
 
 
-async def run_device(options: DeviceOptions) -> None:
-    """Run a device until SIGTERM or SIGINT; what it publishes stops with it."""
+def _print_availability(workspace: dict[str, Any], state: str) -> None:
+    if state == "OFFLINE":
+        sys.stderr.write(
+            f"Workspace {workspace['slug']} is OFFLINE: it gets no sessions. Set it ONLINE with "
+            f'PATCH /api/v1/workspaces/{workspace["id"]} {{"availabilityState": "ONLINE"}}.\n'
+        )
+    else:
+        sys.stderr.write(f"Workspace {workspace['slug']} is {state}.\n")
+    sys.stderr.flush()
+
+
+async def run_device(options: DeviceOptions) -> int:
+    """Run a device until SIGTERM or SIGINT; publishing stops with it.
+
+    Returns:
+        The exit code: 0 after a signal, 1 when the server cannot be reached or refuses the key (one line on stderr).
+    """
     async with Api(options.api_url, key=options.api_key) as api:
-        me = await api.get("/me")
+        try:
+            me = await api.get("/me")
+        except ApiError as error:
+            return _fail(f"{options.api_url} refuses the API key: {error.message} Check SIGHTLINE_API_KEY.")
+        except httpx.HTTPError as error:
+            return _fail(f"Cannot reach {options.api_url}: {str(error) or type(error).__name__}. Check --api.")
+        except ValueError:
+            return _fail(f"{options.api_url} does not answer like a Sightline server. Check --api.")
+        if "workspaceId" not in me:
+            return _fail("The key belongs to no workspace. Set SIGHTLINE_API_KEY to a key of the operator's workspace.")
         device = Device(options, api, me["workspaceId"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(device.send_heartbeats)
             nursery.start_soon(device.serve_assignments)
+            nursery.start_soon(device.report_availability)
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)
             nursery.cancel_scope.cancel()
+    return 0
+
+
+def _fail(line: str) -> int:
+    sys.stderr.write(" ".join(line.split()) + "\n")
+    return 1

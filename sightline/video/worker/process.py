@@ -6,7 +6,6 @@ turn of the loop.
 """
 
 import asyncio
-import contextlib
 import gc
 import signal
 import socket
@@ -112,8 +111,11 @@ async def _main() -> None:
     gc.freeze()
     sys.setswitchinterval(0.0005)  # a decoding thread must not hold up packets for the default 5 ms
     worker = Worker(writer)
-    with contextlib.suppress(ConnectionError, BrokenPipeMessageError):
+    try:
         await worker.serve(reader)
+    except* (ConnectionError, BrokenPipeMessageError):
+        # The server has gone, which is how a worker is told to stop.
+        pass
 
 
 def main() -> None:

@@ -1,0 +1,40 @@
+"""The chain room's options, made from the settings."""
+
+from sightline.chain.service import ChainOptions
+from sightline.chain.signer import KeyRefusedError, read_keystore
+from sightline.config import Settings
+
+
+def relayer_key(settings: Settings) -> bytes | None:
+    """Read the relayer's key from its setting or its keystore; None when neither is set.
+
+    Raises:
+        KeyRefusedError: The key cannot be read.
+    """
+    if settings.chain_relayer_keystore is not None:
+        password = settings.chain_relayer_password
+        return read_keystore(settings.chain_relayer_keystore, "" if password is None else password.get_secret_value())
+    if settings.chain_relayer_key is None:
+        return None
+    try:
+        return bytes.fromhex(settings.chain_relayer_key.get_secret_value().removeprefix("0x"))
+    except ValueError:
+        raise KeyRefusedError("the relayer key is not hex") from None
+
+
+def chain_options(settings: Settings, public_url: str) -> ChainOptions:
+    """The chain room's options."""
+    return ChainOptions(
+        data_dir=settings.data_dir / "chain",
+        rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,
+        chain_id=settings.chain_id,
+        usdc_address=settings.chain_usdc_address,
+        settlement_address=settings.chain_settlement_address,
+        relayer_key=relayer_key(settings),
+        start_block=settings.chain_start_block,
+        chain_name=settings.chain_name,
+        explorer_url=settings.chain_explorer_url or public_url,
+        public_rpc_url=settings.chain_public_rpc_url,
+        depth=settings.chain_confirmations,
+        platform_fee_bps=settings.platform_fee_bps,
+    )

@@ -1,0 +1,90 @@
+"""Open the database, embedded or external, and the relations graph."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import final
+
+import trio
+
+from sightline.bootstrap.retry import StartRetry
+from sightline.bootstrap.start_errors import check_setting
+from sightline.config import Settings
+from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.relations import Relations
+from sightline.ports.store import Store
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.migrate import migrate
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.postgres.identity import PostgresRelations
+from sightline.system.secrets import Secrets
+
+
+@final
+class StoredDirectory:
+    """Workspaces in the form that the identity room reads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
+        """The existing ones among these ids, in any order."""
+        found = await self._store.workspaces(workspace_ids)
+        return tuple(
+            WorkspaceBrief(
+                id=workspace.id,
+                slug=workspace.slug,
+                name=workspace.name,
+                roles=tuple(role.value for role in workspace.roles),
+            )
+            for workspace in found
+        )
+
+
+@asynccontextmanager
+async def open_migrated_database(settings: Settings, retry: StartRetry) -> AsyncIterator[Database]:
+    """Connect to the external database or start the embedded one, and bring its schema up to date.
+
+    Raises:
+        ChildFailedError: The embedded database does not start.
+        SchemaError: The schema is newer than this code, or was changed.
+        StartError, StoreUnavailableError: As `StartRetry.run`.
+    """
+    async with trio.open_nursery() as nursery:
+        if settings.database_url is not None:
+            dsn = settings.database_url.get_secret_value()
+        else:
+            embedded = EmbeddedPostgresOptions(
+                directory=settings.data_dir / "postgres",
+                log_path=settings.data_dir / "log" / "postgres.log",
+                run_as=settings.database_account,
+            )
+            dsn = await nursery.start(run_embedded_postgres, embedded)
+        options = DatabaseOptions(pool=PoolOptions(dsn=dsn, connections_max=settings.database_pool))
+        async with AsyncExitStack() as stack:
+            database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
+            await retry.run(lambda: migrate(database))
+            yield database
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_relations(
+    settings: Settings, secrets: Secrets, database: Database, retry: StartRetry
+) -> AsyncIterator[Relations]:
+    """Open the relations graph: in the database, or a SpiceDB."""
+    if settings.spicedb_endpoint is None:
+        yield await retry.run(lambda: PostgresRelations.open(database, token_key=secrets.token_key))
+        return
+    with check_setting("SIGHTLINE_SPICEDB_ENDPOINT (it needs `pip install 'sightline[spicedb]'`)"):
+        from sightline.identity.spicedb import SpiceDbOptions, open_spicedb
+    with check_setting("SIGHTLINE_SPICEDB_CA"):
+        certificates = settings.spicedb_ca.read_bytes() if settings.spicedb_ca is not None else None
+    options = SpiceDbOptions(
+        endpoint=settings.spicedb_endpoint,
+        preshared_key=settings.spicedb_key.get_secret_value() if settings.spicedb_key is not None else "",
+        is_tls=settings.spicedb_tls,
+        ca_certificates=certificates,
+    )
+    async with open_spicedb(options, token_key=secrets.token_key) as relations:
+        yield relations

@@ -1,0 +1,72 @@
+"""The addresses of both listeners, reserved before anything else starts."""
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import final
+
+from sightline.bootstrap.start_errors import StartError
+from sightline.config import Settings
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of both listeners; a port of 0 in the settings is a number here."""
+
+    public: int
+    internal: int
+    public_url: str
+    """The URL of the public listener itself, as without SIGHTLINE_PUBLIC_URL."""
+
+
+@contextmanager
+def reserve_ports(settings: Settings) -> Iterator[Ports]:
+    """Bind both addresses, without accepting connections, until the block ends.
+
+    A taken port is then found before the database starts, and a free port that was chosen stays ours.
+
+    Raises:
+        StartError: An address cannot be bound.
+    """
+    with ExitStack() as stack:
+        try:
+            public = stack.enter_context(_reserve(settings.host, settings.port))
+        except OSError as error:
+            raise listen_error(error, settings.host, settings.port, setting="") from error
+        internal_port = settings.internal_port or 0
+        try:
+            internal = stack.enter_context(_reserve(settings.internal_host, internal_port))
+        except OSError as error:
+            raise listen_error(error, settings.internal_host, internal_port, setting="INTERNAL_") from error
+        port = int(public.getsockname()[1])
+        scheme = "https" if settings.tls_cert is not None else "http"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        yield Ports(public=port, internal=int(internal.getsockname()[1]), public_url=f"{scheme}://{host}:{port}")
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind((host, port))
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
+
+
+def listen_error(error: OSError, host: str, port: int, *, setting: str) -> StartError:
+    """Say why an address cannot be bound.
+
+    Args:
+        setting: What precedes HOST and PORT in the names of the listener's settings: "" or "INTERNAL_".
+    """
+    port_setting = f"SIGHTLINE_{setting}PORT (--{setting.lower().replace('_', '-')}port)"
+    if error.errno == errno.EADDRINUSE:
+        return StartError(f"Port {port} on {host} is already in use. Set {port_setting}, or stop the other server.")
+    if error.errno == errno.EACCES:
+        return StartError(f"Port {port} needs privileges that this account lacks. Set {port_setting} to 1024 or more.")
+    return StartError(f"Cannot listen on {host}: {error.strerror or error}. Set SIGHTLINE_{setting}HOST.")

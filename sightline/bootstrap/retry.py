@@ -1,0 +1,54 @@
+"""Retries of the steps of a start that need the database, until a deadline."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar, final
+
+import structlog
+import trio
+
+from sightline.bootstrap.start_errors import StartError
+from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+
+RETRY_S: Final = 0.5
+PERMANENT_SQLSTATES: Final = ("28", "3D")
+"""Classes that a retry does not cure: invalid authorization, and no such database."""
+
+T = TypeVar("T")
+log = structlog.get_logger("sightline")
+
+
+@final
+class StartRetry:
+    """Runs the steps of a start. A step that cannot reach the database is repeated for `timeout_s`.
+
+    Args:
+        setting: The setting that says where the database is, for messages.
+    """
+
+    def __init__(self, timeout_s: float, setting: str) -> None:
+        self._timeout_s = timeout_s
+        self._setting = setting
+
+    async def run(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step that may be repeated safely, and return its result.
+
+        Raises:
+            StartError: The database refuses the login or the database name; a retry would not help.
+            StoreUnavailableError, OutcomeUnknownError: The deadline has passed; the last error.
+        """
+        deadline = trio.current_time() + self._timeout_s
+        while True:
+            try:
+                return await step()
+            except (StoreUnavailableError, OutcomeUnknownError) as error:
+                self._raise_if_permanent(error)
+                if trio.current_time() >= deadline:
+                    raise type(error)(f"{error} (gave up after {self._timeout_s:g} s)") from error
+                log.warning("database_not_reached", error=str(error))
+            await trio.sleep(RETRY_S)
+
+    def _raise_if_permanent(self, error: StoreUnavailableError | OutcomeUnknownError) -> None:
+        cause = error.__cause__
+        sqlstate = getattr(cause, "sqlstate", None)
+        if isinstance(cause, ValueError) or (isinstance(sqlstate, str) and sqlstate.startswith(PERMANENT_SQLSTATES)):
+            raise StartError(f"The database refuses the connection: {cause}. Check {self._setting}.") from error

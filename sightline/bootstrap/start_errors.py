@@ -1,0 +1,117 @@
+"""Errors at start, each as one line that names the setting to change."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sightline.chain.service import ChainRefusedError
+from sightline.chain.signer import KeyRefusedError
+from sightline.config import Settings
+from sightline.domain.errors import (
+    AuthzUnavailableError,
+    ChainUnavailableError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VideoUnavailableError,
+)
+from sightline.ports.chain import ChainChangedError
+from sightline.storage.database.migrate import SchemaError
+from sightline.system.children import ChildFailedError
+from sightline.system.lock import DataDirectoryInUseError
+
+CHILD_SETTINGS: Final = {
+    "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
+    "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
+}
+"""What to change when a child process does not start, by the first word of its name."""
+
+
+class StartError(Exception):
+    """The server cannot start. The message is one line that says what to change."""
+
+
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """The errors inside nested exception groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves_of(inner)]
+    return [error]
+
+
+@contextmanager
+def check_setting(name: str) -> Iterator[None]:
+    """Report what a setting's value cannot be used for as a StartError that names the setting.
+
+    Raises:
+        StartError: The block raised an OSError, a ValueError or an ImportError.
+    """
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        raise StartError(f"{name} cannot be used: {_reason(error)}.") from error
+
+
+def start_line(error: Exception, settings: Settings) -> str:
+    """Say in one line why the server did not start, and which setting to change."""
+    leaves = leaves_of(error)
+    known = [line for leaf in leaves if (line := _explain(leaf, settings))]
+    if not known:
+        kinds = ", ".join(sorted({f"{type(leaf).__name__}: {leaf}" for leaf in leaves}))
+        known = [f"Unexpected error: {kinds}. Set SIGHTLINE_LOG_LEVEL=debug for details, and report it."]
+    return "Cannot start: " + " ".join(known[0].split())
+
+
+def _explain(error: BaseException, settings: Settings) -> str | None:
+    match error:
+        case StartError():
+            return str(error)
+        case DataDirectoryInUseError():
+            return f"{error}. Set SIGHTLINE_DATA_DIR (--data-dir)."
+        case SchemaError():
+            return f"{_sentence(error)} Check {database_setting(settings)}."
+        case StoreUnavailableError() | OutcomeUnknownError():
+            return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."
+        case ChildFailedError():
+            return _explain_child(error, settings)
+        case KeyRefusedError():
+            return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RELAYER_KEY or SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
+        case ChainChangedError():
+            return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL and {database_setting(settings)}."
+        case ChainRefusedError():
+            return f"{_sentence(error)} Check the SIGHTLINE_CHAIN_* settings."
+        case ChainUnavailableError():
+            return f"The chain does not answer: {_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL."
+        case VideoUnavailableError():
+            return f"The media server does not start: {_sentence(error)} Check the SIGHTLINE_VIDEO_* settings."
+        case AuthzUnavailableError():
+            return f"SpiceDB does not answer: {_sentence(error)} Check SIGHTLINE_SPICEDB_ENDPOINT."
+        case OSError():
+            where = f" ({error.filename})" if error.filename else ""
+            return f"{_sentence(error)}{where} Check SIGHTLINE_DATA_DIR: {settings.data_dir}."
+        case _:
+            return None
+
+
+def _explain_child(error: ChildFailedError, settings: Settings) -> str:
+    """The child's name, its reason, and the last line of its log, which the error's message ends with."""
+    first, *log_lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    name = first.partition(":")[0]
+    reason = first.partition("; its log ends")[0]
+    last = f" ({log_lines[-1][:300]})" if log_lines else ""
+    change = CHILD_SETTINGS.get(name.split()[0] if name else "", "SIGHTLINE_DATA_DIR")
+    return f"{reason}{last}. See the logs in {settings.data_dir / 'log'}; check {change}."
+
+
+def database_setting(settings: Settings) -> str:
+    """The setting that says where the database is."""
+    return "SIGHTLINE_DATA_DIR" if settings.database_url is None else "SIGHTLINE_DATABASE_URL"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def _sentence(error: Exception) -> str:
+    text = _reason(error)
+    return f"{text[:1].upper()}{text[1:]}."

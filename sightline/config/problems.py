@@ -1,0 +1,47 @@
+"""Messages about settings: one line each, with the name as its user wrote it and what to change."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from pydantic import ValidationError
+
+ENVIRONMENT_PREFIX: Final = "SIGHTLINE_"
+NEAR: Final = 0.8
+"""Similarity from which an unknown name is taken for a misspelt one (difflib's ratio)."""
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used. `lines` holds one message for each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("; ".join(self.lines))
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that an unknown one most resembles; None if none is near."""
+    found = get_close_matches(name, list(known), n=1, cutoff=NEAR)
+    return found[0] if found else None
+
+
+def validation_lines(error: ValidationError, origins: dict[str, str]) -> list[str]:
+    """One line for each invalid setting. Values are not repeated: some of them are secrets.
+
+    Args:
+        origins: How the user wrote each setting that was given ("SIGHTLINE_PORT", "port in FILE", "--port").
+    """
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["loc"]:
+            name, *inner = (str(part) for part in problem["loc"])
+            where = origins.get(name, variable(name)) + "".join(f"[{part}]" for part in inner)
+            message = f"{where}: {message[:1].lower()}{message[1:]}."
+        lines.append(message)
+    return lines

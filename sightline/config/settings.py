@@ -1,0 +1,281 @@
+"""Every setting with its type, default and meaning."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+from sightline.actors.deps import Limits
+from sightline.domain.geofence import FenceLimits
+from sightline.domain.metering import MeterLimits
+from sightline.domain.session.model import SessionLimits
+from sightline.domain.units import SECOND_MS, MicroUsdc
+
+DEFAULT_INTERNAL_PORT = 8081
+
+
+def _split_commas(value: object) -> object:
+    """A comma list of an environment variable; lists of a TOML file pass unchanged."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _read_json(value: object) -> object:
+    """A JSON object of an environment variable; tables of a TOML file pass unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not a JSON object ({error})") from None
+
+
+CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+
+
+class Settings(BaseModel):
+    """The settings of a server. Made by `load_settings`, which names the source of each."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    # Listeners.
+    host: str = Field("127.0.0.1", description="Address that the public listener binds.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the public listener; 0 chooses a free one.")
+    public_url: str | None = Field(
+        None,
+        description="URL (scheme and authority) under which callers reach the server; default: http(s)://HOST:PORT.",
+    )
+    internal_host: str = Field(
+        "127.0.0.1", description="Address of the internal listener (metrics, readiness, webhooks). Keep it private."
+    )
+    internal_port: int | None = Field(
+        None, ge=0, le=65535, description="Port of the internal listener; default: 8081, or a free one when PORT is 0."
+    )
+    tls_cert: Path | None = Field(None, description="Certificate chain (PEM file) of the public listener; enables TLS.")
+    tls_key: Path | None = Field(None, description="Private key (PEM file) of the public listener.")
+    strict_transport_seconds: int = Field(
+        31_536_000, ge=0, description="Strict-Transport-Security max-age in seconds; 0 disables the header."
+    )
+    trusted_proxies: CommaList = Field(
+        (), description="Addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are used; comma list."
+    )
+    drain_seconds: float = Field(
+        10.0, ge=0, description="Seconds that calls in flight get to finish when the server stops."
+    )
+    startup_timeout_seconds: float = Field(
+        30.0, gt=0, description="Seconds to retry an unreachable database at start before giving up."
+    )
+    build_sha: str = Field("unknown", description="Build identifier shown by GET /api/v1/health.")
+
+    # Logs.
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+
+    # Data.
+    data_dir: Path = Field(
+        Path("sightline-data"), description="Data directory: embedded database, embedded chain, secrets, logs."
+    )
+    database_url: SecretStr | None = Field(
+        None, description="URL of an external Postgres (postgresql://...); default: the embedded one."
+    )
+    database_account: str = Field(
+        "nobody", description="System account of the embedded Postgres when the server runs as root."
+    )
+    database_pool: int = Field(12, ge=2, le=200, description="Maximum number of database connections.")
+    heartbeat_keep_days: int = Field(30, ge=1, description="Days that heartbeats are kept, besides today.")
+
+    # Identity.
+    cookie_keys: SecretStr | None = Field(
+        None,
+        description="Cookie keys as KID:BASE64, comma list; the first signs, all verify. Default: one in DATA_DIR.",
+    )
+    spicedb_endpoint: str | None = Field(
+        None,
+        description="HOST:PORT of a SpiceDB for the relations graph (extra: spicedb); default: the embedded graph.",
+    )
+    spicedb_key: SecretStr | None = Field(None, description="Preshared key of SpiceDB.")
+    spicedb_tls: bool = Field(True, description="Connect to SpiceDB by TLS.")
+    spicedb_ca: Path | None = Field(
+        None, description="Certificate authority of SpiceDB (PEM file); default: the public ones."
+    )
+
+    # Chain.
+    chain_rpc_url: SecretStr | None = Field(
+        None, description="JSON-RPC URL of an external chain; default: the embedded test chain."
+    )
+    chain_id: int | None = Field(None, description="Chain id that the external chain must report.")
+    chain_name: str | None = Field(None, description="Name of the chain shown by GET /api/v1/config.")
+    chain_public_rpc_url: str | None = Field(
+        None, description="JSON-RPC URL shown to callers; default: this server's own /rpc, which forwards reads."
+    )
+    chain_start_block: int = Field(
+        0, ge=0, description="Block in which the settlement contract was deployed; the watcher starts there."
+    )
+    chain_explorer_url: str | None = Field(None, description="Block explorer URL shown to callers.")
+    chain_usdc_address: str | None = Field(
+        None, description="Address of the USDC contract; required with CHAIN_RPC_URL."
+    )
+    chain_settlement_address: str | None = Field(
+        None, description="Address of the settlement contract; required with CHAIN_RPC_URL."
+    )
+    chain_relayer_key: SecretStr | None = Field(None, description="Private key of the relayer, 32 bytes in hex.")
+    chain_relayer_keystore: Path | None = Field(
+        None, description="Encrypted keystore file with the relayer's key, instead of CHAIN_RELAYER_KEY."
+    )
+    chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
+    chain_confirmations: int | None = Field(
+        None, ge=0, description="Blocks on top of a settlement before it is CONFIRMED; default: 0 embedded, 2 external."
+    )
+
+    # Video.
+    video_workers: int = Field(0, ge=0, le=64, description="Video worker processes; 0: one per processor.")
+    video_bind_addresses: CommaList = Field(
+        (), description="Local addresses for media, comma list; default: every interface."
+    )
+    video_advertised_addresses: CommaList = Field(
+        (), description="Public addresses sent in SDP instead of the bound ones, comma list (NAT, containers)."
+    )
+    video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any free port.")
+    video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media.")
+    video_poll_key_ms: int = Field(
+        900,
+        ge=0,
+        description="Minimum milliseconds between keyframes requested for clients that poll frames slowly; 0: never.",
+    )
+    video_backend: Literal["embedded", "mediamtx", "cloudflare"] = Field(
+        "embedded", description="Media server: the embedded one, MediaMTX or Cloudflare Stream."
+    )
+    video_mediamtx_url: str | None = Field(None, description="MediaMTX WebRTC URL as clients reach it.")
+    video_mediamtx_api_url: str | None = Field(None, description="MediaMTX API URL as this server reaches it.")
+    video_cloudflare_account: str | None = Field(None, description="Cloudflare Stream account id.")
+    video_cloudflare_token: SecretStr | None = Field(
+        None, description="Cloudflare API token with Stream edit permission."
+    )
+    video_cloudflare_hook_secret: SecretStr | None = Field(
+        None, description="Secret of the Cloudflare notification destination."
+    )
+    video_ice_servers: SecretStr | None = Field(
+        None, description="STUN and TURN servers for clients, separated by blanks: URL or URL|USERNAME|CREDENTIAL."
+    )
+
+    # Rules of the business.
+    funds_policy: Literal["advisory", "enforced"] = Field(
+        "advisory", description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it."
+    )
+    dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
+        "prefer", description="How dispatch chooses an operator; see docs/api.md."
+    )
+    base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
+    platform_fee_bps: int = Field(
+        1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
+    )
+    corridors: Annotated[dict[str, int], BeforeValidator(_read_json)] = Field(
+        default_factory=dict,
+        description='Price multipliers in basis points by one-degree cell, as JSON: {"52,13": 12000} is 1.2 times.',
+    )
+    quote_ttl_seconds: int = Field(120, ge=1, description="Seconds that a quote is valid.")
+    start_timeout_seconds: int = Field(
+        120, ge=1, description="Seconds an operator has to start an ASSIGNED session before it ends as START_TIMEOUT."
+    )
+    drone_start_timeout_seconds: int = Field(300, ge=1, description="The same for drones.")
+    silence_seconds: int = Field(
+        10, ge=1, description="Seconds without a heartbeat or without media that pause the meter."
+    )
+    silence_grace_seconds: int = Field(
+        2, ge=0, description="A pause for silence is dated back to the last proof plus this many seconds."
+    )
+    pause_max_seconds: int = Field(60, ge=1, description="Length of one pause, in seconds, that ends the session.")
+    paused_total_max_seconds: int = Field(
+        180, ge=1, description="Total of all pauses, in seconds, that ends the session."
+    )
+    outside_fixes: int = Field(2, ge=1, description="Consecutive fixes outside the fence that pause the meter.")
+    accuracy_max_meters: float = Field(
+        100.0, gt=0, description="A fix with a larger accuracy radius, in metres, proves no position."
+    )
+    coarse_fixes: int = Field(5, ge=1, description="Consecutive inaccurate fixes that count as a stale location.")
+    seen_within_seconds: int = Field(
+        60, ge=1, description="Dispatch prefers operators whose last heartbeat is at most this many seconds old."
+    )
+    rate_limits: bool = Field(True, description="Limit the rate of calls of each caller.")
+    failed_credentials_per_minute: int = Field(
+        60,
+        ge=1,
+        description="Refused credentials per address and minute before 429; valid credentials are never limited by it.",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """Choose the internal port, and refuse settings that need another one.
+
+        With `port` 0 the internal port is chosen too, so that two servers can start side by side.
+        """
+        if self.internal_port is None:
+            self.internal_port = 0 if self.port == 0 else DEFAULT_INTERNAL_PORT
+        media_server = self.video_backend
+        requirements = (
+            (
+                "SIGHTLINE_VIDEO_BACKEND=mediamtx",
+                media_server == "mediamtx",
+                ("video_mediamtx_url", "video_mediamtx_api_url"),
+            ),
+            (
+                "SIGHTLINE_VIDEO_BACKEND=cloudflare",
+                media_server == "cloudflare",
+                ("video_cloudflare_account", "video_cloudflare_token"),
+            ),
+            ("TLS", self.tls_cert is not None or self.tls_key is not None, ("tls_cert", "tls_key")),
+            (
+                "SIGHTLINE_CHAIN_RPC_URL",
+                self.chain_rpc_url is not None,
+                ("chain_id", "chain_usdc_address", "chain_settlement_address"),
+            ),
+        )
+        for what, is_wanted, names in requirements:
+            missing = [f"SIGHTLINE_{name.upper()}" for name in names if getattr(self, name) is None]
+            if is_wanted and missing:
+                raise ValueError(f"{what} needs {' and '.join(missing)}.")
+        if self.chain_rpc_url is not None and self.chain_relayer_key is None and self.chain_relayer_keystore is None:
+            raise ValueError(
+                "SIGHTLINE_CHAIN_RPC_URL needs the relayer's key: SIGHTLINE_CHAIN_RELAYER_KEY or "
+                "SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
+            )
+        return self
+
+    @property
+    def is_https(self) -> bool:
+        """Whether callers reach the public listener by HTTPS: with its own TLS or through a proxy's."""
+        return self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
+
+    @property
+    def strict_transport_s(self) -> int | None:
+        """max-age of Strict-Transport-Security; None when the header must not be sent."""
+        return self.strict_transport_seconds or None if self.is_https else None
+
+    def limits(self) -> Limits:
+        """The business rules in the form that the actors take."""
+        meter = MeterLimits(
+            silence_ms=self.silence_seconds * SECOND_MS,
+            grace_ms=self.silence_grace_seconds * SECOND_MS,
+            pause_max_ms=self.pause_max_seconds * SECOND_MS,
+            paused_total_max_ms=self.paused_total_max_seconds * SECOND_MS,
+        )
+        fence = FenceLimits(
+            accuracy_max_m=self.accuracy_max_meters,
+            outside_fixes=self.outside_fixes,
+            coarse_fixes=self.coarse_fixes,
+        )
+        session = SessionLimits(
+            start_timeout_ms=self.start_timeout_seconds * SECOND_MS,
+            drone_start_timeout_ms=self.drone_start_timeout_seconds * SECOND_MS,
+            meter=meter,
+            fence=fence,
+        )
+        return Limits(
+            session=session,
+            platform_fee_bps=self.platform_fee_bps,
+            base_rate=MicroUsdc(self.base_rate_micro_usdc),
+            corridors=self.corridors,
+            quote_ttl_ms=self.quote_ttl_seconds * SECOND_MS,
+            dispatch_mode=self.dispatch_mode,
+            seen_within_ms=self.seen_within_seconds * SECOND_MS,
+            funds_policy=self.funds_policy,
+        )

@@ -1,0 +1,198 @@
+"""A server that cannot start says why in one line that names the setting to change, and exits with 1."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.e2e.server import Server
+
+CERTIFICATE_COMMAND = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {cert}"
+
+
+async def start_line(directory: Path, *args: str, env: dict[str, str] | None = None, exit_code: int = 1) -> str:
+    """Start a server that must not start; return its stderr, which must be one line without a traceback."""
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(directory / "data"), *args]
+    settings = {"SIGHTLINE_VIDEO_WORKERS": "1"} | (env or {})
+    with trio.fail_after(60):
+        done = await trio.run_process(
+            line, capture_stdout=True, capture_stderr=True, check=False, env=os.environ | settings
+        )
+    said = [line for line in done.stderr.decode().splitlines() if not line.startswith("{")]
+    assert (done.returncode, len(said), done.stdout) == (exit_code, 1, b""), done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+    return said[0]
+
+
+@contextmanager
+def a_taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize(("option", "setting"), [("--port", "SIGHTLINE_PORT"), ("--internal-port", "INTERNAL_PORT")])
+async def test_a_taken_port_names_its_setting(data_directory: Path, option: str, setting: str) -> None:
+    with a_taken_port() as port:
+        said = await start_line(data_directory, option, str(port))
+    assert f"Port {port} on 127.0.0.1 is already in use" in said
+    assert setting in said
+
+
+async def test_an_address_of_another_machine_names_its_setting(data_directory: Path) -> None:
+    said = await start_line(data_directory, "--host", "192.0.2.1")
+    assert "Cannot listen on 192.0.2.1" in said
+    assert "SIGHTLINE_HOST" in said
+
+
+async def test_a_data_directory_that_cannot_be_made_names_its_setting(data_directory: Path) -> None:
+    (data_directory / "data").write_text("a file")
+    said = await start_line(data_directory)
+    assert "SIGHTLINE_DATA_DIR" in said
+    assert "File exists" in said
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not json"])
+async def test_a_damaged_secrets_file_names_it(data_directory: Path, text: str) -> None:
+    (data_directory / "data").mkdir()
+    (data_directory / "data" / "secrets.json").write_text(text)
+    said = await start_line(data_directory)
+    assert "secrets.json" in said
+    assert "SIGHTLINE_DATA_DIR" in said
+
+
+async def test_a_damaged_embedded_database_names_the_data_directory_and_the_log(server: Server) -> None:
+    await server.start()
+    assert await server.stop() == 0
+    cluster = server.directory / "data" / "postgres" / "cluster"
+    shutil.rmtree(cluster / "base")
+    said = await start_line(server.directory)
+    assert "SIGHTLINE_DATA_DIR" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://nobody@127.0.0.1:9/none", "does not answer"),
+        ("mysql://somewhere/else", "refuses the connection"),
+    ],
+)
+async def test_an_unreachable_database_names_its_setting(data_directory: Path, url: str, reason: str) -> None:
+    env = {"SIGHTLINE_DATABASE_URL": url, "SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "1"}
+    said = await start_line(data_directory, env=env)
+    assert reason in said
+    assert "SIGHTLINE_DATABASE_URL" in said
+
+
+async def test_a_database_name_that_does_not_exist_is_refused_at_once(data_directory: Path, postgres_dsn: str) -> None:
+    env = {"SIGHTLINE_DATABASE_URL": postgres_dsn.replace("/postgres?", "/no_such_database?")}
+    said = await start_line(data_directory, env=env)
+    assert "no_such_database" in said
+    assert "SIGHTLINE_DATABASE_URL" in said
+
+
+async def test_an_unreachable_chain_names_its_setting(data_directory: Path) -> None:
+    env = {
+        "SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9",
+        "SIGHTLINE_CHAIN_ID": "1",
+        "SIGHTLINE_CHAIN_USDC_ADDRESS": "0x" + "11" * 20,
+        "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": "0x" + "22" * 20,
+        "SIGHTLINE_CHAIN_RELAYER_KEY": "0x" + "5d" * 32,
+    }
+    said = await start_line(data_directory, env=env)
+    assert "SIGHTLINE_CHAIN_RPC_URL" in said
+
+
+async def test_a_relayer_key_that_is_not_one_names_its_setting(data_directory: Path) -> None:
+    env = {
+        "SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9",
+        "SIGHTLINE_CHAIN_ID": "1",
+        "SIGHTLINE_CHAIN_USDC_ADDRESS": "0x" + "11" * 20,
+        "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": "0x" + "22" * 20,
+        "SIGHTLINE_CHAIN_RELAYER_KEY": "hunter2",
+    }
+    said = await start_line(data_directory, env=env)
+    assert "SIGHTLINE_CHAIN_RELAYER_KEY" in said
+    assert "hunter2" not in said
+
+
+async def test_tls_files_that_do_not_fit_name_their_settings(data_directory: Path) -> None:
+    cert, key, other = (data_directory / name for name in ("cert.pem", "key.pem", "other.pem"))
+    for target in (other, key):
+        command = CERTIFICATE_COMMAND.format(key=target, cert=cert)
+        await trio.run_process(command.split(), capture_stdout=True, capture_stderr=True)
+    env = {"SIGHTLINE_TLS_CERT": str(cert), "SIGHTLINE_TLS_KEY": str(data_directory / "missing.pem")}
+    said = await start_line(data_directory, env=env)
+    assert "SIGHTLINE_TLS_KEY cannot be used: No such file or directory" in said
+    said = await start_line(data_directory, env=env | {"SIGHTLINE_TLS_KEY": str(other)})
+    assert "SIGHTLINE_TLS_CERT" in said
+    assert "SIGHTLINE_TLS_KEY" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("SIGHTLINE_COOKIE_KEYS", "k1:c2hvcnQ="), ("SIGHTLINE_VIDEO_ICE_SERVERS", "http://not-ice")],
+)
+async def test_a_value_that_is_found_wrong_late_names_its_setting(
+    data_directory: Path, setting: str, value: str
+) -> None:
+    assert setting in await start_line(data_directory, env={setting: value})
+
+
+async def test_details_are_logged_at_debug_level(data_directory: Path) -> None:
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--host", "192.0.2.1"]
+    done = await trio.run_process(
+        [*line, "--data-dir", str(data_directory / "data")],
+        capture_stderr=True,
+        check=False,
+        env=os.environ | {"SIGHTLINE_LOG_LEVEL": "debug"},
+    )
+    assert '"event":"start_failed"' in done.stderr.decode()
+    assert "OSError" in done.stderr.decode()
+
+
+def spawn(directory: Path, **env: str) -> "subprocess.Popen[bytes]":
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+    settings = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1"} | env
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings)
+
+
+async def end(process: "subprocess.Popen[bytes]") -> int:
+    """SIGTERM; returns the exit code."""
+    process.terminate()
+    with trio.move_on_after(30):
+        await trio.to_thread.run_sync(process.communicate, abandon_on_cancel=True)
+    process.kill()
+    return process.wait()
+
+
+async def test_two_servers_with_port_0_start_side_by_side(data_directory: Path) -> None:
+    servers = [spawn(data_directory / name) for name in ("one", "two")]
+    try:
+        for server in servers:
+            assert server.stdout is not None
+            with trio.fail_after(60):
+                said = await trio.to_thread.run_sync(server.stdout.readline, abandon_on_cancel=True)
+            assert said.startswith(b"ready http://127.0.0.1:")
+    finally:
+        assert [await end(server) for server in servers] == [0, 0]
+
+
+async def test_sigterm_during_the_start_stops_it(data_directory: Path) -> None:
+    unreachable = "postgresql://nobody@127.0.0.1:9/none"
+    server = spawn(data_directory, SIGHTLINE_DATABASE_URL=unreachable, SIGHTLINE_STARTUP_TIMEOUT_SECONDS="60")
+    try:
+        assert server.stderr is not None
+        with trio.fail_after(40):
+            while b"database_not_reached" not in await trio.to_thread.run_sync(
+                server.stderr.readline, abandon_on_cancel=True
+            ):
+                continue
+    finally:
+        assert await end(server) == 0
