@@ -14,14 +14,14 @@ from aiortc.sdp import candidate_from_sdp
 from sightline.ports.clock import Clock
 from sightline.video.options import NetOptions
 from sightline.video.rtc import patches
+from sightline.video.rtc.dtls import Certificate, RtcTransport
+from sightline.video.rtc.ice import IceConnection, MediaSource, remote_candidate
 from sightline.video.rtc.rtp import is_rtcp
 from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
 
 CERTIFICATE_RENEW: Final = timedelta(days=10)
 """aiortc's certificates live for 30 days; a worker may run for longer."""
 EARLY_MAX_PACKETS: Final = 256
-SEND_BUFFER_MAX_BYTES: Final = 512 * 1024
-"""More than this waiting in a socket means that the network does not take it: drop to a keyframe."""
 log = structlog.get_logger()
 
 
@@ -31,13 +31,13 @@ class Certificates:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._current = patches.Certificate.generateCertificate()
+        self._current = Certificate.generateCertificate()
 
-    def current(self) -> patches.Certificate:
+    def current(self) -> Certificate:
         """A certificate that is good for at least ten days."""
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, tz=UTC)
         if self._current.expires - now < CERTIFICATE_RENEW:
-            self._current = patches.Certificate.generateCertificate()
+            self._current = Certificate.generateCertificate()
         return self._current
 
 
@@ -89,7 +89,9 @@ class RtcPeer:
     """Transport of one peer: start it, send to it, get its packets, be told once when it has gone.
 
     Args:
-        on_packet: Takes (decrypted packet, is it RTCP). Runs in the socket's callback: must be quick.
+        publishes: True if the peer sends media to us: its arriving media then proves that it is alive.
+        on_packet: Takes (decrypted packet, is it RTCP, arrival in ms on the loop's clock). Runs in the socket's read
+            callback: must be quick.
         on_connected: Called once when media can flow.
         on_closed: Called once, with a reason, however it ends.
     """
@@ -101,14 +103,15 @@ class RtcPeer:
         certificates: Certificates,
         prefer: str,
         controlling: bool,
-        on_packet: Callable[[bytes, bool], None],
+        publishes: bool,
+        on_packet: Callable[[bytes, bool, float], None],
         on_connected: Callable[[], None],
         on_closed: Callable[[str], None],
     ) -> None:
         self._on_packet = on_packet
         self._on_connected = on_connected
         self._on_closed = on_closed
-        connection = patches.IceConnection(
+        connection = IceConnection(
             sockets=lambda: choose_addresses(net, prefer),
             ports=(net.udp_port_min, net.udp_port_max),
             ice_controlling=controlling,
@@ -117,14 +120,16 @@ class RtcPeer:
         self._fingerprint = next(
             print_.value for print_ in certificate.getFingerprints() if print_.algorithm == "sha-256"
         )
-        self._transport = patches.RtcTransport(connection, certificate)
+        self._transport = RtcTransport(connection, certificate)
         self._connection = connection
-        self._early: deque[bytes] = deque(maxlen=EARLY_MAX_PACKETS)
+        self._publishes = publishes
+        self._early: deque[tuple[bytes, MediaSource, float]] = deque(maxlen=EARLY_MAX_PACKETS)
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self.connected = False
         self.closed = False
-        self.buffered_bytes = 0
+        self.congested = False
+        """True while the socket's send buffer is full."""
 
     async def gather(self, setup: str) -> LocalTransport:
         """Bind sockets and describe our side.
@@ -152,7 +157,7 @@ class RtcPeer:
             SdpError: The remote description has no usable transport.
         """
         section = transport_section(remote)
-        self._connection.media_sink = self._early.append
+        self._connection.media_sink = lambda data, source, arrived_ms: self._early.append((data, source, arrived_ms))
         for line in [line for one in remote.sections for line in one.candidates]:
             await self.add_candidate(line)
         self._transport.on_state_change(self._state_changed)
@@ -164,7 +169,7 @@ class RtcPeer:
         if candidate is None or self.closed:
             return
         await self._connection.add_remote_candidate(
-            patches.remote_candidate(
+            remote_candidate(
                 foundation=candidate.foundation,
                 priority=candidate.priority,
                 host=candidate.ip,
@@ -184,42 +189,43 @@ class RtcPeer:
                     role=role,
                 )
         except TimeoutError:
-            self.close("handshake timed out")
+            self._handshake_failed(f"timed out after {timeout_s:g} s, {self._transport.failure}")
             return
         except Exception as error:  # noqa: BLE001  # whatever a hostile peer provokes ends this peer only
-            log.warning("peer_handshake_failed", error=repr(error))
-            self.close("handshake failed")
+            self._handshake_failed(repr(error))
             return
         if self._transport.state != "connected":
-            self.close("handshake failed")
+            self._handshake_failed(self._transport.failure)
         elif not self.closed:
             self.connected = True
             self._on_connected()
             self._connection.media_sink = self._take
             while self._early:
-                self._take(self._early.popleft())
+                self._take(*self._early.popleft())
+
+    def _handshake_failed(self, reason: str) -> None:
+        if not self.closed:
+            log.warning("peer_handshake_failed", reason=reason)
+            self.close(reason)
 
     def _state_changed(self) -> None:
         if self.connected and self._transport.state in ("closed", "failed"):
             self.close("peer has gone")
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, source: MediaSource, arrived_ms: float) -> None:
         if self.closed:
             return
         rtcp = is_rtcp(data)
         clear = self._transport.unprotect(data, rtcp=rtcp)
         if clear is not None:
-            self._on_packet(clear, rtcp)
+            if self._publishes:
+                self._connection.media_authenticated(source, arrived_ms)
+            self._on_packet(clear, rtcp, arrived_ms)
 
     def send(self, data: bytes, *, rtcp: bool = False) -> None:
-        """Encrypt and send one packet; silently nothing while not connected."""
+        """Encrypt and send one packet; does nothing while not connected."""
         if self.connected and not self.closed:
-            self.buffered_bytes = self._connection.send_now(self._transport.protect(data, rtcp=rtcp))
-
-    @property
-    def congested(self) -> bool:
-        """True when the socket holds more than is healthy."""
-        return self.buffered_bytes > SEND_BUFFER_MAX_BYTES
+            self.congested = not self._connection.send_now(self._transport.protect(data, rtcp=rtcp))
 
     def close(self, reason: str) -> None:
         """End it; tells `on_closed` once. The sockets close in the background, see `wait_closed`."""

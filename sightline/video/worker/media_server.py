@@ -174,8 +174,8 @@ class MediaServer:
             on_audio=live.on_audio,
         )
 
-        def on_packet(data: bytes, rtcp: bool) -> None:
-            ingest.on_packet(data, rtcp, self._mono_ms())
+        def on_packet(data: bytes, rtcp: bool, arrived_ms: float) -> None:
+            ingest.on_packet(data, rtcp, arrived_ms)
             if ingest.has_gap:
                 self._watch_gaps()
 
@@ -188,6 +188,7 @@ class MediaServer:
             certificates=self._certificates,
             prefer=_host(request.base_url),
             controlling=offer.ice_lite,
+            publishes=True,
             on_packet=on_packet,
             on_connected=lambda: live.publisher_connected(resource, ingest),
             on_closed=on_closed,
@@ -227,7 +228,8 @@ class MediaServer:
             certificates=self._certificates,
             prefer=_host(request.base_url),
             controlling=offer.ice_lite,
-            on_packet=lambda data, rtcp: viewer.on_packet(data, rtcp, self._mono_ms()),
+            publishes=False,
+            on_packet=viewer.on_packet,
             on_connected=on_connected,
             on_closed=on_closed,
         )

@@ -97,9 +97,9 @@ class WhepReader:
         closed = asyncio.Event()
         ingest: Ingest | None = None
 
-        def on_packet(data: bytes, rtcp: bool) -> None:
+        def on_packet(data: bytes, rtcp: bool, arrived_ms: float) -> None:
             if ingest is not None:
-                ingest.on_packet(data, rtcp, self._mono_ms())
+                ingest.on_packet(data, rtcp, arrived_ms)
                 if ingest.has_gap:
                     self._on_gap()
 
@@ -117,6 +117,7 @@ class WhepReader:
             certificates=self._certificates,
             prefer=urlsplit(self._url).hostname or "",
             controlling=True,
+            publishes=True,
             on_packet=on_packet,
             on_connected=on_connected,
             on_closed=on_closed,

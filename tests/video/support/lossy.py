@@ -23,6 +23,17 @@ class LossyLink:
     dropped: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
 
+    feedback: dict[int, int] = field(default_factory=dict, init=False)
+    """RTCP packets from the server, by the port of ours that it sent them to."""
+    _backs: dict[tuple[str, int], trio.socket.SocketType] = field(default_factory=dict, init=False)
+
+    def rebind(self) -> set[int]:
+        """Forget every mapping, as a NAT does that restarts: the server sees each client at a new port from now on.
+        Gives the old ports."""
+        old = {back.getsockname()[1] for back in self._backs.values()}
+        self._backs.clear()
+        return old
+
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
 
@@ -40,7 +51,7 @@ class LossyLink:
         """Relay to one server port; gives the port that clients use instead."""
         front = trio.socket.socket(type=trio.socket.SOCK_DGRAM)
         await front.bind(("127.0.0.1", 0))
-        backs: dict[tuple[str, int], trio.socket.SocketType] = {}
+        backs = self._backs
 
         async def from_clients() -> None:
             with front:
@@ -55,8 +66,10 @@ class LossyLink:
 
         async def from_server(back: trio.socket.SocketType, client: tuple[str, int]) -> None:
             with back:
-                while True:
+                while backs.get(client) is back:
                     data, _ = await back.recvfrom(65536)
+                    if len(data) > 1 and 128 <= data[0] < 192 and 192 <= data[1] <= 223:
+                        self.feedback[back.getsockname()[1]] = self.feedback.get(back.getsockname()[1], 0) + 1
                     self.later(nursery, front, data, client)
 
         nursery.start_soon(from_clients)

@@ -1,0 +1,223 @@
+"""The ICE agent of one peer: aioice's, with our own sockets, consent timers and a synchronous media path.
+
+Uses private names of aioice; see `patches`.
+"""
+
+import asyncio
+import random  # noqa: TID251  (jitter of consent checks only)
+import socket
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import aioice.ice
+import aioice.stun
+import structlog
+from aioice.candidate import Candidate, candidate_foundation, candidate_priority
+from typing_extensions import override
+
+from sightline.video.rtc.udp import Address, UdpTransport, bind_udp
+
+QUEUE_MAX_PACKETS: Final = 512
+"""DTLS packets waiting for the handshake; media does not go through this queue."""
+CONSENT_INTERVAL_S: Final = 2.5
+CONSENT_FAILURES: Final = 4
+"""A vanished peer is noticed within about 12 s; aioice's own values take more than 30 s."""
+MEDIA_LIFE_MS: Final = 5_000.0
+"""A publisher whose authenticated media arrived within this time is alive, whether it answers checks or not."""
+FOLLOW_EVERY_MS: Final = 1_000.0
+ROLE_CONFLICT: Final = 487
+_system_random = random.SystemRandom()
+log = structlog.get_logger()
+
+
+@final
+class MediaSource:
+    """Where a datagram came from: the socket that received it and the sender's address."""
+
+    __slots__ = ("address", "protocol")
+
+    def __init__(self, protocol: Any, address: Address) -> None:
+        self.protocol = protocol
+        self.address = address
+
+
+MediaSink = Callable[[bytes, MediaSource, float], None]
+"""Takes (SRTP or SRTCP as received, its source, arrival in ms on the loop's clock)."""
+
+
+@final
+class IceConnection(aioice.ice.Connection):
+    """aioice's agent with our sockets, our consent timers, a bounded queue and a synchronous media path.
+
+    Args:
+        sockets: Gives pairs of (address to bind, address to advertise), best first.
+        ports: First and last UDP port to bind; zeros mean any free port.
+    """
+
+    def __init__(self, *, sockets: Callable[[], list[tuple[str, str]]], ports: tuple[int, int], **options: Any) -> None:
+        super().__init__(**options)
+        self._choose_addresses = sockets
+        self._ports = ports
+        self.media_sink: MediaSink | None = None
+        """Takes media; called inside the socket's read callback."""
+        self._media_ms: float | None = None
+        self._followed_ms = -FOLLOW_EVERY_MS
+        self._follow_task: asyncio.Task[None] | None = None
+
+    @override
+    async def get_component_candidates(
+        self,
+        component: int,
+        addresses: list[str],
+        timeout: int = 5,  # aioice's signature
+    ) -> list[Candidate]:
+        """Bind one socket per chosen address inside the port range; advertise the addresses chosen for them."""
+        del addresses, timeout
+        candidates: list[Candidate] = []
+        for rank, (bind, advertise) in enumerate(self._choose_addresses()):
+            sock = self._bind(bind)
+            if sock is None:
+                continue
+            protocol = self._attach(sock)
+            protocol.local_candidate = Candidate(
+                foundation=candidate_foundation("host", "udp", bind),
+                component=component,
+                transport="udp",
+                priority=candidate_priority(component, "host", 65535 - rank),
+                host=advertise,
+                port=sock.getsockname()[1],
+                type="host",
+            )
+            candidates.append(protocol.local_candidate)
+            self._protocols.append(protocol)
+        return candidates
+
+    def _bind(self, address: str) -> socket.socket | None:
+        """A bound socket, or None if no port of the range is free on that address."""
+        low, high = self._ports
+        choices = [0]
+        if low:
+            choices = list(range(low, high + 1))
+            start = _system_random.randrange(len(choices))
+            choices = choices[start:] + choices[:start]
+        for port in choices:
+            try:
+                return bind_udp(address, port)
+            except OSError:
+                continue
+        return None
+
+    def _attach(self, sock: socket.socket) -> Any:
+        """A StunProtocol that receives everything but media from the socket."""
+        protocol = aioice.ice.StunProtocol(self)
+
+        def on_datagram(data: bytes, source: Address, arrived_ms: float) -> None:
+            if self.media_sink is not None and 127 < data[0] < 192:
+                self.media_sink(data, MediaSource(protocol, source), arrived_ms)
+            else:
+                protocol.datagram_received(data, source)
+
+        transport = UdpTransport(sock, on_datagram=on_datagram, on_lost=lambda: protocol.connection_lost(None))
+        protocol.connection_made(transport)
+        return protocol
+
+    @override
+    def check_incoming(self, message: aioice.stun.Message, addr: tuple[str, int], protocol: Any) -> None:
+        """FFmpeg before 8.1 sends checks without PRIORITY; aioice would raise KeyError on them."""
+        message.attributes.setdefault("PRIORITY", candidate_priority(1, "prflx"))
+        super().check_incoming(message, addr, protocol)
+
+    @override
+    def respond_error(
+        self, request: aioice.stun.Message, addr: tuple[str, int], protocol: Any, error_code: tuple[int, str]
+    ) -> None:
+        """Answer only authenticated requests (a role conflict). Answers to others would be larger than the request
+        and could be sent to a spoofed address."""
+        if error_code[0] == ROLE_CONFLICT:
+            super().respond_error(request, addr, protocol, error_code)
+
+    @override
+    async def query_consent(self) -> None:
+        """Check consent (RFC 7675) and close the connection when the peer neither consents nor sends media.
+
+        FFmpeg's WHIP muxer answers no checks. Its authenticated media proves that it is alive.
+        """
+        failures = 0
+        while True:
+            await asyncio.sleep(CONSENT_INTERVAL_S * (0.8 + 0.4 * _system_random.random()))
+            for pair in list(self._nominated.values()):
+                failures = 0 if await self._answers(pair) else failures + 1
+            if failures >= CONSENT_FAILURES and not self._media_arrives():
+                self._query_consent_task = None
+                await self.close()
+                return
+
+    async def _answers(self, pair: Any) -> bool:
+        """True if the peer answers one authenticated check on a pair."""
+        request = self.build_request(pair, nominate=False)
+        key = (self.remote_password or "").encode()
+        try:
+            await pair.protocol.request(request, pair.remote_addr, integrity_key=key, retransmissions=0)
+        except aioice.stun.TransactionError:
+            return False
+        return True
+
+    def _media_arrives(self) -> bool:
+        now_ms = asyncio.get_running_loop().time() * 1000
+        return self._media_ms is not None and now_ms - self._media_ms < MEDIA_LIFE_MS
+
+    def media_authenticated(self, source: MediaSource, arrived_ms: float) -> None:
+        """Note a publisher's authenticated packet: it proves life, and its source may be a new address (NAT rebinding).
+
+        Feedback moves to a new address only after the peer has answered a check there.
+        """
+        self._media_ms = arrived_ms
+        pair = self._nominated.get(1)
+        if pair is None or (pair.remote_addr == source.address and pair.protocol is source.protocol):
+            return
+        if arrived_ms - self._followed_ms >= FOLLOW_EVERY_MS and not self._closing:
+            self._followed_ms = arrived_ms
+            self._follow_task = asyncio.create_task(self._follow(source))
+
+    async def _follow(self, source: MediaSource) -> None:
+        host, port = source.address
+        candidate = remote_candidate(foundation="moved", priority=1, host=host, port=port, kind="prflx")
+        candidate._network_host = host
+        pair = aioice.ice.CandidatePair(source.protocol, candidate)
+        if await self._answers(pair) and 1 in self._nominated:
+            self._nominated[1] = pair
+            log.info("peer_address_changed")
+
+    @override
+    async def close(self) -> None:
+        if self._follow_task is not None:
+            self._follow_task.cancel()
+        await super().close()
+
+    @override
+    def data_received(self, data: bytes, component: int) -> None:
+        """Queue DTLS for the handshake; drops it when the queue is full."""
+        if data and self._queue.qsize() < QUEUE_MAX_PACKETS:
+            super().data_received(data, component)
+
+    def send_now(self, data: bytes) -> bool:
+        """Send one datagram without awaiting; False if there is no connection or the socket's buffer is full."""
+        pair = self._nominated.get(1)
+        if pair is None:
+            return False
+        transport: Any = pair.protocol.transport
+        transport.sendto(data, pair.remote_addr)
+        return not bool(transport.blocked)
+
+
+def remote_candidate(*, foundation: str, priority: int, host: str, port: int, kind: str) -> Candidate:
+    """A candidate of the other side."""
+    return Candidate(
+        foundation=foundation,
+        component=1,
+        transport="udp",
+        priority=priority,
+        host=host,
+        port=port,
+        type=kind,
+    )

@@ -1,0 +1,124 @@
+"""UDP sockets that report when the kernel received each datagram.
+
+asyncio's datagram endpoints hide that time: a datagram that waited a second in the socket's buffer would look new.
+"""
+
+import asyncio
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from typing_extensions import override
+
+SOCKET_BUFFER_BYTES: Final = 1 << 20
+DATAGRAM_MAX_BYTES: Final = 2048
+"""Larger datagrams are cut; WebRTC packets fit into one Ethernet frame."""
+READ_MAX: Final = 32
+"""Datagrams read per wake-up, so that one socket cannot starve the others."""
+SO_TIMESTAMPNS: Final = 35
+"""Linux; the socket module does not name it."""
+_TIMESPEC: Final = struct.Struct("@qq")
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
+Address = tuple[str, int]
+
+
+@final
+class UdpTransport(asyncio.DatagramTransport):
+    """A bound UDP socket on the running loop. Sends at once or not at all; never buffers.
+
+    Args:
+        on_datagram: Takes (data, source, arrival in ms on the loop's clock). Runs in the read callback: must be quick.
+        on_lost: Called once after `close`, from the loop.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        on_datagram: Callable[[bytes, Address, float], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        super().__init__({"socket": sock, "sockname": sock.getsockname()})
+        self._sock = sock
+        self._on_datagram = on_datagram
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self.blocked = False
+        """True after the kernel refused a datagram because its send buffer was full."""
+        self._loop.add_reader(sock.fileno(), self._read)
+
+    def _read(self) -> None:
+        for _ in range(READ_MAX):
+            if self._closing:
+                return
+            try:
+                data, ancillary, _, source = self._sock.recvmsg(DATAGRAM_MAX_BYTES, _ANCILLARY_BYTES)
+            except OSError:
+                return  # nothing more to read, or an ICMP error of an earlier datagram
+            if data:
+                arrived_ms = self._loop.time() * 1000 - _age_ms(ancillary)
+                self._on_datagram(data, (source[0], source[1]), arrived_ms)
+
+    @override
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        """Send one datagram; drops it if the socket cannot take it now (as a congested network would)."""
+        try:
+            self._sock.sendto(data, addr)
+            self.blocked = False
+        except BlockingIOError:
+            self.blocked = True
+        except OSError:
+            pass  # no route, or an ICMP error of an earlier datagram: UDP may lose datagrams
+
+    @override
+    def is_closing(self) -> bool:
+        return self._closing
+
+    @override
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._loop.call_soon(self._on_lost)
+
+    @override
+    def abort(self) -> None:
+        self.close()
+
+
+def _age_ms(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """How long ago the kernel received the datagram; 0 where the platform does not say."""
+    for level, kind, value in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(value)
+            # The kernel stamps with CLOCK_REALTIME, so the age is measured on that clock.
+            now_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+            age_ns: int = now_ns - seconds * 1_000_000_000 - nanoseconds
+            return min(60_000.0, max(0.0, age_ns / 1_000_000))
+    return 0.0
+
+
+def bind_udp(address: str, port: int) -> socket.socket:
+    """A non-blocking socket bound to an address.
+
+    Raises:
+        OSError: The port is taken or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+        if sys.platform == "linux":
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        sock.bind((address, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,156 @@
+"""Our UDP sockets, ICE agent and DTLS, one against another on loopback."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import Awaitable, Callable
+
+import aioice.stun
+import pytest
+import structlog
+from aiortc.rtcdtlstransport import SRTP_PROFILES
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+
+from sightline.system.clock import SystemClock
+from sightline.video.options import NetOptions
+from sightline.video.rtc.dtls import Certificate
+from sightline.video.rtc.ice import IceConnection
+from sightline.video.rtc.peer import Certificates, RtcPeer
+from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
+from sightline.video.rtc.udp import UdpTransport, bind_udp
+from sightline.video.worker.whep_reader import offered_sections
+
+LOOPBACK = NetOptions(bind_addresses=("127.0.0.1",))
+
+
+def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]
+
+
+def test_a_datagram_that_waited_in_the_socket_has_the_time_of_its_arrival():
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Future[float] = loop.create_future()
+        ours = UdpTransport(
+            bind_udp("127.0.0.1", 0),
+            on_datagram=lambda data, source, arrived_ms: heard.set_result(arrived_ms),
+            on_lost=lambda: None,
+        )
+        sender = bind_udp("127.0.0.1", 0)
+        before_ms = loop.time() * 1000
+        sender.sendto(b"media", ours.get_extra_info("sockname"))
+        time.sleep(0.2)  # noqa: ASYNC251  # the loop is busy, as an overloaded worker's is
+        arrived_ms = await heard
+        assert loop.time() * 1000 - before_ms >= 200
+        assert before_ms - 5 <= arrived_ms < before_ms + 100, "the age counts from the kernel's arrival"
+        ours.close()
+        sender.close()
+
+    on_asyncio(work)
+
+
+def test_only_authenticated_stun_requests_are_answered():
+    async def work() -> None:
+        agent = IceConnection(sockets=lambda: [("127.0.0.1", "127.0.0.1")], ports=(0, 0), ice_controlling=False)
+        await agent.gather_candidates()
+        agent.remote_username, agent.remote_password = "abcd", "x" * 22
+        address = ("127.0.0.1", agent.local_candidates[0].port)
+        client = bind_udp("127.0.0.1", 0)
+
+        def request(password: str) -> aioice.stun.Message:
+            message = aioice.stun.Message(aioice.stun.Method.BINDING, aioice.stun.Class.REQUEST)
+            message.attributes["USERNAME"] = f"{agent.local_username}:abcd"
+            message.attributes["PRIORITY"] = 1
+            message.attributes["ICE-CONTROLLING"] = 1
+            message.add_message_integrity(password.encode())
+            return message
+
+        bare = aioice.stun.Message(aioice.stun.Method.BINDING, aioice.stun.Class.REQUEST)
+        good = request(agent.local_password)
+        for message in (bare, request("y" * 22), good):
+            client.sendto(bytes(message), address)
+        reply = await asyncio.get_running_loop().sock_recv(client, 2048)
+        assert aioice.stun.parse_message(reply).transaction_id == good.transaction_id, (
+            "the first answer is the good one's"
+        )
+        await agent.close()
+        client.close()
+
+    on_asyncio(work)
+
+
+def test_only_authenticated_encryption_is_offered_to_dtls_peers():
+    context = Certificate.generateCertificate()._create_ssl_context(srtp_profiles=SRTP_PROFILES)
+    dtls_1_2 = [name for name in SSL.Connection(context).get_cipher_list() if name.startswith("ECDHE")]
+    assert dtls_1_2
+    assert all("GCM" in name or "POLY1305" in name for name in dtls_1_2), dtls_1_2
+
+
+class FixedCertificate(Certificates):
+    """Certificates of a peer that brings its own."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__(SystemClock())
+        self._current = certificate
+
+
+def a_certificate(curve: ec.EllipticCurve) -> Certificate:
+    key = ec.generate_private_key(curve)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "peer")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=30))
+    return Certificate(key=key, cert=builder.sign(key, hashes.SHA256()))
+
+
+@pytest.mark.parametrize("fault", ["curve", "fingerprint"])
+def test_a_failed_dtls_handshake_is_logged_with_its_reason(fault: str):
+    async def work() -> None:
+        closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def a_peer(certificates: Certificates, controlling: bool, on_closed: Callable[[str], None]) -> RtcPeer:
+            return RtcPeer(
+                net=LOOPBACK,
+                certificates=certificates,
+                prefer="127.0.0.1",
+                controlling=controlling,
+                publishes=False,
+                on_packet=lambda data, rtcp, arrived_ms: None,
+                on_connected=lambda: None,
+                on_closed=on_closed,
+            )
+
+        theirs_certificate = a_certificate(ec.SECP224R1() if fault == "curve" else ec.SECP256R1())
+        ours = a_peer(Certificates(SystemClock()), False, closed.set_result)
+        theirs = a_peer(FixedCertificate(theirs_certificate), True, lambda reason: None)
+        ours_local, theirs_local = await ours.gather("active"), await theirs.gather("passive")
+        if fault == "fingerprint":
+            theirs_local = LocalTransport(
+                ufrag=theirs_local.ufrag,
+                password=theirs_local.password,
+                fingerprint=ours_local.fingerprint,
+                setup="passive",
+                candidates=theirs_local.candidates,
+            )
+        with structlog.testing.capture_logs() as logs:
+            await theirs.connect(described(ours_local), role="server", handshake_ms=8_000)
+            await ours.connect(described(theirs_local), role="client", handshake_ms=8_000)
+            reason = await closed
+        wanted = "fingerprint" if fault == "fingerprint" else "alert"
+        assert "DTLS" in reason
+        assert wanted in reason, reason
+        assert {"event": "peer_handshake_failed", "reason": reason, "log_level": "warning"} in logs
+        theirs.close("the test is over")
+        await ours.wait_closed()
+        await theirs.wait_closed()
+
+    on_asyncio(work)
+
+
+def described(local: LocalTransport) -> object:
+    sections: list[LocalSection] = offered_sections()
+    return parse(build(sections, local, session_number=1))
