@@ -30,6 +30,7 @@ from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
+from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
@@ -48,6 +49,7 @@ class Identity:
     members: Members
     api_keys: ApiKeys
     cookies: CookieCodec
+    sessions: WalletSessions
 
 
 def make_identity(core: Core, public_url: str) -> Identity:
@@ -72,12 +74,14 @@ def make_identity(core: Core, public_url: str) -> Identity:
         domain=urlsplit(public_url).netloc, uri=public_url, chain_id=core.chain.config.chain_id
     )
     verifier = SignatureVerifier(core.chain.reader)
+    sessions = WalletSessions(store, core.clock, core.ids)
     return Identity(
-        authenticator=Authenticator(store, cookies, hasher, core.clock),
-        sign_in=SignIn(store, members, verifier, cookies, core.clock, core.ids, sign_in_options),
+        authenticator=Authenticator(store, cookies, sessions, hasher, core.clock),
+        sign_in=SignIn(store, members, verifier, sessions, cookies, core.clock, core.ids, sign_in_options),
         members=members,
         api_keys=ApiKeys(store, hasher, core.clock, core.ids),
         cookies=cookies,
+        sessions=sessions,
     )
 
 

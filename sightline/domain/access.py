@@ -1,8 +1,7 @@
-"""Who is calling, and which credential may call what.
+"""Principals, and the rules that say which credential may call which operation.
 
-A principal is what a credential proved. The rules below look at the credential alone (kind, scope, role,
-selection); whether the principal is a party of the session it names is asked later, once the session has
-been read.
+The rules look at the credential alone: its kind, scopes, role and selected workspace. Whether the principal is a party
+of the session in the path is checked later, when the session has been read.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from sightline.domain.refusal import Code, Refusal
 
 
 class Scope(StrEnum):
-    """What an API key may be allowed to do. The last three are announced and inert."""
+    """What an API key may be allowed to do. The last three are reserved: no operation asks for them yet."""
 
     SESSIONS_READ = "sessions:read"
     SESSIONS_CREATE = "sessions:create"
@@ -28,7 +27,7 @@ class Scope(StrEnum):
 
 
 class Role(StrEnum):
-    """What a wallet is in a workspace, most powerful first."""
+    """A wallet's role in a workspace, most powerful first."""
 
     OWNER = "OWNER"
     ADMIN = "ADMIN"
@@ -36,7 +35,7 @@ class Role(StrEnum):
 
 
 class Environment(StrEnum):
-    """Where a key is good. Only TEST is ever minted; LIVE exists in the key format."""
+    """The environment of a key. Only TEST keys are minted; the key format also knows LIVE."""
 
     TEST = "TEST"
     LIVE = "LIVE"
@@ -56,8 +55,12 @@ class ApiKeyPrincipal:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletPrincipal:
-    """A person. `workspace_id` and `role` are both None until a workspace has been selected."""
+    """A person who signed in with a wallet. `workspace_id` and `role` are None until a workspace is selected.
 
+    `role` is that of the selection. Operations whose rule says `is_role_live` use the role of the moment instead.
+    """
+
+    session_id: str
     wallet_address: str
     workspace_id: str | None
     role: Role | None
@@ -69,17 +72,19 @@ Principal: TypeAlias = ApiKeyPrincipal | WalletPrincipal
 
 
 class Side(StrEnum):
-    """Which party of a session the principal's workspace is."""
+    """The party of a session that the principal's workspace is."""
 
     CONSUMER = auto()
     OPERATOR = auto()
 
 
 class Operation(StrEnum):
-    """Every call that needs a credential; calls with the same rule share a name."""
+    """Every operation that needs a credential. Calls with the same rule share one operation."""
 
     ME = auto()
     LOGOUT = auto()
+    LIST_WALLET_SESSIONS = auto()
+    END_WALLET_SESSION = auto()
     SELECT_WORKSPACE = auto()
     LIST_WORKSPACES = auto()
     GET_WORKSPACE = auto()
@@ -89,7 +94,8 @@ class Operation(StrEnum):
     LIST_API_KEYS = auto()
     MINT_API_KEY = auto()
     REVOKE_API_KEY = auto()
-    MANAGE_MEMBERS = auto()
+    LIST_MEMBERS = auto()
+    CHANGE_MEMBERS = auto()
     GET_QUOTE = auto()
     CREATE_SESSION = auto()
     DISPATCH_SESSION = auto()
@@ -108,15 +114,22 @@ class Operation(StrEnum):
 class Rule:
     """What one operation asks of a credential.
 
-    `scopes`: a key needs any one of them; empty: every key may. `keys_refused`: the refusal of every key,
-        None where keys
-    are welcome. `roles`: the wallet roles that may.
+    Args:
+        scopes: An API key needs any one of them; empty: every key may call.
+        keys_refused: The refusal of every API key; None where keys may call.
+        roles: The wallet roles that may call.
+        needs_workspace: Whether a wallet session must have selected a workspace.
+        is_role_live: Whether the wallet's role is read from the authorization graph at each call instead of being
+            taken from the cookie. True for every operation that changes something in a workspace.
+        needs_recent_signature: Whether the sign-in must be younger than the configured age.
     """
 
     scopes: frozenset[Scope] = frozenset()
     keys_refused: Refusal | None = None
     roles: frozenset[Role] = frozenset(Role)
     needs_workspace: bool = True
+    is_role_live: bool = False
+    needs_recent_signature: bool = False
 
 
 WORKSPACE_NOT_SELECTED: Final = Refusal(Code.INVALID_INPUT, "workspaceNotSelected")
@@ -131,40 +144,54 @@ _STAFF: Final = frozenset({Role.OWNER, Role.ADMIN})
 _OWNER: Final = frozenset({Role.OWNER})
 
 
-def _rule(
-    *scopes: Scope,
-    roles: frozenset[Role] = _ANY_ROLE,
-    keys_refused: Refusal | None = None,
-    needs_workspace: bool = True,
-) -> Rule:
-    return Rule(scopes=frozenset(scopes), roles=roles, keys_refused=keys_refused, needs_workspace=needs_workspace)
+def _reads(*scopes: Scope) -> Rule:
+    return Rule(scopes=frozenset(scopes))
 
+
+def _changes(*scopes: Scope, roles: frozenset[Role] = _STAFF) -> Rule:
+    return Rule(scopes=frozenset(scopes), roles=roles, is_role_live=True)
+
+
+def _administers(*, roles: frozenset[Role], needs_recent_signature: bool = False) -> Rule:
+    return Rule(
+        keys_refused=WALLET_SESSION_REQUIRED,
+        roles=roles,
+        is_role_live=True,
+        needs_recent_signature=needs_recent_signature,
+    )
+
+
+_WALLET_ONLY: Final = Rule(keys_refused=NOT_A_WALLET_SESSION, needs_workspace=False)
+_ANYONE: Final = Rule(needs_workspace=False)
 
 RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
     {
-        Operation.ME: _rule(needs_workspace=False),
-        Operation.LOGOUT: _rule(needs_workspace=False),
-        Operation.SELECT_WORKSPACE: _rule(keys_refused=NOT_A_WALLET_SESSION, needs_workspace=False),
-        Operation.LIST_WORKSPACES: _rule(keys_refused=NOT_A_WALLET_SESSION, needs_workspace=False),
-        Operation.GET_WORKSPACE: _rule(Scope.SESSIONS_READ),
-        Operation.RENAME_WORKSPACE: _rule(),
-        Operation.UPDATE_WORKSPACE: _rule(Scope.SESSIONS_OPERATE, roles=_STAFF),
-        Operation.POST_LOCATION: _rule(Scope.SESSIONS_OPERATE, roles=_STAFF),
-        Operation.LIST_API_KEYS: _rule(keys_refused=WALLET_SESSION_REQUIRED),
-        Operation.MINT_API_KEY: _rule(keys_refused=WALLET_SESSION_REQUIRED, roles=_STAFF),
-        Operation.REVOKE_API_KEY: _rule(keys_refused=WALLET_SESSION_REQUIRED, roles=_STAFF),
-        Operation.MANAGE_MEMBERS: _rule(keys_refused=WALLET_SESSION_REQUIRED, roles=_OWNER),
-        Operation.GET_QUOTE: _rule(Scope.PRICING_READ),
-        Operation.CREATE_SESSION: _rule(Scope.SESSIONS_CREATE, roles=_STAFF),
-        Operation.DISPATCH_SESSION: _rule(Scope.SESSIONS_CREATE, roles=_STAFF),
-        Operation.CANCEL_SESSION: _rule(Scope.SESSIONS_CREATE, roles=_STAFF),
-        Operation.READ_SESSION: _rule(Scope.SESSIONS_READ),
-        Operation.ACCEPT_SESSION: _rule(Scope.SESSIONS_OPERATE, roles=_STAFF),
-        Operation.START_SESSION: _rule(Scope.SESSIONS_OPERATE, roles=_STAFF),
-        Operation.END_SESSION: _rule(Scope.SESSIONS_OPERATE, Scope.SESSIONS_CREATE, roles=_STAFF),
-        Operation.CANCEL_ASSIGNMENTS: _rule(Scope.SESSIONS_OPERATE, roles=_STAFF),
-        Operation.READ_WALLET: _rule(Scope.WALLET_READ),
-        Operation.WATCH_EVENTS: _rule(Scope.SESSIONS_READ),
+        Operation.ME: _ANYONE,
+        Operation.LOGOUT: _ANYONE,
+        Operation.LIST_WALLET_SESSIONS: _WALLET_ONLY,
+        Operation.END_WALLET_SESSION: _WALLET_ONLY,
+        Operation.SELECT_WORKSPACE: _WALLET_ONLY,
+        Operation.LIST_WORKSPACES: _WALLET_ONLY,
+        Operation.GET_WORKSPACE: _reads(Scope.SESSIONS_READ),
+        Operation.RENAME_WORKSPACE: _changes(roles=_ANY_ROLE),
+        Operation.UPDATE_WORKSPACE: _changes(Scope.SESSIONS_OPERATE),
+        Operation.POST_LOCATION: _changes(Scope.SESSIONS_OPERATE),
+        Operation.LIST_API_KEYS: _administers(roles=_ANY_ROLE),
+        Operation.MINT_API_KEY: _administers(roles=_STAFF, needs_recent_signature=True),
+        Operation.REVOKE_API_KEY: _administers(roles=_STAFF),
+        Operation.LIST_MEMBERS: _administers(roles=_OWNER),
+        Operation.CHANGE_MEMBERS: _administers(roles=_OWNER, needs_recent_signature=True),
+        Operation.GET_QUOTE: _reads(Scope.PRICING_READ),
+        Operation.CREATE_SESSION: _changes(Scope.SESSIONS_CREATE),
+        Operation.DISPATCH_SESSION: _changes(Scope.SESSIONS_CREATE),
+        Operation.CANCEL_SESSION: _changes(Scope.SESSIONS_CREATE),
+        Operation.READ_SESSION: _reads(Scope.SESSIONS_READ),
+        Operation.ACCEPT_SESSION: _changes(Scope.SESSIONS_OPERATE),
+        Operation.START_SESSION: _changes(Scope.SESSIONS_OPERATE),
+        Operation.END_SESSION: _changes(Scope.SESSIONS_OPERATE, Scope.SESSIONS_CREATE),
+        Operation.CANCEL_ASSIGNMENTS: _changes(Scope.SESSIONS_OPERATE),
+        Operation.READ_WALLET: _reads(Scope.WALLET_READ),
+        Operation.WATCH_EVENTS: _reads(Scope.SESSIONS_READ),
     }
 )
 
@@ -174,9 +201,9 @@ _END_SCOPE: Final[Mapping[Side, Scope]] = MappingProxyType(
 
 
 def may_call(principal: Principal, operation: Operation) -> Refusal | None:
-    """Say why the credential may not call `operation`, or None where it may.
+    """Return why the credential may not call `operation`, or None if it may.
 
-    A wallet session without a workspace is told so before its role is looked at.
+    A wallet session without a selected workspace gets that refusal before its role is looked at.
     """
     rule = RULES[operation]
     match principal:
@@ -187,15 +214,15 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
         case WalletPrincipal(role=role):
             if not rule.needs_workspace:
                 return None
-            if role is None:
+            if principal.workspace_id is None:
                 return WORKSPACE_NOT_SELECTED
             return None if role in rule.roles else ROLE_MISSING
 
 
 def may_end(principal: Principal, sides: frozenset[Side]) -> Refusal | None:
-    """Say why a party may not end its session; a key needs the scope of a side it stands on.
+    """Return why a party may not end its session, or None if it may. A key needs the scope of one of its sides.
 
-    `sides` is never empty: a principal that is no party has been refused before. It holds both where a
+    `sides` is never empty: a principal that is not a party has been refused before. It holds both sides when a
     workspace serves itself.
     """
     assert sides
@@ -205,5 +232,5 @@ def may_end(principal: Principal, sides: frozenset[Side]) -> Refusal | None:
 
 
 def bound_to(principal: Principal, workspace_id: str) -> Refusal | None:
-    """Say why the principal may not act on this workspace: it must be its own."""
+    """Return the refusal of a workspace that is not the principal's own, or None."""
     return None if principal.workspace_id == workspace_id else WORKSPACE_MISMATCH

@@ -1,31 +1,29 @@
-"""From what a request presents to a principal.
+"""Resolves the credential of a request to a principal.
 
-An Authorization header wins over a cookie, even when it is wrong: a client that sends one means it.
+An Authorization header takes precedence over a cookie, even when it is wrong.
 
-Keys are looked up in the store and remembered for a few seconds. Whether a revoked key is still in its
-grace is compared on each use with the recorded end, and a memory is always shorter than the grace, so the
-60 seconds neither stretch nor shrink. `last used` costs no write per request: instants are gathered here
-and written in batches.
+API keys are cached for some seconds. Whether a revoked key is still within its grace period is checked on each use
+against the recorded end of the period, and the cache is always younger than the grace, so the 60 seconds are exact.
+Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol, Self, TypeVar, final
 
-import structlog
 import trio
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
+from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
 from sightline.identity.cookies import CookieCodec, session_cookie
 from sightline.identity.key_codec import KeyHasher, is_well_formed
+from sightline.identity.recent import LastUses, RecentReads
+from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.clock import Clock
 from sightline.ports.identity import ApiKeyRecord, IdentityStore
 
-log = structlog.get_logger()
 _CREDENTIAL_LENGTH_MAX: Final = 4_096
 T = TypeVar("T")
 
@@ -38,31 +36,27 @@ class Headers(Protocol):
         ...
 
     def made_once(self, make: Callable[[Self], T], /) -> T:
-        """What `make` makes of these headers; made once for as long as a client sends the same ones."""
+        """Return make(self), cached while the client sends the same header bytes."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticatorOptions:
-    """How keys are remembered."""
+    """How API keys are cached."""
 
-    remember_ms: int = 30_000
-    """How long a looked-up key is used without asking the store again.
-
-    Shorter than the grace of a revoked key.
-    """
-    remembered_max: int = 10_000
-    """Keys remembered at once; the least recently used one goes first."""
+    key_cache_ms: int = 30_000
+    """Age up to which a key record is used without reading it again. Shorter than the grace of a revoked key."""
+    keys_cached_max: int = 10_000
     flush_ms: int = 5_000
-    """How often last uses are written."""
+    """Interval at which last uses are written."""
     last_flush_ms: int = 2_000
-    """How long the last writing may take when the server stops."""
+    """Time limit of the final write when the server stops."""
 
 
 @final
 class Authenticator:
-    """Tells who is calling. Safe for any number of concurrent callers.
+    """Resolves credentials. Safe for any number of concurrent callers.
 
     `run` belongs into the server's nursery.
     """
@@ -71,24 +65,28 @@ class Authenticator:
         self,
         store: IdentityStore,
         cookies: CookieCodec,
+        sessions: WalletSessions,
         hasher: KeyHasher,
         clock: Clock,
         options: AuthenticatorOptions | None = None,
     ) -> None:
         self._store = store
         self._cookies = cookies
+        self._sessions = sessions
         self._hasher = hasher
         self._clock = clock
         self._options = options or AuthenticatorOptions()
-        self._remembered: OrderedDict[bytes, tuple[ApiKeyRecord, int]] = OrderedDict()
-        self._used_at_ms: dict[str, int] = {}
+        self._recent_keys: RecentReads[bytes, ApiKeyRecord] = RecentReads(
+            size_max=self._options.keys_cached_max, ttl_ms=self._options.key_cache_ms
+        )
+        self._key_uses = LastUses("api_key", store.mark_keys_used)
 
     async def authenticate(self, headers: Headers) -> Principal:
         """Resolve the credential of a request.
 
         Raises:
             RefusedError: NOT_AUTHENTICATED or REVOKED_API_KEY.
-            StoreUnavailableError: A key could not be looked up.
+            StoreUnavailableError: The key or the wallet session could not be read.
         """
         if headers.get("authorization") is not None:
             key, digest = headers.made_once(self._read_key)
@@ -96,10 +94,10 @@ class Authenticator:
         value = session_cookie(headers.get("cookie"))
         if value is None:
             _refuse(refusals.MISSING_CREDENTIAL)
-        return self._session_principal(value)
+        return await self._session_principal(value)
 
     async def run(self) -> NoReturn:
-        """Write last uses from time to time, for ever.
+        """Write last uses periodically until cancelled.
 
         Cancellation: writes once more, within `last_flush_ms`.
         """
@@ -112,25 +110,15 @@ class Authenticator:
                 await self.flush()
 
     async def flush(self) -> None:
-        """Write the last uses gathered so far; on failure they are kept for the next time."""
-        used_at_ms, self._used_at_ms = self._used_at_ms, {}
-        if not used_at_ms:
-            return
-        is_written = False
-        try:
-            await self._store.mark_used(used_at_ms)
-            is_written = True
-        except (UnavailableError, OutcomeUnknownError) as error:
-            log.warning("last_use_not_written", keys=len(used_at_ms), reason=str(error))
-        finally:
-            # Cancelled counts as not written; to write an instant twice changes nothing.
-            if not is_written:
-                self._used_at_ms = used_at_ms | self._used_at_ms
+        """Write the last uses of keys and sessions collected so far; a failed write is repeated by the next flush."""
+        await self._key_uses.flush()
+        await self._sessions.flush()
 
-    def _session_principal(self, value: str) -> WalletPrincipal:
+    async def _session_principal(self, value: str) -> WalletPrincipal:
         principal = self._cookies.decode(value, now_ms=self._clock.now_ms())
         if principal is None:
             _refuse(refusals.EXPIRED_SESSION)
+        await self._sessions.require_open(principal)
         return principal
 
     def _read_key(self, headers: Headers) -> tuple[str, bytes]:
@@ -148,7 +136,7 @@ class Authenticator:
         now_ms = self._clock.now_ms()
         if record.grace_ends_at_ms is not None and now_ms >= record.grace_ends_at_ms:
             _refuse(refusals.REVOKED_KEY)
-        self._used_at_ms[record.key_id] = now_ms
+        self._key_uses.note(record.key_id, now_ms)
         return ApiKeyPrincipal(
             workspace_id=record.workspace_id,
             key_id=record.key_id,
@@ -158,21 +146,13 @@ class Authenticator:
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:
         asked_at_ms = self._clock.now_ms()
-        remembered = self._remembered.get(digest)
-        # A clock that stepped back makes a memory look young for ever; then it is not used either.
-        if remembered is not None and 0 <= asked_at_ms - remembered[1] < self._options.remember_ms:
-            self._remembered.move_to_end(digest)
-            return remembered[0]
-        if not is_well_formed(key):
-            return None
+        record = self._recent_keys.get(digest, now_ms=asked_at_ms)
+        if record is not None or not is_well_formed(key):
+            return record
         record = await self._store.key_of(digest)
-        if record is None:
-            # A key that is minted now must work now, and unknown ones shall not push known ones out.
-            return None
-        self._remembered[digest] = (record, asked_at_ms)
-        self._remembered.move_to_end(digest)
-        if len(self._remembered) > self._options.remembered_max:
-            self._remembered.popitem(last=False)
+        # Unknown keys are not cached: a key minted a moment later must work at once.
+        if record is not None:
+            self._recent_keys.put(digest, record, read_at_ms=asked_at_ms)
         return record
 
 

@@ -1,12 +1,11 @@
-"""The wallet session as a cookie: a signed value and no state on the server.
+"""The session cookie: a signed value that names a wallet session.
 
-`v1.<kid>.<payload>.<mac>`: the MAC is HMAC-SHA-256 under the key named by `kid`, over everything before it,
-and is compared in constant time, as text, before a byte of the payload is looked at. There is one algorithm
-and one version, so there is nothing to negotiate. `iat` is the instant of the *sign-in*: choosing a
-workspace writes a new cookie that ends when the first one would have.
+`v2.<kid>.<payload>.<mac>`: the MAC is HMAC-SHA-256 under the key named by `kid`, over everything before it. It is
+compared in constant time before the payload is decoded. There is one algorithm and one version, so nothing is
+negotiated. `iat` is the time of the sign-in: selecting a workspace writes a new cookie with the same end. `sid` names
+the row that says whether the sign-in is still open (`wallet_sessions`).
 
-Keys rotate: the first signs, all verify. Removing a key ends every session it signed, which is the
-emergency brake where there is no revocation list (ADR 0011).
+Keys rotate: the first one signs, all of them verify. Removing a key ends every session it signed.
 """
 
 import base64
@@ -22,14 +21,17 @@ from sightline.domain.access import Role, WalletPrincipal
 from sightline.domain.units import HOUR_MS, MINUTE_MS
 
 COOKIE_NAME: Final = "svc_session"
-COOKIE_NAMES: Final = (COOKIE_NAME, "lx_session")
+HOST_COOKIE_NAME: Final = "__Host-svc_session"
+"""The name over https. Browsers accept it only with Secure, without Domain and with Path=/, so a sibling domain cannot
+set it (RFC 6265bis section 4.1.3.2)."""
+COOKIE_NAMES: Final = (HOST_COOKIE_NAME, COOKIE_NAME, "lx_session")
 """Accepted names, the preferred one first."""
 LIFETIME_MS: Final = 12 * HOUR_MS
 _SKEW_MS: Final = MINUTE_MS
-"""How far ahead of this clock another node of ours may have signed somebody in."""
+"""Accepted clock difference between two servers of one deployment."""
 _LENGTH_MAX: Final = 1_024
 _HEADER_LENGTH_MAX: Final = 16_384
-_VERSION: Final = "v1"
+_VERSION: Final = "v2"
 _PURPOSE: Final = "session"
 _SECRET_BYTES_MIN: Final = 32
 _KID: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -45,7 +47,7 @@ class CookieKey:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what would not be safe."""
+        """Check name and length."""
         assert _KID.fullmatch(self.kid)
         assert len(self.secret) >= _SECRET_BYTES_MIN
 
@@ -54,7 +56,7 @@ def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
     """Read keys written `kid:base64,kid:base64`, the signing one first.
 
     Raises:
-        ValueError: It does not read so, a secret is shorter than 32 bytes, or a name comes twice.
+        ValueError: The text has another form, a secret is shorter than 32 bytes, or two keys have one name.
     """
     keys = []
     for part in text.split(","):
@@ -74,8 +76,8 @@ class CookieCodec:
 
     Args:
         keys: At least one. The first signs, every one verifies.
-        audience: Names this deployment; a cookie of another one is worthless here even under the same key.
-        is_https: Whether clients reach the server by https, which makes the cookie `Secure`.
+        audience: Names this deployment. A cookie of another deployment is refused even under the same key.
+        is_https: Whether clients reach the server by https. Then the cookie is `Secure` and named with __Host-.
     """
 
     def __init__(self, keys: Sequence[CookieKey], *, audience: str, is_https: bool) -> None:
@@ -92,6 +94,7 @@ class CookieCodec:
             "p": _PURPOSE,
             "aud": self._audience,
             "sub": principal.wallet_address,
+            "sid": principal.session_id,
             "iat": principal.signed_in_at_ms,
         }
         if principal.workspace_id is not None and principal.role is not None:
@@ -101,7 +104,7 @@ class CookieCodec:
         return f"{signed}.{_mac(self._signer, signed)}"
 
     def decode(self, value: str, *, now_ms: int) -> WalletPrincipal | None:
-        """Read a value; None if it is forged, damaged, expired, of another deployment or another purpose."""
+        """Read a value. None if it is forged, damaged, expired, or of another deployment, purpose or version."""
         if len(value) > _LENGTH_MAX or not value.isascii():
             return None
         signed, _, mac = value.rpartition(".")
@@ -110,34 +113,38 @@ class CookieCodec:
         key = self._keys.get(kid)
         if key is None or version != _VERSION or not hmac.compare_digest(mac, _mac(key, signed)):
             return None
-        # From here on the bytes are our own, perhaps of an older or another deployment with the same key.
+        # The MAC is right, so this server or another deployment with the same key wrote the payload.
         return self._principal(json.loads(_unb64(body)), now_ms)
 
     def set_cookie(self, value: str, *, signed_in_at_ms: int, now_ms: int) -> str:
-        """The Set-Cookie header that stores a value for what is left of its lifetime."""
-        # Rounded up: the browser may hold it a moment too long, the server judges by the signed instant anyway.
+        """The Set-Cookie header that stores a value for the rest of its lifetime."""
+        # Rounded up. The server decides by the signed time, so a browser may keep the cookie a moment too long.
         left_s = max(0, -((now_ms - signed_in_at_ms - LIFETIME_MS) // 1_000))
-        return self._header(COOKIE_NAME, value, left_s)
+        return self._header(HOST_COOKIE_NAME if self._is_https else COOKIE_NAME, value, left_s)
 
     def clear_cookies(self) -> tuple[str, ...]:
-        """The Set-Cookie headers that make a browser forget the session, under either name."""
-        return tuple(self._header(name, "", 0) for name in COOKIE_NAMES)
+        """The Set-Cookie headers that delete the cookie under each of its names."""
+        names = COOKIE_NAMES if self._is_https else COOKIE_NAMES[1:]
+        return tuple(self._header(name, "", 0) for name in names)
 
     def _header(self, name: str, value: str, max_age_s: int) -> str:
-        # No Domain: host only. The name is fixed by the interface, so the __Host- prefix is not to be had.
+        # Without Domain the cookie is sent to this host only.
         secure = "; Secure" if self._is_https else ""
         return f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}"
 
     def _principal(self, payload: dict[str, str | int], now_ms: int) -> WalletPrincipal | None:
         address, signed_in_at_ms = payload.get("sub"), payload.get("iat")
-        workspace_id, role = payload.get("ws"), payload.get("role", "")
+        session_id, workspace_id, role = payload.get("sid"), payload.get("ws"), payload.get("role", "")
         if payload.get("p") != _PURPOSE or payload.get("aud") != self._audience:
             return None
         if not isinstance(address, str) or not _ADDRESS.fullmatch(address) or not isinstance(signed_in_at_ms, int):
             return None
+        if not isinstance(session_id, str):
+            return None
         if not signed_in_at_ms - _SKEW_MS <= now_ms < signed_in_at_ms + LIFETIME_MS:
             return None
         return WalletPrincipal(
+            session_id=session_id,
             wallet_address=address,
             workspace_id=workspace_id if isinstance(workspace_id, str) else None,
             role=Role.__members__.get(str(role)) if workspace_id else None,
@@ -147,13 +154,13 @@ class CookieCodec:
 
 
 def session_cookie(header: str | None) -> str | None:
-    """Pick the session's value out of a Cookie header (RFC 6265 section 4.2), or None where there is none."""
+    """The value of the session cookie in a Cookie header (RFC 6265 section 4.2), or None."""
     if not header or len(header) > _HEADER_LENGTH_MAX:
         return None
     found: dict[str, str] = {}
     for pair in header.split(";"):
         name, separator, value = pair.strip().partition("=")
-        # The first of a name wins: browsers send the most specific one first.
+        # Browsers send the most specific cookie of a name first.
         if separator and name in COOKIE_NAMES:
             found.setdefault(name, value.strip().strip('"'))
     return next((found[name] for name in COOKIE_NAMES if found.get(name)), None)

@@ -1,4 +1,4 @@
-"""What identity refuses, one value each, so that every answer of a kind reads the same."""
+"""The refusals of identity, one constant each."""
 
 from typing import Final
 
@@ -6,8 +6,11 @@ from sightline.domain.refusal import Code, Refusal
 
 MISSING_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:missing")
 INVALID_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:credential")
-"""Malformed, unknown, forged or of another deployment: which one is nobody's business."""
+"""Malformed, unknown, forged or of another deployment. The answer does not say which."""
 EXPIRED_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:session")
+SIGNATURE_NEEDED: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:signatureNeeded")
+"""The sign-in is older than this operation allows; sign in again."""
+UNKNOWN_WALLET_SESSION: Final = Refusal(Code.NOT_FOUND, "auth:session")
 REVOKED_KEY: Final = Refusal(Code.REVOKED_API_KEY, "apiKey:revoked")
 FOREIGN_ORIGIN: Final = Refusal(Code.NOT_AUTHORIZED, "auth:origin")
 

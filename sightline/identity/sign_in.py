@@ -1,8 +1,8 @@
-"""Signing in with a wallet: challenge, proof, session, choice of a workspace.
+"""Sign-in with a wallet: challenge, verification of the signature, wallet session, selection of a workspace.
 
-A nonce is used up by one atomic step before anything slow begins, so a proof counts once, whether it held
-or not, and a flood of proofs for one nonce asks the chain once. Where a dependency was down and nothing was
-decided, the nonce is given back: a 503 has no effect. Answers do not tell a used nonce from an unknown one.
+A nonce is taken by one atomic statement before the signature is verified, so each nonce allows one attempt and many
+attempts with one nonce cause one chain call. If a dependency fails before the outcome is decided, the nonce is given
+back, because a 503 must have no effect. The answers for a used and for an unknown nonce are equal.
 """
 
 from dataclasses import dataclass, replace
@@ -16,9 +16,10 @@ from sightline.domain.errors import OutcomeUnknownError, RefusedError, Unavailab
 from sightline.domain.units import HOUR_MS, MINUTE_MS
 from sightline.identity import refusals
 from sightline.identity.challenge import NONCE_BYTES, ChallengeText
-from sightline.identity.cookies import LIFETIME_MS, CookieCodec
+from sightline.identity.cookies import CookieCodec
 from sightline.identity.members import Members, Membership
 from sightline.identity.signatures import SignatureVerifier
+from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.clock import Clock
 from sightline.ports.identity import IdentityStore, Nonce, Purpose
 from sightline.ports.ids import Ids
@@ -30,20 +31,20 @@ _NONCE_LENGTH_MAX: Final = 64
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInOptions:
-    """What the signed text says of this server. `domain` is host[:port] of `uri`, as the browser shows it."""
+    """The server's identity in the signed text. `domain` is host[:port] of `uri`, as the browser shows it."""
 
     domain: str
     uri: str
     chain_id: int
     nonce_ttl_ms: int = 5 * MINUTE_MS
     nonce_kept_ms: int = HOUR_MS
-    """How long an expired nonce is kept before it is dropped."""
+    """How long an expired nonce is kept before it is deleted."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """What the client gets to sign."""
+    """The text to sign, and its nonce."""
 
     nonce: str
     message: str
@@ -53,7 +54,7 @@ class Challenge:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """A session and the Set-Cookie header that carries it. `set_cookie` is a secret of the client's."""
+    """A wallet session and its Set-Cookie header. `set_cookie` is secret: it must not be logged."""
 
     principal: WalletPrincipal
     set_cookie: str
@@ -66,13 +67,14 @@ class SignedIn:
 
 @final
 class SignIn:
-    """Turns signatures into sessions."""
+    """Signs wallets in."""
 
     def __init__(
         self,
         store: IdentityStore,
         members: Members,
         verifier: SignatureVerifier,
+        sessions: WalletSessions,
         cookies: CookieCodec,
         clock: Clock,
         ids: Ids,
@@ -81,16 +83,17 @@ class SignIn:
         self._store = store
         self._members = members
         self._verifier = verifier
+        self._sessions = sessions
         self._cookies = cookies
         self._clock = clock
         self._ids = ids
         self._options = options
 
     async def challenge(self, address: str, purpose: Purpose) -> Challenge:
-        """Compose a text for the wallet to sign, good once and for five minutes.
+        """Create a challenge. It can be used once, within `nonce_ttl_ms`.
 
         Raises:
-            RefusedError: INVALID_INPUT for what is no address.
+            RefusedError: INVALID_INPUT if `address` is not a wallet address.
         """
         shown = parse_address(address)
         if shown is None:
@@ -118,36 +121,32 @@ class SignIn:
         )
         return Challenge(nonce=text.nonce, message=str(text), expires_at_ms=text.expires_at_ms)
 
-    async def login(self, address: str, nonce: str, signature: str) -> SignedIn:
-        """Start a session of the wallet; it lasts twelve hours from now.
+    async def login(
+        self, address: str, nonce: str, signature: str, *, client_ip: str = "", user_agent: str = ""
+    ) -> SignedIn:
+        """Open a session of the wallet. It lasts twelve hours.
 
         Raises:
             RefusedError: INVALID_INPUT; NOT_AUTHENTICATED `auth:nonce` or `auth:signature`.
-            ChainUnavailableError: A contract wallet could not be asked.
+            ChainUnavailableError: A contract wallet could not be called.
             AuthzUnavailableError: The wallet's workspaces could not be read.
+            StoreUnavailableError: The session could not be stored.
         """
         shown = await self.prove(address, nonce, signature, Purpose.LOGIN)
         try:
             memberships = await self._members.memberships_of(shown)
+            principal = await self._sessions.open(shown, client_ip=client_ip, user_agent=user_agent)
         except UnavailableError:
             await self.give_back(nonce)
             raise
-        now_ms = self._clock.now_ms()
-        principal = WalletPrincipal(
-            wallet_address=shown,
-            workspace_id=None,
-            role=None,
-            signed_in_at_ms=now_ms,
-            expires_at_ms=now_ms + LIFETIME_MS,
-        )
         return SignedIn(principal=principal, set_cookie=self._set_cookie(principal), memberships=memberships)
 
     async def select(self, principal: WalletPrincipal, workspace_id: str) -> SignedIn:
-        """Choose the workspace the session acts for. The session ends when it would have ended anyway.
+        """Select the workspace of the session. The end of the session does not change.
 
         Raises:
-            RefusedError: NOT_AUTHORIZED for no member, be there such a workspace or not.
-            AuthzUnavailableError: The graph did not answer.
+            RefusedError: NOT_AUTHORIZED if the wallet is not a member, also if there is no such workspace.
+            AuthzUnavailableError: The authorization graph did not answer.
         """
         role: Role | None = await self._members.role_of(workspace_id, principal.wallet_address)
         if role is None:
@@ -156,14 +155,14 @@ class SignIn:
         return SignedIn(principal=chosen, set_cookie=self._set_cookie(chosen))
 
     async def prove(self, address: str, nonce: str, signature: str, purpose: Purpose) -> str:
-        """Check that the wallet signed the text of this nonce, for this purpose; uses the nonce up.
+        """Verify that the wallet signed the challenge of this nonce and purpose. The nonce cannot be used again.
 
         Returns:
             The wallet's address in EIP-55 form.
 
         Raises:
             RefusedError: INVALID_INPUT; NOT_AUTHENTICATED `auth:nonce` or `auth:signature`.
-            ChainUnavailableError: A contract wallet could not be asked.
+            ChainUnavailableError: A contract wallet could not be called.
         """
         shown = parse_address(address)
         if shown is None:
@@ -184,18 +183,18 @@ class SignIn:
         return shown
 
     async def give_back(self, nonce: str) -> None:
-        """Make a nonce good again whose proof led to nothing because a dependency was down.
+        """Make a nonce usable again after a dependency failed and nothing was changed.
 
-        Only for the caller whose `prove` used it up, and only where surely nothing was changed. A nonce
-        that cannot be given back stays used: the wallet signs another one.
+        Only the caller whose `prove` took the nonce may call this. If giving it back fails, the nonce stays used and
+        the wallet signs a new challenge.
         """
         try:
             await self._store.give_back_nonce(nonce)
         except (UnavailableError, OutcomeUnknownError) as error:
-            log.warning("nonce_not_given_back", reason=str(error))
+            log.warning("nonce_give_back_failed", reason=str(error))
 
     async def drop_expired(self) -> int:
-        """Forget nonces that expired long ago; to be called from time to time."""
+        """Delete nonces that expired more than `nonce_kept_ms` ago. Returns how many."""
         return await self._store.drop_nonces(expired_before_ms=self._clock.now_ms() - self._options.nonce_kept_ms)
 
     async def _taken(self, nonce: str, address: str, purpose: Purpose) -> Nonce | None:

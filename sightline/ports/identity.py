@@ -1,7 +1,6 @@
-"""What identity needs of others: a store for nonces and API keys, and the names of workspaces.
+"""What identity needs of others: a store for nonces, API keys and wallet sessions, and the names of workspaces.
 
-Members have no table: they are edges of the authorization graph (`sightline.ports.relations`), so that
-there is one truth.
+Members have no table: a membership is an edge of the authorization graph (`sightline.ports.relations`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from sightline.domain.access import Environment, Role, Scope
 
 
 class Purpose(StrEnum):
-    """What a nonce may be used for; one purpose never serves another."""
+    """What a nonce may be used for. A nonce of one purpose is refused for any other."""
 
     LOGIN = "LOGIN"
     CREATE_WORKSPACE = "CREATE_WORKSPACE"
@@ -22,7 +21,7 @@ class Purpose(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nonce:
-    """One challenge, with the exact text that has to be signed. `address` is lower case."""
+    """One sign-in challenge and the exact text to sign. `address` is lower case."""
 
     value: str
     address: str
@@ -35,7 +34,7 @@ class Nonce:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyRecord:
-    """What is known of a key; never the key. `grace_ends_at_ms` is set with `revoked_at_ms`."""
+    """The stored data of an API key, without the key. `grace_ends_at_ms` is set together with `revoked_at_ms`."""
 
     key_id: str
     workspace_id: str
@@ -52,6 +51,23 @@ class ApiKeyRecord:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WalletSession:
+    """One sign-in of a wallet. The session cookie names it by `session_id`; ending it makes the cookie invalid.
+
+    `wallet_address` is in EIP-55 form. `client_ip` and `user_agent` (at most 200 characters) are those of the sign-in.
+    """
+
+    session_id: str
+    wallet_address: str
+    signed_in_at_ms: int
+    last_used_at_ms: int
+    client_ip: str
+    user_agent: str
+    ended_at_ms: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A wallet's role in a workspace. `wallet_address` is in EIP-55 form."""
 
@@ -63,7 +79,7 @@ class Member:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceBrief:
-    """A workspace as it is named in lists. `roles` are CONSUMER and SUPPLIER."""
+    """The fields of a workspace that lists show. `roles` holds CONSUMER and/or SUPPLIER."""
 
     id: str
     slug: str
@@ -72,61 +88,88 @@ class WorkspaceBrief:
 
 
 class IdentityStore(Protocol):
-    """Where nonces and key records are kept.
+    """Stores nonces, API key records and wallet sessions.
 
-    Every method raises StoreUnavailableError when surely nothing was done, and a writing one
-    OutcomeUnknownError when the answer to its commit was lost.
+    Every method raises StoreUnavailableError when nothing was changed. A writing method raises OutcomeUnknownError when
+    the reply to its commit was lost.
     """
 
     async def add_nonce(self, nonce: Nonce) -> None:
-        """Keep a fresh challenge."""
+        """Store a new challenge."""
         ...
 
     async def take_nonce(self, value: str, *, address: str, purpose: Purpose, now_ms: int) -> Nonce | None:
-        """Use up a challenge: of any number of callers one gets it.
+        """Mark a challenge as used and return it. Of concurrent callers exactly one gets it.
 
-        None if used, expired, unknown or another's.
+        Returns None if it is used, expired, unknown, or belongs to another address or purpose.
         """
         ...
 
     async def give_back_nonce(self, value: str) -> None:
-        """Make a used challenge good again, until it expires; unknown ones are ignored."""
+        """Mark a used challenge as unused again. Its expiry does not change; an unknown value is ignored."""
         ...
 
     async def drop_nonces(self, *, expired_before_ms: int) -> int:
-        """Forget challenges that expired before this instant; returns how many."""
+        """Delete challenges that expired before this instant. Returns how many."""
         ...
 
     async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
-        """Keep a fresh key unless its workspace has `limit` unrevoked ones already; says if it was kept.
+        """Store a new key unless its workspace already has `limit` unrevoked keys. Returns whether it was stored.
 
         The limit holds under concurrent calls.
         """
         ...
 
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
-        """Find a key, revoked or not, by the digest of its plaintext (32 bytes)."""
+        """Find a key by the digest of its plaintext (32 bytes). Revoked keys are found too."""
         ...
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
-        """List a workspace's keys, revoked ones too, newest first."""
+        """List the keys of a workspace, revoked ones included, newest first."""
         ...
 
     async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
-        """Revoke a key; a second time changes nothing and returns the same.
+        """Revoke a key. Revoking it again changes nothing and returns the same record.
 
-        None if the workspace has no such key.
+        Returns None if the workspace has no such key.
         """
         ...
 
-    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
-        """Raise the last use of keys (key id -> instant); never lowers one, ignores unknown keys."""
+    async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:
+        """Raise the last use of keys (key id to instant). Never lowers it; ignores unknown keys."""
+        ...
+
+    async def add_wallet_session(self, session: WalletSession) -> None:
+        """Store a new sign-in."""
+        ...
+
+    async def wallet_session(self, session_id: str) -> WalletSession | None:
+        """Find a sign-in by id. Ended sign-ins are found too."""
+        ...
+
+    async def wallet_sessions_of(self, address: str, *, signed_in_after_ms: int) -> tuple[WalletSession, ...]:
+        """List the sign-ins of a wallet after an instant that have not ended, newest first. Address in any case."""
+        ...
+
+    async def end_wallet_session(self, session_id: str, *, address: str, now_ms: int) -> WalletSession | None:
+        """End a sign-in of this wallet. Ending it again keeps the first end.
+
+        Returns None if the wallet has no such sign-in.
+        """
+        ...
+
+    async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
+        """Raise the last use of sign-ins (session id to instant). Never lowers it; ignores unknown ids."""
+        ...
+
+    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
+        """Delete sign-ins made before this instant. Returns how many."""
         ...
 
 
 class WorkspaceDirectory(Protocol):
-    """Names of workspaces."""
+    """Looks up workspaces by id."""
 
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
-        """Look up those that exist and are not deleted, in any order."""
+        """Return those that exist and are not deleted, in any order."""
         ...

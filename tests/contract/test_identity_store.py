@@ -1,4 +1,4 @@
-"""What every identity store promises, in memory and on Postgres."""
+"""The contract of every identity store, run on memory and on Postgres."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from sightline.domain.access import Environment, Scope
-from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose
+from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose, WalletSession
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.memory.identity import MemoryIdentityStore
@@ -177,8 +177,64 @@ async def test_a_key_of_another_workspace_cannot_be_revoked(store: IdentityStore
 async def test_the_last_use_only_moves_forward(store: IdentityStore) -> None:
     await store.add_key(a_key(1), digest_of(1), limit=50)
     await store.add_key(a_key(2), digest_of(2), limit=50)
-    await store.mark_used({a_key(1).key_id: NOW + 10, a_key(2).key_id: NOW + 20, a_key(7).key_id: NOW})
-    await store.mark_used({a_key(1).key_id: NOW + 5, a_key(2).key_id: NOW + 25})
-    await store.mark_used({})
+    await store.mark_keys_used({a_key(1).key_id: NOW + 10, a_key(2).key_id: NOW + 20, a_key(7).key_id: NOW})
+    await store.mark_keys_used({a_key(1).key_id: NOW + 5, a_key(2).key_id: NOW + 25})
+    await store.mark_keys_used({})
     assert await store.key_of(digest_of(1)) == a_key(1, last_used_at_ms=NOW + 10)
     assert await store.key_of(digest_of(2)) == a_key(2, last_used_at_ms=NOW + 25)
+
+
+def a_sign_in(number: int = 1, **changes: object) -> WalletSession:
+    session = WalletSession(
+        session_id=f"00000000-0000-4000-8000-{number:012}",
+        wallet_address="0x52908400098527886E0F7030069857D2E4169EE7",
+        signed_in_at_ms=NOW + number,
+        last_used_at_ms=NOW + number,
+        client_ip="203.0.113.7",
+        user_agent="a browser",
+    )
+    return replace(session, **changes)  # type: ignore[arg-type]  # the names are those of the fields
+
+
+async def test_a_sign_in_is_read_as_it_was_stored(store: IdentityStore) -> None:
+    await store.add_wallet_session(a_sign_in())
+    assert await store.wallet_session(a_sign_in().session_id) == a_sign_in()
+    assert await store.wallet_session(a_sign_in(2).session_id) is None
+
+
+async def test_open_sign_ins_are_listed_by_wallet_newest_first(store: IdentityStore) -> None:
+    for number in (2, 3, 1):
+        await store.add_wallet_session(a_sign_in(number))
+    await store.add_wallet_session(a_sign_in(9, wallet_address="0x" + "11" * 20))
+    await store.end_wallet_session(a_sign_in(2).session_id, address=ADDRESS, now_ms=NOW + 10)
+    assert await store.wallet_sessions_of(ADDRESS, signed_in_after_ms=NOW) == (a_sign_in(3), a_sign_in(1))
+    assert await store.wallet_sessions_of(ADDRESS, signed_in_after_ms=NOW + 1) == (a_sign_in(3),)
+
+
+async def test_the_first_end_of_a_sign_in_is_kept(store: IdentityStore) -> None:
+    await store.add_wallet_session(a_sign_in())
+    ended = await store.end_wallet_session(a_sign_in().session_id, address=ADDRESS, now_ms=NOW + 10)
+    assert ended == a_sign_in(ended_at_ms=NOW + 10)
+    assert await store.end_wallet_session(a_sign_in().session_id, address=ADDRESS, now_ms=NOW + 20) == ended
+    assert await store.wallet_session(a_sign_in().session_id) == ended
+
+
+async def test_a_wallet_cannot_end_the_sign_in_of_another(store: IdentityStore) -> None:
+    await store.add_wallet_session(a_sign_in())
+    assert await store.end_wallet_session(a_sign_in().session_id, address="0x" + "11" * 20, now_ms=NOW) is None
+    assert await store.wallet_session(a_sign_in().session_id) == a_sign_in()
+
+
+async def test_the_last_use_of_a_sign_in_only_moves_forward(store: IdentityStore) -> None:
+    await store.add_wallet_session(a_sign_in())
+    await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 50, a_sign_in(8).session_id: NOW})
+    await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 40})
+    assert await store.wallet_session(a_sign_in().session_id) == a_sign_in(last_used_at_ms=NOW + 50)
+
+
+async def test_old_sign_ins_are_deleted(store: IdentityStore) -> None:
+    for number in (1, 2):
+        await store.add_wallet_session(a_sign_in(number))
+    assert await store.drop_wallet_sessions(signed_in_before_ms=NOW + 2) == 1
+    assert await store.wallet_session(a_sign_in(1).session_id) is None
+    assert await store.wallet_session(a_sign_in(2).session_id) == a_sign_in(2)

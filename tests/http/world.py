@@ -48,6 +48,7 @@ from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
+from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.identity import IdentityStore, WorkspaceBrief
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -291,7 +292,8 @@ class World:
     def _deps(self, broker: Broker) -> Deps:
         cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="http://sightline.test", is_https=False)
         hasher = KeyHasher(b"p" * 32)
-        self.authenticator = Authenticator(self.identity, cookies, hasher, self.clock)
+        sessions = WalletSessions(self.identity, self.clock, self.ids)
+        self.authenticator = Authenticator(self.identity, cookies, sessions, hasher, self.clock)
         members = Members(self.relations, Directory(self.store))
         verifier = SignatureVerifier(self.chain)
         named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
@@ -304,7 +306,7 @@ class World:
             chain=CHAIN,
             rpc=self._answer_rpc,
             wake_watcher=lambda: None,
-            sign_in=SignIn(self.identity, members, verifier, cookies, self.clock, self.ids, named),
+            sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
             clear_cookies=cookies.clear_cookies,

@@ -1,4 +1,4 @@
-"""Who may call what, by credential alone."""
+"""Which credential may call which operation."""
 
 import itertools
 
@@ -17,6 +17,7 @@ def a_key(*scopes: Scope) -> ApiKeyPrincipal:
 
 def a_wallet(role: Role | None) -> WalletPrincipal:
     return WalletPrincipal(
+        session_id="00000000-0000-4000-8000-00000000000a",
         wallet_address="0x" + "ab" * 20,
         workspace_id=W if role else None,
         role=role,
@@ -26,12 +27,19 @@ def a_wallet(role: Role | None) -> WalletPrincipal:
 
 
 EVERY = set(Operation)
-WALLET_ONLY_401 = {Operation.SELECT_WORKSPACE, Operation.LIST_WORKSPACES}
+MEMBERS = {Operation.LIST_MEMBERS, Operation.CHANGE_MEMBERS}
+WALLET_ONLY_401 = {
+    Operation.SELECT_WORKSPACE,
+    Operation.LIST_WORKSPACES,
+    Operation.LIST_WALLET_SESSIONS,
+    Operation.END_WALLET_SESSION,
+}
 WALLET_ONLY_403 = {
     Operation.LIST_API_KEYS,
     Operation.MINT_API_KEY,
     Operation.REVOKE_API_KEY,
-    Operation.MANAGE_MEMBERS,
+    Operation.LIST_MEMBERS,
+    Operation.CHANGE_MEMBERS,
 }
 ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE}
 BY_SCOPE = {
@@ -56,13 +64,15 @@ BY_SCOPE = {
 NOT_FOR_VIEWERS = (
     BY_SCOPE[Scope.SESSIONS_CREATE]
     | BY_SCOPE[Scope.SESSIONS_OPERATE]
-    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, Operation.MANAGE_MEMBERS}
+    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, *MEMBERS}
 )
 WITHOUT_SELECTION = {
     Operation.ME,
     Operation.LOGOUT,
     Operation.SELECT_WORKSPACE,
     Operation.LIST_WORKSPACES,
+    Operation.LIST_WALLET_SESSIONS,
+    Operation.END_WALLET_SESSION,
 }
 
 
@@ -86,7 +96,7 @@ def test_planned_scopes_are_inert() -> None:
     ("role", "refused"),
     [
         (Role.OWNER, set()),
-        (Role.ADMIN, {Operation.MANAGE_MEMBERS}),
+        (Role.ADMIN, MEMBERS),
         (Role.VIEWER, NOT_FOR_VIEWERS),
     ],
 )
@@ -98,6 +108,15 @@ def test_a_wallet_without_a_workspace_is_told_to_select_one() -> None:
     for operation in EVERY - WITHOUT_SELECTION:
         assert access.may_call(a_wallet(None), operation) == access.WORKSPACE_NOT_SELECTED
     assert allowed(a_wallet(None)) == WITHOUT_SELECTION
+
+
+def test_the_cookie_s_role_never_serves_a_change() -> None:
+    """Finding H1 of the audit: a removed OWNER went on minting keys with the role in its cookie."""
+    by_cookie = {
+        operation for operation, rule in access.RULES.items() if rule.needs_workspace and not rule.is_role_live
+    }
+    reads = {Operation.GET_WORKSPACE, Operation.GET_QUOTE, Operation.READ_SESSION, Operation.READ_WALLET}
+    assert by_cookie == reads | {Operation.WATCH_EVENTS}
 
 
 def test_keys_are_told_why_a_wallet_session_is_needed() -> None:

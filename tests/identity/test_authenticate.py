@@ -1,13 +1,14 @@
-"""From what a request presents to a principal."""
+"""Resolving the credential of a request."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from sightline.domain.access import ApiKeyPrincipal, Environment, Role, Scope, WalletPrincipal
+from sightline.domain.access import ApiKeyPrincipal, Environment, Role, Scope
 from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
@@ -25,16 +26,9 @@ async def a_key(world: World) -> tuple[str, str]:
     return minted.record.key_id, minted.plaintext
 
 
-def a_cookie(world: World, workspace_id: str | None = None, role: Role | None = None) -> str:
-    now_ms = world.clock.now_ms()
-    principal = WalletPrincipal(
-        wallet_address=world.wallet().address,
-        workspace_id=workspace_id,
-        role=role,
-        signed_in_at_ms=now_ms,
-        expires_at_ms=now_ms + LIFETIME_MS,
-    )
-    return "svc_session=" + world.cookies.encode(principal)
+async def a_cookie(world: World, workspace_id: str | None = None, role: Role | None = None) -> str:
+    principal = await world.sessions.open(world.wallet().address, client_ip="203.0.113.7", user_agent="a browser")
+    return "svc_session=" + world.cookies.encode(replace(principal, workspace_id=workspace_id, role=role))
 
 
 async def refusal_of(world: World, headers: Mapping[str, str]) -> Refusal:
@@ -55,7 +49,7 @@ async def test_a_key_becomes_a_principal_of_its_workspace(world: World) -> None:
 
 
 async def test_a_cookie_becomes_a_principal_of_its_wallet(world: World) -> None:
-    principal = await world.authenticator.authenticate(Given({"cookie": a_cookie(world, WORKSPACE, Role.ADMIN)}))
+    principal = await world.authenticator.authenticate(Given({"cookie": await a_cookie(world, WORKSPACE, Role.ADMIN)}))
     assert (principal.workspace_id, principal.role) == (WORKSPACE, Role.ADMIN)
     assert principal.wallet_address == world.wallet().address
 
@@ -76,7 +70,7 @@ async def test_malformed_and_unknown_keys_are_refused_alike(world: World) -> Non
 
 async def test_the_header_wins_over_the_cookie_even_when_it_is_wrong(world: World) -> None:
     _, key = await a_key(world)
-    cookie = a_cookie(world)
+    cookie = await a_cookie(world)
     principal = await world.authenticator.authenticate(Given({"authorization": f"Bearer {key}", "cookie": cookie}))
     assert isinstance(principal, ApiKeyPrincipal)
     wrong = {"authorization": "Bearer nonsense", "cookie": cookie}
@@ -84,7 +78,7 @@ async def test_the_header_wins_over_the_cookie_even_when_it_is_wrong(world: Worl
 
 
 async def test_an_expired_or_forged_cookie_is_refused(world: World) -> None:
-    cookie = a_cookie(world)
+    cookie = await a_cookie(world)
     assert await refusal_of(world, {"cookie": cookie[:-2]}) == refusals.EXPIRED_SESSION
     world.clock.at_ms += LIFETIME_MS
     assert await refusal_of(world, {"cookie": cookie}) == refusals.EXPIRED_SESSION
@@ -101,8 +95,7 @@ async def test_a_revoked_key_works_for_sixty_seconds_to_the_millisecond(world: W
     assert await refusal_of(world, headers) == refusals.REVOKED_KEY
 
 
-async def test_a_revocation_is_seen_though_the_key_is_remembered(world: World) -> None:
-    """The memory is renewed every two seconds, also right up to the end of the grace."""
+async def test_a_revocation_is_seen_although_the_key_is_cached(world: World) -> None:
     key_id, key = await a_key(world)
     headers = {"authorization": f"Bearer {key}"}
     await world.keys.revoke(WORKSPACE, key_id)
@@ -135,17 +128,17 @@ class CountingStore:
             raise StoreUnavailableError
         return await self.inner.key_of(digest)
 
-    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
+    async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:
         self.writes += 1
         if self.is_down:
             raise StoreUnavailableError
-        await self.inner.mark_used(used_at_ms)
+        await self.inner.mark_keys_used(used_at_ms)
 
 
 def an_authenticator(world: World, **options: int) -> tuple[CountingStore, Authenticator]:
     store = CountingStore(world.store)
     chosen = AuthenticatorOptions(**options)
-    return store, Authenticator(store, world.cookies, world.hasher, world.clock, chosen)  # type: ignore[arg-type]
+    return store, Authenticator(store, world.cookies, world.sessions, world.hasher, world.clock, chosen)  # type: ignore[arg-type]
 
 
 async def test_a_busy_key_is_looked_up_every_thirty_seconds_only(world: World) -> None:
@@ -157,7 +150,7 @@ async def test_a_busy_key_is_looked_up_every_thirty_seconds_only(world: World) -
     assert store.lookups == 4
 
 
-async def test_a_clock_that_steps_back_does_not_stretch_a_memory(world: World) -> None:
+async def test_a_clock_that_steps_back_does_not_keep_a_key_cached(world: World) -> None:
     _, key = await a_key(world)
     store, authenticator = an_authenticator(world)
     await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
@@ -166,17 +159,17 @@ async def test_a_clock_that_steps_back_does_not_stretch_a_memory(world: World) -
     assert store.lookups == 2
 
 
-async def test_memory_is_bounded(world: World) -> None:
-    store, authenticator = an_authenticator(world, remembered_max=3)
+async def test_the_key_cache_is_bounded(world: World) -> None:
+    store, authenticator = an_authenticator(world, keys_cached_max=3)
     keys = [(await a_key(world))[1] for _ in range(5)]
     for key in keys:
         await authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
-    assert len(authenticator._remembered) == 3
+    assert len(authenticator._recent_keys._entries) == 3
     await authenticator.authenticate(Given({"authorization": f"Bearer {keys[-1]}"}))
     assert store.lookups == 5
 
 
-async def test_a_store_that_is_down_says_neither_yes_nor_no(world: World) -> None:
+async def test_a_key_is_neither_accepted_nor_refused_while_the_store_is_down(world: World) -> None:
     _, key = await a_key(world)
     store, authenticator = an_authenticator(world)
     store.is_down = True

@@ -1,4 +1,4 @@
-"""The wallet session's cookie: written, read, and refused in every other case."""
+"""The session cookie: writing, reading, and every reason to refuse it."""
 
 import base64
 import json
@@ -23,6 +23,7 @@ def a_codec(*keys: CookieKey, audience: str = "http://localhost", is_https: bool
 
 def a_session(workspace_id: str | None = None, role: Role | None = None) -> WalletPrincipal:
     return WalletPrincipal(
+        session_id="00000000-0000-4000-8000-00000000000a",
         wallet_address=ADDRESS,
         workspace_id=workspace_id,
         role=role,
@@ -100,13 +101,15 @@ def test_the_header_carries_the_promised_attributes() -> None:
     header = a_codec().set_cookie("v", signed_in_at_ms=NOW, now_ms=NOW)
     assert header == "svc_session=v; Path=/; Max-Age=43200; HttpOnly; SameSite=Lax"
     secure = a_codec(is_https=True).set_cookie("v", signed_in_at_ms=NOW, now_ms=NOW + 3_600_000)
-    assert secure == "svc_session=v; Path=/; Max-Age=39600; HttpOnly; SameSite=Lax; Secure"
+    assert secure == "__Host-svc_session=v; Path=/; Max-Age=39600; HttpOnly; SameSite=Lax; Secure"
 
 
-def test_signing_out_clears_both_names() -> None:
+def test_signing_out_clears_every_name() -> None:
     names = [header.partition("=")[0] for header in a_codec().clear_cookies()]
     assert names == ["svc_session", "lx_session"]
-    assert all("Max-Age=0" in header for header in a_codec().clear_cookies())
+    secure = [header.partition("=")[0] for header in a_codec(is_https=True).clear_cookies()]
+    assert secure == ["__Host-svc_session", "svc_session", "lx_session"]
+    assert all("Max-Age=0" in header for header in a_codec(is_https=True).clear_cookies())
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,7 @@ def test_signing_out_clears_both_names() -> None:
         ("a=b; svc_session=x; c=d", "x"),
         ("lx_session=y", "y"),
         ("lx_session=y; svc_session=x", "x"),
+        ("svc_session=x; __Host-svc_session=h", "h"),
         ("svc_session=x; svc_session=z", "x"),
         ('svc_session="x"', "x"),
         ("SVC_SESSION=x", None),

@@ -10,7 +10,12 @@ from sightline.identity.refusals import FOREIGN_ORIGIN
 
 OWN = {"https://sightline.example", "http://localhost:8080"}
 WALLET = WalletPrincipal(
-    wallet_address="0x" + "ab" * 20, workspace_id=None, role=None, signed_in_at_ms=0, expires_at_ms=1
+    session_id="00000000-0000-4000-8000-00000000000a",
+    wallet_address="0x" + "ab" * 20,
+    workspace_id=None,
+    role=None,
+    signed_in_at_ms=0,
+    expires_at_ms=1,
 )
 KEY = ApiKeyPrincipal(workspace_id="w", key_id="k", scopes=frozenset())
 

@@ -10,6 +10,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
 from sightline.domain.access import Role
+from sightline.domain.units import HOUR_MS
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.cookies import CookieCodec, CookieKey
@@ -17,10 +18,13 @@ from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.sign_in import Challenge, SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
+from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
+
+IDLE_MS = 4 * HOUR_MS
 
 
 class Given(dict[str, str]):
@@ -93,13 +97,15 @@ class World:
         self.relations = MemoryRelations(token_key=b"t" * 32)
         self.cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="here", is_https=False)
         self.hasher = KeyHasher(b"p" * 32)
-        self.authenticator = Authenticator(self.store, self.cookies, self.hasher, self.clock)
+        self.sessions = WalletSessions(self.store, self.clock, self.ids, WalletSessionOptions(idle_timeout_ms=IDLE_MS))
+        self.authenticator = Authenticator(self.store, self.cookies, self.sessions, self.hasher, self.clock)
         self.keys = ApiKeys(self.store, self.hasher, self.clock, self.ids)
         self.members = Members(self.relations, self.directory)
         self.sign_in = SignIn(
             self.store,
             self.members,
             SignatureVerifier(self.chain),
+            self.sessions,
             self.cookies,
             self.clock,
             self.ids,

@@ -1,6 +1,6 @@
-"""Identity and the authorization graph in memory, for simulation and tests.
+"""The identity store and the authorization graph in memory, for simulation and tests.
 
-Behaves as the Postgres ones do.
+They pass the same contract suites as the Postgres adapters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import final
 import trio
 
 from sightline.domain.consistency import ConsistencyTokens
-from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose
+from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose, WalletSession
 from sightline.ports.relations import (
     ObjectRef,
     PreconditionFailedError,
@@ -22,12 +22,13 @@ from sightline.ports.relations import (
 
 @final
 class MemoryIdentityStore:
-    """Nonces and API keys in dictionaries."""
+    """Stores nonces, API keys and wallet sessions in dictionaries."""
 
     def __init__(self) -> None:
         self._nonces: dict[str, Nonce] = {}
         self._used: set[str] = set()
         self._keys: dict[bytes, ApiKeyRecord] = {}
+        self._sessions: dict[str, WalletSession] = {}
 
     async def add_nonce(self, nonce: Nonce) -> None:
         """Keep a fresh challenge."""
@@ -90,13 +91,61 @@ class MemoryIdentityStore:
                 return record
         return None
 
-    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
+    async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of keys."""
         await trio.lowlevel.checkpoint()
         for digest, record in self._keys.items():
             at_ms = used_at_ms.get(record.key_id)
             if at_ms is not None and (record.last_used_at_ms is None or at_ms > record.last_used_at_ms):
                 self._keys[digest] = replace(record, last_used_at_ms=at_ms)
+
+    async def add_wallet_session(self, session: WalletSession) -> None:
+        """Store a new sign-in."""
+        await trio.lowlevel.checkpoint()
+        self._sessions[session.session_id] = session
+
+    async def wallet_session(self, session_id: str) -> WalletSession | None:
+        """Find a sign-in."""
+        await trio.lowlevel.checkpoint()
+        return self._sessions.get(session_id)
+
+    async def wallet_sessions_of(self, address: str, *, signed_in_after_ms: int) -> tuple[WalletSession, ...]:
+        """List the sign-ins of a wallet that have not ended, newest first."""
+        await trio.lowlevel.checkpoint()
+        found = (
+            session
+            for session in self._sessions.values()
+            if session.wallet_address.lower() == address.lower()
+            and session.signed_in_at_ms > signed_in_after_ms
+            and session.ended_at_ms is None
+        )
+        return tuple(sorted(found, key=lambda each: (each.signed_in_at_ms, each.session_id), reverse=True))
+
+    async def end_wallet_session(self, session_id: str, *, address: str, now_ms: int) -> WalletSession | None:
+        """End a sign-in; the first end is kept."""
+        await trio.lowlevel.checkpoint()
+        session = self._sessions.get(session_id)
+        if session is None or session.wallet_address.lower() != address.lower():
+            return None
+        if session.ended_at_ms is None:
+            session = self._sessions[session_id] = replace(session, ended_at_ms=now_ms)
+        return session
+
+    async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
+        """Raise the last use of sign-ins."""
+        await trio.lowlevel.checkpoint()
+        for session_id, at_ms in used_at_ms.items():
+            session = self._sessions.get(session_id)
+            if session is not None and at_ms > session.last_used_at_ms:
+                self._sessions[session_id] = replace(session, last_used_at_ms=at_ms)
+
+    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
+        """Delete sign-ins made before this instant."""
+        await trio.lowlevel.checkpoint()
+        old = [each.session_id for each in self._sessions.values() if each.signed_in_at_ms < signed_in_before_ms]
+        for session_id in old:
+            del self._sessions[session_id]
+        return len(old)
 
 
 @final

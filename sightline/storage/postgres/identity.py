@@ -8,7 +8,7 @@ import asyncpg
 from sightline.domain.access import Environment, Scope
 from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, StoreUnavailableError
-from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose
+from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose, WalletSession
 from sightline.ports.relations import (
     ObjectRef,
     PreconditionFailedError,
@@ -50,16 +50,42 @@ RETURNING {_KEY_COLUMNS}
 
 FIND_KEYS: Final = f"SELECT digest, {_KEY_COLUMNS} FROM api_key WHERE digest = ANY($1::bytea[])"  # noqa: S608  constants only
 
-_MARK_USED = """
+_MARK_KEYS_USED = """
 UPDATE api_key k SET last_used_at_ms = u.at_ms
 FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS t(key_id, at_ms)) u
 WHERE k.key_id = u.key_id AND coalesce(k.last_used_at_ms, 0) < u.at_ms
 """
 
+_SESSION_COLUMNS = "session_id, wallet_address, signed_in_at_ms, last_used_at_ms, client_ip, user_agent, ended_at_ms"
+
+_ADD_SESSION = f"""
+INSERT INTO wallet_session ({_SESSION_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""  # noqa: S608  constants only
+
+_SESSION = f"SELECT {_SESSION_COLUMNS} FROM wallet_session WHERE session_id = $1"  # noqa: S608  constants only
+
+_SESSIONS_OF = f"""
+SELECT {_SESSION_COLUMNS} FROM wallet_session
+WHERE lower(wallet_address) = lower($1) AND signed_in_at_ms > $2 AND ended_at_ms IS NULL
+ORDER BY signed_in_at_ms DESC, session_id DESC
+"""  # noqa: S608  constants only
+
+_END_SESSION = f"""
+UPDATE wallet_session SET ended_at_ms = coalesce(ended_at_ms, $3)
+WHERE session_id = $1 AND lower(wallet_address) = lower($2)
+RETURNING {_SESSION_COLUMNS}
+"""  # noqa: S608  constants only
+
+_MARK_SESSIONS_USED = """
+UPDATE wallet_session s SET last_used_at_ms = u.at_ms
+FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS t(session_id, at_ms)) u
+WHERE s.session_id = u.session_id AND s.last_used_at_ms < u.at_ms
+"""
+
 
 @final
 class PostgresIdentityStore:
-    """Nonces and API keys in two tables."""
+    """Stores nonces, API keys and wallet sessions in three tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -141,13 +167,59 @@ class PostgresIdentityStore:
         )
         return None if row is None else _record(row)
 
-    async def mark_used(self, used_at_ms: Mapping[str, int]) -> None:
+    async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of keys, in one statement."""
+        await self._mark_used(_MARK_KEYS_USED, used_at_ms)
+
+    async def add_wallet_session(self, session: WalletSession) -> None:
+        """Store a new sign-in."""
+        row = (
+            session.session_id,
+            session.wallet_address,
+            session.signed_in_at_ms,
+            session.last_used_at_ms,
+            session.client_ip,
+            session.user_agent,
+            session.ended_at_ms,
+        )
+        await self._database.run(lambda connection: connection.execute(_ADD_SESSION, *row))
+
+    async def wallet_session(self, session_id: str) -> WalletSession | None:
+        """Find a sign-in by its primary key."""
+        row = await self._database.read(lambda connection: connection.fetchrow(_SESSION, session_id))
+        return None if row is None else _wallet_session(row)
+
+    async def wallet_sessions_of(self, address: str, *, signed_in_after_ms: int) -> tuple[WalletSession, ...]:
+        """List the sign-ins of a wallet that have not ended, newest first."""
+        rows = await self._database.read(lambda connection: connection.fetch(_SESSIONS_OF, address, signed_in_after_ms))
+        return tuple(_wallet_session(row) for row in rows)
+
+    async def end_wallet_session(self, session_id: str, *, address: str, now_ms: int) -> WalletSession | None:
+        """End a sign-in; the first end is kept."""
+        row = await self._database.run(
+            lambda connection: connection.fetchrow(_END_SESSION, session_id, address, now_ms)
+        )
+        return None if row is None else _wallet_session(row)
+
+    async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
+        """Raise the last use of sign-ins, in one statement."""
+        await self._mark_used(_MARK_SESSIONS_USED, used_at_ms)
+
+    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
+        """Delete sign-ins made before this instant."""
+        status = await self._database.run(
+            lambda connection: connection.execute(
+                "DELETE FROM wallet_session WHERE signed_in_at_ms < $1", signed_in_before_ms
+            )
+        )
+        return int(status.removeprefix("DELETE "))
+
+    async def _mark_used(self, statement: str, used_at_ms: Mapping[str, int]) -> None:
         if not used_at_ms:
             return
         columns = (list(used_at_ms), list(used_at_ms.values()))
-        # A transaction, because two servers may deadlock over the same keys, and only those are tried again.
-        await self._database.transact(lambda connection: connection.execute(_MARK_USED, *columns))
+        # In a transaction, because two servers that update the same rows can deadlock, and transactions are retried.
+        await self._database.transact(lambda connection: connection.execute(statement, *columns))
 
 
 @final
@@ -224,6 +296,18 @@ class PostgresRelations:
 
 async def _find_keys(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, ApiKeyRecord]:
     return {row["digest"]: _record(row) for row in await connection.fetch(FIND_KEYS, digests)}
+
+
+def _wallet_session(row: "asyncpg.Record") -> WalletSession:
+    return WalletSession(
+        session_id=str(row["session_id"]),
+        wallet_address=row["wallet_address"],
+        signed_in_at_ms=row["signed_in_at_ms"],
+        last_used_at_ms=row["last_used_at_ms"],
+        client_ip=row["client_ip"],
+        user_agent=row["user_agent"],
+        ended_at_ms=row["ended_at_ms"],
+    )
 
 
 def _record(row: "asyncpg.Record | Mapping[str, Any]") -> ApiKeyRecord:

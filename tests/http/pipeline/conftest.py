@@ -76,13 +76,28 @@ PRINCIPALS: dict[str, Principal] = {
     "reader": ApiKeyPrincipal(workspace_id=WORKSPACE, key_id="key-1", scopes=frozenset({Scope.SESSIONS_READ})),
     "creator": ApiKeyPrincipal(workspace_id=WORKSPACE, key_id="key-2", scopes=frozenset({Scope.SESSIONS_CREATE})),
     "unselected": WalletPrincipal(
-        wallet_address="0xWallet", workspace_id=None, role=None, signed_in_at_ms=0, expires_at_ms=9
+        session_id="00000000-0000-4000-8000-00000000000a",
+        wallet_address="0xWallet",
+        workspace_id=None,
+        role=None,
+        signed_in_at_ms=0,
+        expires_at_ms=9,
     ),
     "viewer": WalletPrincipal(
-        wallet_address="0xWallet", workspace_id=WORKSPACE, role=Role.VIEWER, signed_in_at_ms=0, expires_at_ms=9
+        session_id="00000000-0000-4000-8000-00000000000a",
+        wallet_address="0xWallet",
+        workspace_id=WORKSPACE,
+        role=Role.VIEWER,
+        signed_in_at_ms=0,
+        expires_at_ms=9,
     ),
     "owner": WalletPrincipal(
-        wallet_address="0xWallet", workspace_id=WORKSPACE, role=Role.OWNER, signed_in_at_ms=0, expires_at_ms=9
+        session_id="00000000-0000-4000-8000-00000000000a",
+        wallet_address="0xWallet",
+        workspace_id=WORKSPACE,
+        role=Role.OWNER,
+        signed_in_at_ms=0,
+        expires_at_ms=9,
     ),
 }
 
