@@ -24,6 +24,7 @@ from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
+from sightline.identity.authorize import Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
@@ -50,6 +51,7 @@ class Identity:
     api_keys: ApiKeys
     cookies: CookieCodec
     sessions: WalletSessions
+    authorizer: Authorizer
 
 
 def make_identity(core: Core, public_url: str) -> Identity:
@@ -82,6 +84,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
         api_keys=ApiKeys(store, hasher, core.clock, core.ids),
         cookies=cookies,
         sessions=sessions,
+        authorizer=Authorizer(members, core.clock),
     )
 
 
@@ -108,6 +111,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         sign_in=identity.sign_in,
         members=identity.members,
         api_keys=identity.api_keys,
+        wallet_sessions=identity.sessions,
         clear_cookies=identity.cookies.clear_cookies,
         clock=core.clock,
         ids=core.ids,
@@ -115,6 +119,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
     )
     edge = Edge(
         authenticate=identity.authenticator.authenticate,
+        authorize=identity.authorizer.authorize,
         check_origin=_check_origin,
         clock=core.clock,
         ids=core.ids,
@@ -140,7 +145,11 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         options=_resource_options(core),
     )
     edge = Edge(
-        authenticate=identity.authenticator.authenticate, check_origin=_check_origin, clock=core.clock, ids=core.ids
+        authenticate=identity.authenticator.authenticate,
+        authorize=identity.authorizer.authorize,
+        check_origin=_check_origin,
+        clock=core.clock,
+        ids=core.ids,
     )
     hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
     routes = (*internal_routes(deps), *OperationResources(core.actors.registry, core.ledger).routes(), *hooks)

@@ -12,7 +12,7 @@ from sightline.actors.service.broker import Broker
 from sightline.domain.access import Role, WalletPrincipal
 from sightline.ports.chain import ChainConfig
 from sightline.ports.clock import Clock
-from sightline.ports.identity import ApiKeyRecord, Member, Purpose, WorkspaceBrief
+from sightline.ports.identity import ApiKeyRecord, Member, Purpose, WalletSession, WorkspaceBrief
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -79,7 +79,9 @@ class SignIn(Protocol):
         """Compose a text for the wallet to sign."""
         ...
 
-    async def login(self, address: str, nonce: str, signature: str) -> SignedIn:
+    async def login(
+        self, address: str, nonce: str, signature: str, *, client_ip: str = "", user_agent: str = ""
+    ) -> SignedIn:
         """Open a wallet session."""
         ...
 
@@ -113,6 +115,18 @@ class Members(Protocol):
 
     async def remove(self, workspace_id: str, address: str) -> Member:
         """Take a member away."""
+        ...
+
+
+class WalletSessions(Protocol):
+    """The sign-ins of wallets."""
+
+    async def open_of(self, wallet_address: str) -> Sequence[WalletSession]:
+        """The open sign-ins of a wallet, newest first."""
+        ...
+
+    async def end(self, wallet_address: str, session_id: str) -> WalletSession:
+        """End a sign-in."""
         ...
 
 
@@ -190,6 +204,7 @@ class Deps:
     sign_in: SignIn
     members: Members
     api_keys: ApiKeys
+    wallet_sessions: WalletSessions
     clear_cookies: Callable[[], Sequence[str]]
     """The Set-Cookie headers of a logout."""
     clock: Clock

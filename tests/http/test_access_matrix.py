@@ -174,10 +174,11 @@ RULES = [
         needs_selection=False,
     ),
     Rule(
-        name="logout",
-        method="POST",
-        prepare=fixed("/api/v1/auth/logout"),
-        scopes=(),
+        name="list wallet sessions",
+        method="GET",
+        prepare=fixed("/api/v1/me/sessions"),
+        scopes=None,
+        keys_get=UNAUTHENTICATED,
         roles=ANYBODY,
         parties=EACH,
         needs_selection=False,
@@ -357,6 +358,16 @@ RULES = [
         roles=ANYBODY,
         parties=EACH,
     ),
+    # Last, because it ends the sign-ins of the cast.
+    Rule(
+        name="logout",
+        method="POST",
+        prepare=fixed("/api/v1/auth/logout"),
+        scopes=(),
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
 ]
 
 
@@ -429,7 +440,7 @@ async def test_every_credential_gets_what_is_promised(cast: Cast, rules: list[Ru
 
     anybody = cast.parties["operator"]
     nonsense = Client(cast.world, {"authorization": "Bearer svc_test_abcdef_" + "0" * 43})
-    forged = Client(cast.world, {"cookie": "svc_session=v1.k1.e30.AAAA"})
+    forged = Client(cast.world, {"cookie": "svc_session=v2.k1.e30.AAAA"})
     for rule in rules:
         for label, client in (("nobody", cast.world.anyone), ("unknown key", nonsense), ("forged cookie", forged)):
             await check(rule, label, client, UNAUTHENTICATED, anybody)

@@ -42,6 +42,7 @@ from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
+from sightline.identity.authorize import Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
@@ -75,6 +76,7 @@ class WorldOptions:
     limits: Limits = field(default_factory=Limits)
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
+    recheck_s: float = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,7 +296,7 @@ class World:
         hasher = KeyHasher(b"p" * 32)
         sessions = WalletSessions(self.identity, self.clock, self.ids)
         self.authenticator = Authenticator(self.identity, cookies, sessions, hasher, self.clock)
-        members = Members(self.relations, Directory(self.store))
+        self.members = members = Members(self.relations, Directory(self.store))
         verifier = SignatureVerifier(self.chain)
         named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
         return Deps(
@@ -309,6 +311,7 @@ class World:
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            wallet_sessions=sessions,
             clear_cookies=cookies.clear_cookies,
             clock=self.clock,
             ids=self.ids,
@@ -336,6 +339,7 @@ class World:
     def _edge(self) -> Edge:
         return Edge(
             authenticate=self.authenticator.authenticate,
+            authorize=Authorizer(self.members, self.clock).authorize,
             check_origin=judge_origin,
             clock=self.clock,
             ids=self.ids,
@@ -343,7 +347,7 @@ class World:
         )
 
     def _edge_options(self) -> EdgeOptions:
-        return EdgeOptions(rate_limits=self.options.rate_limits)
+        return EdgeOptions(rate_limits=self.options.rate_limits, recheck_s=self.options.recheck_s)
 
     def check_described(self, answer: httpx.Response) -> None:
         """A success has exactly the shape that the OpenAPI document gives its call."""

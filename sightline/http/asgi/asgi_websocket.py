@@ -1,5 +1,6 @@
 """WebSockets: the same checks as for every call, then messages between the peer and the handler."""
 
+from functools import partial
 from typing import final
 
 import structlog
@@ -72,7 +73,7 @@ async def serve_socket(pipeline: Pipeline, scope: Scope, receive: Receive, send:
     socket = AsgiSocket(receive, send)
     code: Code | None = None
     try:
-        await call.route.handler(call, socket)
+        await pipeline.while_authorized(request, partial(call.route.handler, call, socket))
     except SocketClosedError:
         pass
     except Exception as error:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, final
 
-from sightline.domain.access import Principal
+from sightline.domain.access import Operation, Principal
 from sightline.domain.refusal import Refusal
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateLimits
@@ -12,6 +12,7 @@ from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 
 Authenticate: TypeAlias = Callable[[Headers], Awaitable[Principal]]
+Authorize: TypeAlias = Callable[[Principal, Operation], Awaitable[Principal]]
 Observe: TypeAlias = Callable[[str, str, int, float], None]
 
 
@@ -38,9 +39,14 @@ def _observe_nothing(route: str, method: str, status: int, seconds: float, /) ->
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """The services of the pipeline. `authenticate` raises RefusedError (401); `observe` is told of every call."""
+    """The services that the pipeline calls.
+
+    `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
+    `observe` is called once for each request.
+    """
 
     authenticate: Authenticate
+    authorize: Authorize
     check_origin: CheckOrigin
     clock: Clock
     ids: Ids
@@ -59,6 +65,8 @@ class EdgeOptions:
     public_url: str | None = None
     strict_transport_s: int | None = None
     rate_limits: RateLimits = field(default_factory=RateLimits)
+    recheck_s: float = 15.0
+    """How often the credential of an open stream or WebSocket is checked again."""
     version: str = "0.1.0"
     # How long calls that outlive their caller may take when the server stops.
     finish_s: float = 5.0

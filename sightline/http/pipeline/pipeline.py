@@ -5,18 +5,19 @@ Order of checks: route (404, 405) -> credential (401) -> selection (400) -> kind
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, final
 from urllib.parse import parse_qs
 
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal, may_call
-from sightline.domain.errors import RefusedError
+from sightline.domain.access import ApiKeyPrincipal, Principal
+from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
-from sightline.http.pipeline.call import Answer, Call, Raw, Reply, Stream, TextHeaders
+from sightline.http.pipeline.call import Answer, Call, Emit, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
 from sightline.http.pipeline.errors import ApiError, refused, request_id_of, standing_headers, to_api_error
 from sightline.http.pipeline.headers import Headers
@@ -125,10 +126,9 @@ class Pipeline:
         """
         route = request.route = match.route
         if route.operation is not None:
-            request.principal = await self._authenticate(request)
-            refusal = may_call(request.principal, route.operation)
-            if refusal is not None:
-                raise refused(refusal)
+            principal = await self._authenticate(request)
+            request.principal = principal
+            request.principal = await self._edge.authorize(principal, route.operation)
         self._check_origin(request, route)
         if route.rate is not RateClass.NONE:
             request.rate_headers = self._limiter.take(route.rate, _rate_key(request, match), request.started_s)
@@ -164,6 +164,48 @@ class Pipeline:
             if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
                 self._limiter.take(RateClass.FAILED, request.client_ip, request.started_s)
             raise
+
+    async def while_authorized(self, request: Request, work: Callable[[], Awaitable[None]]) -> None:
+        """Run the work of a stream or WebSocket, and check its credential again every `recheck_s`.
+
+        An unavailable dependency does not end the work: the next check decides.
+
+        Raises:
+            RefusedError: The credential was refused; the work has been cancelled.
+        """
+        route = request.route
+        assert route is not None, "the request was admitted"
+        operation = route.operation
+        ended: Exception | None = None
+
+        async def recheck() -> None:
+            nonlocal ended
+            while operation is not None:
+                await trio.sleep(self._options.recheck_s)
+                try:
+                    await self._edge.authorize(await self._edge.authenticate(request.headers), operation)
+                except UnavailableError:
+                    continue
+                except RefusedError as error:
+                    ended = error
+                    checks.cancel_scope.cancel()
+                    return
+
+        async with trio.open_nursery() as checks:
+            checks.start_soon(recheck)
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001  raised again below, outside of the nursery that would wrap it
+                ended = error
+            checks.cancel_scope.cancel()
+        if ended is not None:
+            raise ended
+
+    async def _write_while_authorized(self, request: Request, stream: Stream, emit: Emit) -> None:
+        try:
+            await self.while_authorized(request, partial(stream.write, emit))
+        except RefusedError:
+            return  # the status line is out: the stream ends, and the next request is told why
 
     def _take(self, rate: RateClass, key: str) -> None:
         self._limiter.take(rate, key, trio.current_time())
@@ -205,7 +247,8 @@ class Pipeline:
             case Raw(status=status, headers=headers, body=body):
                 return self._outgoing(request, status, _encode(headers), body)
             case Stream(headers=headers):
-                return self._outgoing(request, 200, _encode(headers), result)
+                write = partial(self._write_while_authorized, request, result)
+                return self._outgoing(request, 200, _encode(headers), Stream(write))
             case Mapping():
                 return self._envelope(request, result, self._edge.clock.now_ms(), ())
 

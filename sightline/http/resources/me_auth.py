@@ -22,8 +22,12 @@ from sightline.http.schemas.identity import (
     Selected,
     SignedIn,
     SignedOut,
+    WalletSessionList,
 )
-from sightline.ports.identity import Purpose
+from sightline.http.schemas.identity import (
+    WalletSession as WalletSessionModel,
+)
+from sightline.ports.identity import Purpose, WalletSession
 
 _SIGN_IN_ERRORS = (Code.NOT_AUTHENTICATED, Code.NOT_AUTHORIZED, Code.AUTHZ_ERROR)
 
@@ -45,6 +49,19 @@ def membership_view(membership: Membership) -> View:
         "slug": workspace.slug,
         "name": workspace.name,
         "role": membership.role.value,
+    }
+
+
+def wallet_session_view(session: WalletSession, current_id: str) -> View:
+    """A sign-in as JSON. `isCurrent` marks that of the caller."""
+    return {
+        "sessionId": session.session_id,
+        "signedInAt": iso(session.signed_in_at_ms),
+        "lastUsedAt": iso(session.last_used_at_ms),
+        "endedAt": None if session.ended_at_ms is None else iso(session.ended_at_ms),
+        "clientAddress": session.client_ip,
+        "userAgent": session.user_agent,
+        "isCurrent": session.session_id == current_id,
     }
 
 
@@ -85,7 +102,7 @@ class MeAndAuth:
                 path="/api/v1/auth/wallet/login",
                 operation_id="login",
                 tag="identity",
-                summary="Sign in with a signature; sets the cookie svc_session",
+                summary="Sign in with a signature; sets the cookie svc_session (__Host-svc_session over https)",
                 handler=self.login,
                 rate=RateClass.AUTH,
                 body=LoginBody,
@@ -109,10 +126,32 @@ class MeAndAuth:
                 path="/api/v1/auth/logout",
                 operation_id="logout",
                 tag="identity",
-                summary="Clear the session cookie",
+                summary="End the sign-in and clear the session cookie",
                 handler=self.logout,
                 operation=Operation.LOGOUT,
                 output=SignedOut,
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/me/sessions",
+                operation_id="listWalletSessions",
+                tag="identity",
+                summary="List the open sign-ins of the wallet",
+                handler=self.wallet_sessions,
+                operation=Operation.LIST_WALLET_SESSIONS,
+                rate=RateClass.LIST,
+                output=WalletSessionList,
+            ),
+            Route(
+                method="DELETE",
+                path="/api/v1/me/sessions/{id}",
+                operation_id="endWalletSession",
+                tag="identity",
+                summary="End a sign-in of the wallet; its cookie is refused from then on",
+                handler=self.end_wallet_session,
+                operation=Operation.END_WALLET_SESSION,
+                output=WalletSessionModel,
+                errors=(Code.NOT_FOUND,),
             ),
         )
 
@@ -161,7 +200,13 @@ class MeAndAuth:
     async def login(self, call: Call) -> Reply:
         """Open a session. A repeat is refused with `auth:nonce`: a cookie is never replayed."""
         body: LoginBody = call.body
-        signed_in = await self._deps.sign_in.login(body.wallet_address, body.nonce, body.signature)
+        signed_in = await self._deps.sign_in.login(
+            body.wallet_address,
+            body.nonce,
+            body.signature,
+            client_ip=call.client_ip,
+            user_agent=call.headers.get("user-agent") or "",
+        )
         data = {
             "walletAddress": signed_in.principal.wallet_address,
             "workspaces": [membership_view(each) for each in signed_in.memberships],
@@ -179,6 +224,24 @@ class MeAndAuth:
         data = {"workspaceId": body.workspace_id, "role": role.value}
         return Reply(data, headers=(("set-cookie", selected.set_cookie),))
 
-    async def logout(self, _call: Call) -> Reply:
-        """Make the browser forget the session; there is nothing to forget on the server."""
+    async def wallet_sessions(self, call: Call) -> Answer:
+        """List sign-ins on all devices: few, hence one page."""
+        principal = call.principal
+        assert isinstance(principal, WalletPrincipal)
+        sessions = await self._deps.wallet_sessions.open_of(principal.wallet_address)
+        items = [wallet_session_view(each, principal.session_id) for each in sessions]
+        return Answer({"items": items, "nextCursor": None}, self._deps.clock.now_ms())
+
+    async def end_wallet_session(self, call: Call) -> Answer:
+        """End a sign-in, for example of a lost phone. Ending it again answers the same."""
+        principal = call.principal
+        assert isinstance(principal, WalletPrincipal)
+        ended = await self._deps.wallet_sessions.end(principal.wallet_address, call.params["id"])
+        return Answer(wallet_session_view(ended, principal.session_id), self._deps.clock.now_ms())
+
+    async def logout(self, call: Call) -> Reply:
+        """End the sign-in on the server and clear the cookie. An API key has no sign-in to end."""
+        principal = call.principal
+        if isinstance(principal, WalletPrincipal):
+            await self._deps.wallet_sessions.end(principal.wallet_address, principal.session_id)
         return Reply({}, headers=tuple(("set-cookie", header) for header in self._deps.clear_cookies()))

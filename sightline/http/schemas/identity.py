@@ -57,7 +57,26 @@ class Selected(Output):
 
 
 class SignedOut(Output):
-    """Nothing more to say."""
+    """An empty object."""
+
+
+class WalletSession(Output):
+    """A sign-in of the wallet. `clientAddress` and `userAgent` are those of the sign-in."""
+
+    session_id: Uuid
+    signed_in_at: Instant
+    last_used_at: Instant
+    ended_at: Instant | None
+    client_address: str
+    user_agent: str
+    is_current: bool
+
+
+class WalletSessionList(Output):
+    """The open sign-ins of the wallet, newest first, on one page."""
+
+    items: list[WalletSession]
+    next_cursor: None
 
 
 class BoundWorkspace(Output):

@@ -11,7 +11,7 @@ import pytest
 import trio
 from pydantic import Field
 
-from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, Role, Scope, WalletPrincipal
+from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, Role, Scope, WalletPrincipal, may_call
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,
@@ -106,6 +106,13 @@ async def authenticate(headers: Headers) -> Principal:
     principal = PRINCIPALS.get((headers.get("authorization") or "").removeprefix("Bearer "))
     if principal is None:
         raise RefusedError(Refusal(Code.NOT_AUTHENTICATED))
+    return principal
+
+
+async def authorize(principal: Principal, operation: Operation) -> Principal:
+    refusal = may_call(principal, operation)
+    if refusal is not None:
+        raise RefusedError(refusal)
     return principal
 
 
@@ -241,7 +248,14 @@ async def _running(
         stage.calls.append((route, method, status))
         stage.observed.set()
 
-    edge = Edge(authenticate=authenticate, check_origin=check_origin, clock=clock, ids=ids, observe=observe)
+    edge = Edge(
+        authenticate=authenticate,
+        authorize=authorize,
+        check_origin=check_origin,
+        clock=clock,
+        ids=ids,
+        observe=observe,
+    )
     options = EdgeOptions(
         rate_limits=rate_limits or RateLimits(), public_url=public_url, strict_transport_s=strict_transport_s
     )

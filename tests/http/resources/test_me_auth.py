@@ -11,7 +11,7 @@ async def test_a_wallet_signs_in_selects_and_is_known(world: World) -> None:
     answer = await world.anyone.post(LOGIN, await world.signed(account, CHALLENGE))
     brief = {"id": workspace["id"], "slug": workspace["slug"], "name": workspace["name"], "role": "OWNER"}
     assert data_of(answer) == {"walletAddress": account.address, "workspaces": [brief]}
-    assert answer.headers["set-cookie"].startswith("svc_session=v1.")
+    assert answer.headers["set-cookie"].startswith("svc_session=v2.")
     assert "HttpOnly; SameSite=Lax" in answer.headers["set-cookie"]
     unselected = Client(world, {"cookie": cookie_of(answer)})
     me = data_of(await unselected.get("/api/v1/me"))
@@ -78,6 +78,36 @@ async def test_selecting_a_workspace_of_others_is_403(world: World) -> None:
     other = await world.party("CONSUMER")
     answer = await stranger.post("/api/v1/auth/workspace/select", {"workspaceId": other.id})
     assert error_of(answer)[:2] == (403, "NOT_AUTHORIZED")
+
+
+async def test_logout_ends_the_cookie_on_the_server(world: World) -> None:
+    account = world.account()
+    client, other_device = [Client(world, {"cookie": await world.login(account)}) for _ in range(2)]
+    data_of(await client.post("/api/v1/auth/logout"))
+    assert error_of(await client.get("/api/v1/me")) == (401, "NOT_AUTHENTICATED", "auth:session")
+    data_of(await other_device.get("/api/v1/me"))
+
+
+async def test_a_wallet_lists_its_sign_ins_and_ends_that_of_a_lost_phone(world: World) -> None:
+    account = world.account()
+    phone, laptop = [Client(world, {"cookie": await world.login(account)}) for _ in range(2)]
+    listed = data_of(await laptop.get("/api/v1/me/sessions"))["items"]
+    assert [each["isCurrent"] for each in listed] == [True, False]
+    assert {each["clientAddress"] for each in listed} == {"127.0.0.1"}
+    lost = listed[1]["sessionId"]
+    ended = data_of(await laptop.delete(f"/api/v1/me/sessions/{lost}"))
+    assert ended["endedAt"] is not None
+    assert error_of(await phone.get("/api/v1/me")) == (401, "NOT_AUTHENTICATED", "auth:session")
+    (left,) = data_of(await laptop.get("/api/v1/me/sessions"))["items"]
+    assert left["isCurrent"]
+
+
+async def test_a_sign_in_of_another_wallet_is_not_found(world: World) -> None:
+    mine, other = [Client(world, {"cookie": await world.login(world.account())}) for _ in range(2)]
+    (session,) = data_of(await other.get("/api/v1/me/sessions"))["items"]
+    answer = await mine.delete(f"/api/v1/me/sessions/{session['sessionId']}")
+    assert error_of(answer) == (404, "NOT_FOUND", "auth:session")
+    data_of(await other.get("/api/v1/me"))
 
 
 async def test_logout_clears_both_cookies(world: World) -> None:
