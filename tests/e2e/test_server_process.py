@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
+from typing import Final
 
 import httpx
+import pytest
 import trio
 
 from sightline.client import Api
+from tests.conftest import open_data_directory
 from tests.e2e.server import Server, a_tenant, processes_under, until
 
 
@@ -129,3 +133,23 @@ def test_an_engine_without_its_settings_is_refused_before_anything_starts() -> N
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1
     assert "SIGHTLINE_VIDEO_BACKEND=mediamtx needs SIGHTLINE_VIDEO_MEDIAMTX_URL" in done.stderr
+
+
+KILLS: Final = 20
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(900)
+async def test_a_first_start_killed_at_any_point_leaves_a_directory_that_starts() -> None:
+    rng = Random("first start")
+    for _ in range(KILLS):
+        with open_data_directory() as directory:
+            server = Server(directory)
+            try:
+                server.spawn()
+                await trio.sleep(rng.uniform(0.3, 3.0))
+                await server.kill()
+                await server.start()
+                assert await server.stop() == 0
+            finally:
+                server.end()

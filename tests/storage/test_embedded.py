@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import psutil
 import pytest
@@ -180,11 +181,50 @@ async def test_a_note_of_a_pid_that_is_a_stranger_now_does_not_stop_the_start(da
 
 
 async def test_a_first_start_that_was_cut_short_is_made_good(data_directory: Path) -> None:
-    unfinished = data_directory / "postgres/cluster.unfinished"
-    unfinished.mkdir(parents=True)
-    (unfinished / "PG_VERSION").write_text("18\n")
+    for name in ("cluster.unfinished", "cluster.draft-x"):
+        (data_directory / "postgres" / name).mkdir(parents=True)
+        (data_directory / "postgres" / name / "PG_VERSION").write_text("18\n")
     async with running(data_directory) as dsn:
         await leave_note(dsn)
+    assert {path.name for path in (data_directory / "postgres").iterdir()} == {"child.lock", "cluster", "run"}
+
+
+def spawn_child(directory: Path) -> "subprocess.Popen[bytes]":
+    """The child as a process of ours; not yet ready when this returns."""
+    args = child_command(options_in(directory)).args
+    return subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+KILLS = 5
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+async def test_a_first_start_killed_at_any_point_is_made_good(data_directory: Path, number: int) -> None:
+    """The next start comes at once, while processes of the first may still be at work."""
+    first = spawn_child(data_directory)
+    assert first.stdin is not None
+    await trio.sleep(Random(number).uniform(0.1, 1.2))
+    if number % 2 == 0:
+        first.kill()
+    first.stdin.close()
+    async with running(data_directory) as dsn:
+        await leave_note(dsn)
+    assert first.wait(20) != 0
+    async with running(data_directory) as dsn:
+        assert await read_note(dsn) == 42
+
+
+async def test_a_second_child_waits_until_the_first_has_gone(
+    data_directory: Path, child: "subprocess.Popen[bytes]"
+) -> None:
+    pid = postmaster_pid(data_directory)
+    async with trio.open_nursery() as nursery:
+        assert child.stdin is not None
+        child.stdin.close()
+        dsn = await nursery.start(run_embedded_postgres, options_in(data_directory))
+        assert not psutil.pid_exists(pid)
+        await leave_note(dsn)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_data_directory_with_a_long_path_works(data_directory: Path) -> None:
@@ -229,7 +269,10 @@ def test_an_ordinary_user_needs_no_rights(data_directory: Path) -> None:
     account = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     os.chown(data_directory, account.pw_uid, account.pw_gid)
     args = [sys.executable, "-c", AS_USER, str(data_directory / "postgres"), str(account.pw_gid), str(account.pw_uid)]
-    ended = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert ended.stdout.startswith(b"ready postgresql://"), ended.stderr.decode()
-    assert ended.returncode == 0
+    child = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    said = child.stdout.readline()
+    _, complaint = child.communicate()
+    assert said.startswith(b"ready postgresql://"), complaint.decode()
+    assert child.returncode == 0
     assert (data_directory / "postgres/cluster").stat().st_uid == account.pw_uid

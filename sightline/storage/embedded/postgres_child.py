@@ -1,29 +1,36 @@
 """The child process that owns the embedded Postgres: `python -m sightline.storage.embedded.postgres_child DIRECTORY`.
 
-Postgres does not watch its parent, so this process stands between: it makes the cluster if there is none,
-starts Postgres, says `ready` and the address, and at end-of-file on its stdin (its parent stopped, or was
-killed) shuts Postgres down, which leaves nothing to recover. Should this process be killed itself, the
-kernel tells Postgres to shut down (Linux). Should everything be killed at once, the next start recovers. A
-Postgres that is still there then, or is still shutting down, is stopped, never adopted: so the settings are
-always those of this version, and there is always a parent that can stop it.
+Postgres does not watch its parent, so this process does: it makes the cluster if there is none, starts Postgres,
+reports `ready` and the address, and shuts Postgres down at end-of-file on its stdin (its parent stopped or was killed).
 
-The pg_ctl of the usual embedding gives up after 10 s, too short for the recovery of a large cluster; here
-the only limit is the parent's patience.
+What happens when processes are killed:
+
+- One child per directory: a lock that the kernel drops with the process. The next child waits for it.
+- The parent is killed before Postgres serves: the child exits at once. initdb dies with the child (Linux), and writes
+  to a draft directory with a name of its own, so what is left of it never meets the next attempt.
+- The child is killed: the kernel sends Postgres a fast shutdown (Linux).
+- Everything is killed at once: the next start recovers. A Postgres that still runs, or is still shutting down, is
+  stopped and not adopted: so the settings are always those of this version, and there is always a parent to stop it.
+
+pg_ctl gives up after 10 s, too short for the recovery of a large cluster; here the parent's patience is the only limit.
 """
 
 import argparse
 import ctypes
+import fcntl
 import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import final
 from urllib.parse import quote
@@ -43,6 +50,11 @@ SHUTDOWN_STEPS = ((signal.SIGINT, 8.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 
 
 OLD_BACKENDS_S = 30.0
 """How long to wait for backends of a killed Postgres that still hold its shared memory."""
+
+LOCK_NAME = "child.lock"
+LOCK_WAIT_S = 60.0
+"""For an earlier child that is still making a cluster or shutting Postgres down."""
+DRAFT_PREFIX = "cluster.draft-"
 
 EXIT_FAILED = 3
 
@@ -122,23 +134,63 @@ def settings(layout: Layout, *, durable: bool) -> dict[str, str]:
     return chosen
 
 
+@contextmanager
+def sole_child(directory: Path) -> Iterator[None]:
+    """Hold the directory against other children; wait for one that is about to end.
+
+    Raises:
+        EmbeddedPostgresError: Another child held it for LOCK_WAIT_S.
+    """
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _wait(lambda: _try_lock(descriptor), LOCK_WAIT_S):
+            raise EmbeddedPostgresError(
+                f"{directory} is in use by another embedded Postgres: stop the server that started it"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def make_cluster(layout: Layout, account: Account) -> None:
-    """Make the cluster if there is none; an earlier attempt that was cut short is removed first."""
+    """Make the cluster if there is none. It appears whole or not at all; drafts of attempts that were cut short go."""
     if layout.cluster.exists():
         _refuse_foreign(layout.cluster, account)
         return
-    unfinished = layout.cluster.with_name("cluster.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    for old in (*layout.cluster.parent.glob(f"{DRAFT_PREFIX}*"), layout.cluster.with_name("cluster.unfinished")):
+        # A process of that attempt may still be writing: what cannot be removed now is removed at the next start.
+        shutil.rmtree(old, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=layout.cluster.parent))
+    account.own(draft)
     made = subprocess.run(  # noqa: S603  our own binary and arguments
         [
             str(layout.binaries / "initdb"), "--username=postgres", "--encoding=UTF8", "--auth=peer",
-            "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "-D", str(unfinished),
+            "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "-D", str(draft),
         ],
-        check=False, capture_output=True, text=True, cwd="/", **account.popen_options(),
+        check=False, capture_output=True, text=True, cwd="/",
+        preexec_fn=partial(_die_with_parent, signal.SIGKILL, os.getpid()), **account.popen_options(),
     )  # fmt: skip
     if made.returncode != 0:
+        shutil.rmtree(draft, ignore_errors=True)
         raise EmbeddedPostgresError(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
-    unfinished.rename(layout.cluster)
+    draft.rename(layout.cluster)
+    _sync_directory(layout.cluster.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_foreign(cluster: Path, account: Account) -> None:
@@ -238,7 +290,7 @@ def start_postgres(layout: Layout, account: Account, *, durable: bool) -> "subpr
         old_backends = _old_backends_remain(layout)
         process = subprocess.Popen(  # noqa: S603  our own binary and arguments
             args, stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd="/",
-            preexec_fn=_die_with_parent, **account.popen_options(),
+            preexec_fn=partial(_die_with_parent, signal.SIGINT, os.getpid()), **account.popen_options(),
         )  # fmt: skip
         if _wait_serving(process, layout):
             return process
@@ -264,10 +316,13 @@ def _old_backends_remain(layout: Layout) -> bool:
     return any(_is_postgres_of(pid, layout.cluster) for pid in psutil.pids())
 
 
-def _die_with_parent() -> None:
-    """In the new process, on Linux: have the kernel send a fast-shutdown signal when our parent is gone."""
+def _die_with_parent(signal_number: int, parent: int) -> None:
+    """In the new process, on Linux: have the kernel send the signal when our parent is gone."""
     if sys.platform == "linux":
-        LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGINT))
+        LIBC.prctl(PR_SET_PDEATHSIG, int(signal_number))
+        if os.getppid() != parent:
+            # It was gone before the kernel was asked.
+            os._exit(EXIT_FAILED)
 
 
 def stop_postgres(process: "subprocess.Popen[bytes]") -> None:
@@ -288,29 +343,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run-as", default="nobody")
     parser.add_argument("--not-durable", action="store_true")
     chosen = parser.parse_args(arguments)
-    leave = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: leave.set())
-    leave_with_parent(leave.set)
+    directory: Path = chosen.directory
+    leave = _Leave()
+    signal.signal(signal.SIGTERM, lambda *_: leave.ask())
+    leave_with_parent(leave.ask)
     try:
-        process, layout = _serve(chosen.directory, chosen.run_as, durable=not chosen.not_durable)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with sole_child(directory):
+            return _run(directory, chosen.run_as, leave, durable=not chosen.not_durable)
     except (EmbeddedPostgresError, AccountError) as error:
         _say(str(error))
         return EXIT_FAILED
-    threading.Thread(target=_tell_end, args=(process, leave), daemon=True).start()
+
+
+def _run(directory: Path, run_as: str, leave: "_Leave", *, durable: bool) -> int:
+    process, layout = _serve(directory, run_as, durable=durable)
+    leave.is_serving = True
+    threading.Thread(target=_tell_end, args=(process, leave.asked), daemon=True).start()
     say_ready(layout.dsn)
-    leave.wait()
+    leave.asked.wait()
     if process.poll() is not None:
         _say(f"Postgres ended by itself with exit code {process.returncode}")
         return EXIT_FAILED
     stop_postgres(process)
-    if not layout.socket_directory.is_relative_to(chosen.directory.resolve()):
+    if not layout.socket_directory.is_relative_to(directory.resolve()):
         with suppress(OSError):
             layout.socket_directory.rmdir()
     return 0
 
 
+@final
+class _Leave:
+    """The request to leave, which may come at any moment, on another thread or in a signal handler."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.is_serving = False
+
+    def ask(self) -> None:
+        """Leave: in order once Postgres serves, before that at once, since nobody waits for what is being made."""
+        if not self.is_serving:
+            os._exit(EXIT_FAILED)
+        self.asked.set()
+
+
 def _serve(directory: Path, run_as: str, *, durable: bool) -> "tuple[subprocess.Popen[bytes], Layout]":
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     layout = lay_out(directory, find_binaries())
     account = choose_account(run_as)
     account.own(directory)
