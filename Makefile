@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install install-dev demo serve test check format interop bench simulate clean
+.PHONY: help install install-dev demo serve test check format interop nemesis bench simulate clean
 
 help:
 	@echo "make demo      set up, run the main job on real parts, check every amount"
@@ -14,6 +14,7 @@ help:
 	@echo "make serve     set up, run a server on http://127.0.0.1:8080"
 	@echo "make check     format, lint, strict types, import contracts"
 	@echo "make interop   tests against a browser, anvil and real engines (installs them)"
+	@echo "make nemesis   inject faults into real servers under load (minutes=60 seed=7), check that nothing is lost"
 	@echo "make bench     measure against the stacks one would use instead"
 
 $(BIN)/python:
@@ -57,6 +58,10 @@ format: $(VENV)/.dev
 
 interop: $(VENV)/.dev
 	./scripts/interop.sh $(ARGS)
+
+nemesis: $(VENV)/.dev
+	./scripts/interop_nemesis.sh
+	$(BIN)/python -m tests.nemesis --minutes $(or $(minutes),2) --seed $(or $(seed),1) $(if $(only),--only '$(only)') $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.run $(ARGS)

@@ -1,13 +1,14 @@
-"""What callers were told, beside what they find in the end; the check that the two agree.
+"""Checks what callers were answered against what the API, the database and the chain hold in the end.
 
-Every call that changes something is made with an idempotency key and repeated until its outcome is known, so a complete
-history says of each whether it took effect. Whatever the server did beyond that was done twice, or by nobody.
+Calls that change something are made with an idempotency key and repeated until their outcome is known, so a complete
+history says of each call whether it took effect. Every effect that no answer accounts for is a violation.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
 
@@ -72,26 +73,52 @@ class Made:
         return self.path.split("/")[2]
 
 
+class Outcome(Enum):
+    """What the caller knows of a create call that was sent once and without a key."""
+
+    DONE = "answered 200"
+    REFUSED = "answered 429 or 503, which promise that nothing was done"
+    UNKNOWN = "answered 504, or not at all"
+
+
 @dataclass
 class History:
-    """Everything that callers were told."""
+    """Everything that callers were answered."""
 
     made: list[Made] = field(default_factory=list)
-    heartbeats: dict[str, int] = field(default_factory=lambda: defaultdict(lambda: -1))
-    """The newest acknowledged sequence by workspace."""
-    acknowledged: int = 0
+    heartbeats: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Acknowledged sequences by workspace."""
+    unkeyed: dict[str, Outcome] = field(default_factory=dict)
+    """Create calls without a key, by the marker in the metadata of the session they ask for."""
+    unexpected: list[str] = field(default_factory=list)
+    """Answers that break a promise by themselves: a status 500, another tenant's data."""
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(sequences) for sequences in self.heartbeats.values())
 
     def acknowledge(self, workspace_id: str, sequence: int) -> None:
-        self.heartbeats[workspace_id] = max(self.heartbeats[workspace_id], sequence)
-        self.acknowledged += 1
+        self.heartbeats[workspace_id].add(sequence)
 
     def done(self, *actions: str) -> Iterator[Made]:
         return (made for made in self.made if made.is_done and made.action in actions)
 
 
 @dataclass
+class Rows:
+    """What the database holds, read by SQL and not by the server."""
+
+    heartbeats: dict[str, Counter[int]]
+    """How often each sequence is stored, by workspace."""
+    sessions: dict[str, str]
+    """State by session id."""
+    settlements: dict[str, str]
+    """State by session id."""
+
+
+@dataclass
 class Found:
-    """What a reader of the API finds when all is over."""
+    """What a reader of the API finds at the end, when all traffic has stopped."""
 
     consumers: frozenset[str]
     sessions: dict[str, dict[str, Any]]
@@ -105,6 +132,8 @@ class Found:
     """On the chain itself, micro-USDC."""
     funds: int = 0
     """What each wallet began with."""
+    rows: Rows | None = None
+    """None where only the API and the chain are compared."""
 
     def charged(self, workspace_id: str, party: str) -> int:
         mine = (session for session in self.sessions.values() if session[f"{party}WorkspaceId"] == workspace_id)
@@ -114,10 +143,13 @@ class Found:
 def violations(history: History, found: Found) -> list[str]:
     """Everything that was lost or doubled; empty when the history holds."""
     return [
+        *history.unexpected,
         *_answers(history),
         *_effects(history, found),
+        *_unkeyed(history, found),
         *_records(history, found),
         *_heartbeats(history, found),
+        *_rows(history, found),
         *_operators(found),
         *_charges(found),
         *_money(found),
@@ -138,6 +170,8 @@ def _effects(history: History, found: Found) -> Iterator[str]:
     created = Counter(made.session_id for made in history.done("create"))
     for session_id in created.keys() - found.sessions.keys():
         yield f"session {session_id} was created and is gone"
+    # Checked by _unkeyed.
+    created.update(session["id"] for session in found.sessions.values() if marker_of(session) in history.unkeyed)
     assigned = Counter(made.session_id for made in history.done("dispatch", "accept"))
     started = Counter(made.session_id for made in history.done("start"))
     ended = Counter((made.session_id, made.workspace_id) for made in history.done("end"))
@@ -159,6 +193,21 @@ def _effects(history: History, found: Found) -> Iterator[str]:
         for what, (times_told, is_so) in happened.items():
             if times_told != int(is_so):
                 yield f"session {session_id} {what}: {is_so}, but {times_told} calls were told so ({session['state']})"
+
+
+def marker_of(session: dict[str, Any]) -> str | None:
+    """The marker of the unkeyed call that asked for the session."""
+    marker: str | None = (session["metadata"] or {}).get("marker")
+    return marker
+
+
+def _unkeyed(history: History, found: Found) -> Iterator[str]:
+    """A refusal had no effect, a success had one, an unknown outcome at most one."""
+    times = Counter(marker_of(session) for session in found.sessions.values())
+    allowed = {Outcome.DONE: {1}, Outcome.REFUSED: {0}, Outcome.UNKNOWN: {0, 1}}
+    for marker, outcome in history.unkeyed.items():
+        if times[marker] not in allowed[outcome]:
+            yield f"unkeyed create {marker}: {outcome.value}, and made {times[marker]} sessions"
 
 
 AGREES: Final = {
@@ -188,9 +237,31 @@ def _records(history: History, found: Found) -> Iterator[str]:
 
 
 def _heartbeats(history: History, found: Found) -> Iterator[str]:
-    for workspace_id, sequence in history.heartbeats.items():
-        if found.last_sequences[workspace_id] < sequence:
-            yield f"heartbeat {sequence} of {workspace_id} is lost; the last is {found.last_sequences[workspace_id]}"
+    for workspace_id, sequences in history.heartbeats.items():
+        if found.last_sequences[workspace_id] < max(sequences):
+            last = found.last_sequences[workspace_id]
+            yield f"heartbeat {max(sequences)} of {workspace_id} is lost; the last is {last}"
+
+
+def _rows(history: History, found: Found) -> Iterator[str]:
+    """The database holds each acknowledged heartbeat once, and the sessions and settlements that the API shows."""
+    if found.rows is None:
+        return
+    for workspace_id, sequences in history.heartbeats.items():
+        stored = found.rows.heartbeats.get(workspace_id, Counter())
+        if lost := sorted(sequences - stored.keys()):
+            yield f"heartbeats of {workspace_id} were acknowledged and are not stored: {lost[:10]}"
+        if doubled := sorted(sequence for sequence, times in stored.items() if times > 1):
+            yield f"heartbeats of {workspace_id} are stored twice: {doubled[:10]}"
+    shown = {session_id: session["state"] for session_id, session in found.sessions.items()}
+    for session_id in shown.keys() | found.rows.sessions.keys():
+        if shown.get(session_id) != found.rows.sessions.get(session_id):
+            stored_state = found.rows.sessions.get(session_id)
+            yield f"session {session_id} is {shown.get(session_id)} by the API and {stored_state} in its row"
+    for session_id, session in found.sessions.items():
+        wanted_state = "CONFIRMED" if session["state"] == "ENDED" else None
+        if found.rows.settlements.get(session_id) != wanted_state:
+            yield f"session {session_id}: its settlement's row is {found.rows.settlements.get(session_id)}"
 
 
 def _operators(found: Found) -> Iterator[str]:

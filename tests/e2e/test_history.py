@@ -1,12 +1,13 @@
 """The checker of histories finds what it is there to find: each test plants one lie in a story that holds."""
 
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from tests.e2e.history import Found, History, Made, Told, violations
+from tests.e2e.history import Found, History, Made, Outcome, Rows, Told, violations
 
 CONSUMER, OPERATOR, SESSION = "consumer", "operator", "s1"
 
@@ -65,6 +66,7 @@ def a_story() -> tuple[History, Found]:
         ledgers={CONSUMER: rows, OPERATOR: rows[:1]},
         balances={CONSUMER: 94_000, OPERATOR: 105_100},
         funds=100_000,
+        rows=Rows({OPERATOR: Counter([1, 2, 3])}, {SESSION: "ENDED"}, {SESSION: "CONFIRMED"}),
     )
     return history, found
 
@@ -93,9 +95,33 @@ def lost_the_session(_history: History, found: Found) -> None:
     del found.sessions[SESSION]
 
 
-def created_twice(_history: History, found: Found) -> None:
-    found.sessions["s2"] = a_session(id="s2", state="CANCELLED", endReason="CONSUMER_CANCELLED")
+def a_second_session(found: Found, **changed: Any) -> None:
+    found.sessions["s2"] = a_session(id="s2", state="CANCELLED", endReason="CONSUMER_CANCELLED", **changed)
     found.settlements["s2"] = {"sessionId": "s2", "state": "NOT_READY", "txHash": None, "payload": None}
+
+
+def created_twice(_history: History, found: Found) -> None:
+    a_second_session(found)
+
+
+def refused_and_created(history: History, found: Found) -> None:
+    history.unkeyed["m"] = Outcome.REFUSED
+    a_second_session(found, metadata={"marker": "m"})
+
+
+def done_and_not_created(history: History, _found: Found) -> None:
+    history.unkeyed["m"] = Outcome.DONE
+
+
+def unknown_and_created_twice(history: History, found: Found) -> None:
+    history.unkeyed["m"] = Outcome.UNKNOWN
+    a_second_session(found, metadata={"marker": "m"})
+    found.sessions["s3"] = found.sessions["s2"] | {"id": "s3"}
+    found.settlements["s3"] = found.settlements["s2"]
+
+
+def answered_500(history: History, _found: Found) -> None:
+    history.unexpected.append("GET /wallet was answered 500")
 
 
 def assigned_by_nobody(history: History, _found: Found) -> None:
@@ -134,6 +160,26 @@ def forgot_the_name(_history: History, found: Found) -> None:
 
 def lost_a_heartbeat(_history: History, found: Found) -> None:
     found.last_sequences[OPERATOR] = 2
+
+
+def stored_no_heartbeat(_history: History, found: Found) -> None:
+    assert found.rows is not None
+    del found.rows.heartbeats[OPERATOR][2]
+
+
+def stored_a_heartbeat_twice(_history: History, found: Found) -> None:
+    assert found.rows is not None
+    found.rows.heartbeats[OPERATOR][2] += 1
+
+
+def stored_another_state(_history: History, found: Found) -> None:
+    assert found.rows is not None
+    found.rows.sessions[SESSION] = "LIVE"
+
+
+def stored_no_settlement(_history: History, found: Found) -> None:
+    assert found.rows is not None
+    found.rows.settlements.clear()
 
 
 def left_busy(_history: History, found: Found) -> None:
@@ -179,6 +225,14 @@ LIES: dict[Callable[[History, Found], None], str] = {
     refused_the_repeat: "another answer to the same key",
     lost_the_session: "was created and is gone",
     created_twice: "created: True, but 0 calls",
+    refused_and_created: "nothing was done, and made 1 sessions",
+    done_and_not_created: "answered 200, and made 0 sessions",
+    unknown_and_created_twice: "or not at all, and made 2 sessions",
+    answered_500: "was answered 500",
+    stored_no_heartbeat: "acknowledged and are not stored: [2]",
+    stored_a_heartbeat_twice: "are stored twice: [2]",
+    stored_another_state: "is ENDED by the API and LIVE in its row",
+    stored_no_settlement: "its settlement's row is None",
     assigned_by_nobody: "assigned: True, but 0 calls",
     started_twice: "started: True, but 2 calls",
     ended_and_refused: "ended by its consumer: True, but 0 calls",

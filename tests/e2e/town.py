@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -34,14 +35,20 @@ class Town:
 
 
 @asynccontextmanager
-async def a_town(server: Server, seed: str) -> AsyncIterator[Town]:
-    """A server with funded consumers and operators online; the last of each have a studio of their own."""
+async def a_town(server: Server, seed: str, chain_directory: Path | None = None) -> AsyncIterator[Town]:
+    """Start the server; add funded consumers and operators online. The last of each have a place of their own.
+
+    Args:
+        chain_directory: Where the embedded chain's files are; default: in the server's data directory.
+    """
     await server.start()
     async with AsyncExitStack() as stack:
         async with Api(server.url) as api:
             config = await api.get("/config")
         town = Town(Stage(server, seed), ChainClient(config["rpcUrl"]), config)
-        faucet = await stack.enter_async_context(open_running_faucet(server.directory / "data" / "chain", SystemIds()))
+        faucet = await stack.enter_async_context(
+            open_running_faucet(chain_directory or server.directory / "data" / "chain", SystemIds())
+        )
         for number in range(CONSUMERS + OPERATORS + 2):
             is_consumer = number <= CONSUMERS
             wallet = Wallet()

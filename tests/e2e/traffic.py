@@ -11,7 +11,7 @@ import httpx
 import trio
 
 from sightline.video.assets import clip_path
-from tests.e2e.history import TERMINAL, History, Made, Told
+from tests.e2e.history import TERMINAL, History, Made, Outcome, Told
 from tests.e2e.server import PLACE, Server, Tenant
 
 NO_OPERATOR: Final = "dispatch:noOperator"
@@ -68,9 +68,7 @@ class Caller:
         self._count = 0
         limits = httpx.Limits(max_connections=20)
         headers = {"authorization": f"Bearer {tenant.key}"}
-        self._http = httpx.AsyncClient(
-            base_url=f"{stage.server.url}/api/v1", headers=headers, timeout=35.0, limits=limits
-        )
+        self._http = httpx.AsyncClient(headers=headers, timeout=35.0, limits=limits)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Caller"]:
@@ -125,8 +123,13 @@ class Caller:
     ) -> Told | None:
         await self.stage.up.wait()
         try:
-            answer = await self._http.request(method, path, json=body, headers=headers, params=query)
+            # Asked each time: another server may have taken over.
+            url = f"{self.stage.server.url}/api/v1{path}"
+            answer = await self._http.request(method, url, json=body, headers=headers, params=query)
         except httpx.TransportError:
+            return None
+        if answer.status_code == 500:
+            self.stage.history.unexpected.append(f"{method} {path} was answered 500: {answer.text[:300]}")
             return None
         return Told(answer.status_code, answer.json())
 
@@ -139,8 +142,12 @@ class Caller:
     async def consume(self) -> None:
         """Ask for sessions, in every way that one may, while the stage is open."""
         while self.stage.is_open:
+            if self.rng.random() < 0.2:
+                await self._create_unkeyed()
+                continue
             created = await self.act("POST", "/sessions", await self._wish())
-            assert created.is_done, created
+            if not created.is_done:
+                continue  # its quote has expired, or was used while the clock was stepped
             session_id, mood = created.data["id"], self.rng.random()
             if mood < 0.15:
                 await self.act("DELETE", f"/sessions/{session_id}")
@@ -149,6 +156,20 @@ class Caller:
             else:
                 await self._await_state(session_id, {"REQUESTED"}, ASSIGNMENT_PATIENCE_S)
                 await self.act("DELETE", f"/sessions/{session_id}")
+
+    async def _create_unkeyed(self) -> None:
+        """Ask for a session once and without a key, so that no repetition hides what a refusal did."""
+        marker = f"{self._name} {self.rng.getrandbits(64):x}"
+        wish = {"lat": PLACE[0], "lng": PLACE[1], "waitTimeoutSeconds": 3600, "metadata": {"marker": marker}}
+        told = await self.send_once("/sessions", wish)
+        if told is None:
+            self.stage.history.unkeyed[marker] = Outcome.UNKNOWN
+        elif told.is_done:
+            self.stage.history.unkeyed[marker] = Outcome.DONE
+            await self.act("DELETE", f"/sessions/{told.data['id']}")
+        else:
+            self.stage.history.unkeyed[marker] = Outcome.REFUSED
+            await self.pause(0.1)
 
     async def _wish(self) -> dict[str, Any]:
         wish = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
@@ -238,9 +259,9 @@ async def film(consumer: Caller, operator: Caller) -> None:
     while consumer.stage.is_open:
         wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
         session_id = (await consumer.act("POST", "/sessions", wish)).data["id"]
-        while not (await consumer.act("POST", f"/sessions/{session_id}/dispatch")).is_done:
-            await consumer.pause(0.05)
-        started = await operator.act("POST", f"/sessions/{session_id}/start")
+        started = await _start(consumer, operator, session_id)
+        if started is None:
+            continue
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_publish, consumer.stage, started.data["whipUrl"])
             with trio.move_on_after(FILMED_S):
@@ -249,10 +270,21 @@ async def film(consumer: Caller, operator: Caller) -> None:
         await consumer.act("POST", f"/sessions/{session_id}/end")
 
 
+async def _start(consumer: Caller, operator: Caller, session_id: str) -> Told | None:
+    """Dispatch and start; None if the session was over before that, as it is when the clock jumps past its deadline."""
+    while not (await consumer.act("POST", f"/sessions/{session_id}/dispatch")).is_done:
+        if (await consumer.read(f"/sessions/{session_id}"))["state"] in TERMINAL:
+            return None
+        await consumer.pause(0.05)
+    started = await operator.act("POST", f"/sessions/{session_id}/start")
+    return started if started.is_done else None
+
+
 async def _publish(stage: Stage, whip_url: str) -> None:
-    command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", whip_url]
+    path = whip_url.removeprefix(stage.server.url)
     while True:
         await stage.up.wait()
+        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", stage.server.url + path]
         async with trio.open_nursery() as nursery:
 
             async def until_down(scope: trio.CancelScope = nursery.cancel_scope) -> None:
@@ -260,7 +292,7 @@ async def _publish(stage: Stage, whip_url: str) -> None:
                 scope.cancel()
 
             nursery.start_soon(until_down)
-            await trio.run_process(command, check=False, capture_stderr=True)
+            await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
             nursery.cancel_scope.cancel()
 
 

@@ -1,4 +1,4 @@
-"""A wire between us and Postgres that is cut at a chosen event of the protocol."""
+"""A TCP proxy in front of Postgres: cuts connections at a chosen event of the protocol, delays answers, or refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,12 +21,23 @@ class Fault(Enum):
 
 @dataclass
 class Wire:
-    """A proxy on loopback; `plan` faults for requests that contain a marker, each used once."""
+    """A proxy on loopback; `plan` faults for requests that contain a marker, each used once.
+
+    `delay_s` holds up every answer; `cut` drops all connections of this moment. While Postgres cannot be reached, new
+    connections are closed at once.
+    """
 
     upstream: str
     dsn: str = ""
     faults: list[tuple[bytes, Fault]] = field(default_factory=list)
     struck: list[Fault] = field(default_factory=list)
+    delay_s: float = 0.0
+    _connections: set[trio.CancelScope] = field(default_factory=set)
+
+    def cut(self) -> None:
+        """Drop every connection."""
+        for scope in self._connections:
+            scope.cancel()
 
     def plan(self, marker: str, fault: Fault) -> None:
         self.faults.append((marker.encode(), fault))
@@ -40,9 +51,21 @@ class Wire:
         return None
 
     async def serve(self, client: trio.SocketStream) -> None:
-        server = await trio.open_unix_socket(self.upstream)
+        async with client:
+            try:
+                server = await trio.open_unix_socket(self.upstream)
+            except OSError:
+                return
+            with trio.CancelScope() as scope:
+                self._connections.add(scope)
+                try:
+                    await self._relay(client, server)
+                finally:
+                    self._connections.discard(scope)
+
+    async def _relay(self, client: trio.SocketStream, server: trio.SocketStream) -> None:
         pending: list[Fault] = []
-        async with client, server, trio.open_nursery() as nursery:
+        async with server, trio.open_nursery() as nursery:
 
             async def requests() -> None:
                 async for request in client:
@@ -61,6 +84,8 @@ class Wire:
                         await trio.sleep_forever()
                     if fault is Fault.NOT_ANSWERED:
                         break
+                    if self.delay_s:
+                        await trio.sleep(self.delay_s)
                     await client.send_all(answer)
                     if fault is Fault.AFTER_ANSWER:
                         break

@@ -1,0 +1,341 @@
+"""The faults. Each injects one, and returns when its cause is gone; recovery is measured from there.
+
+A fault that ends the server starts it again, as a supervisor (systemd, a container) would. All others must leave it
+running.
+"""
+
+import resource
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+import psutil
+import trio
+
+from tests.e2e.traffic import Stage
+from tests.nemesis.parts import on_database
+from tests.nemesis.system import Arrangement, System
+from tests.storage.proxy import Fault as WireFault
+
+Inject: TypeAlias = Callable[[System, Stage, Random], Awaitable[None]]
+
+EVERYWHERE: Final = frozenset(Arrangement)
+EMBEDDED: Final = frozenset({Arrangement.EMBEDDED})
+EXTERNAL: Final = frozenset({Arrangement.EXTERNAL})
+HOUR_S: Final = 3600
+FENCED_WITHIN_S: Final = 15.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault and where it can happen."""
+
+    name: str
+    inject: Inject
+    where: frozenset[Arrangement] = EVERYWHERE
+
+
+# Faults of the server's own process.
+
+
+async def kill_server(system: System, stage: Stage, _rng: Random) -> None:
+    """kill -9, and a start."""
+    stage.fall()
+    await system.server.kill()
+    await system.server.start()
+    stage.rise()
+
+
+async def kill_everything(system: System, stage: Stage, _rng: Random) -> None:
+    """kill -9 of the server and all its children at once, and a start."""
+    stage.fall()
+    await system.server.kill_everything()
+    await system.server.start()
+    stage.rise()
+
+
+async def stop_server(system: System, stage: Stage, _rng: Random) -> None:
+    """SIGTERM under load, and a start."""
+    stage.fall()
+    code = await system.server.stop()
+    if code != 0:
+        stage.history.unexpected.append(f"SIGTERM ended the server with exit code {code}")
+    await system.server.start()
+    stage.rise()
+
+
+async def kill_starting_server(system: System, stage: Stage, rng: Random) -> None:
+    """kill -9, and another one while it starts."""
+    stage.fall()
+    await system.server.kill()
+    system.server.spawn()
+    await trio.sleep(rng.uniform(0.1, 2.5))
+    await system.server.kill()
+    await system.server.start()
+    stage.rise()
+
+
+async def suspend_server(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
+    """SIGSTOP of the server alone; its children run on."""
+    await _suspend([system.process], seconds)
+
+
+async def _suspend(processes: Iterable[psutil.Process], seconds: float) -> None:
+    stopped = list(processes)
+    for process in stopped:
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
+    await trio.sleep(seconds)
+    for process in stopped:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+
+
+async def exhaust_descriptors(system: System, _stage: Stage, _rng: Random) -> None:
+    """The server may open no further file for 8 s, while it loses a child that it has to start again."""
+    pid = system.process.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (system.process.num_fds(), hard))
+    for child in system.children("sightline.chain.embedded", "sightline.video.worker")[:1]:
+        child.kill()
+    await trio.sleep(8)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Faults of the database.
+
+
+async def kill_postgres(system: System, _stage: Stage, _rng: Random) -> None:
+    """kill -9 of its first process."""
+    system.postmaster().kill()
+    _restart_external(system)
+
+
+async def stop_postgres_now(system: System, _stage: Stage, _rng: Random) -> None:
+    """Immediate shutdown: what an operating system out of patience does."""
+    system.postmaster().send_signal(signal.SIGQUIT)
+    _restart_external(system)
+
+
+def _restart_external(system: System) -> None:
+    if system.postgres is not None and system.postgres.process is not None:
+        system.postgres.process.wait(30)
+        system.postgres.start()
+
+
+async def kill_postgres_keeper(system: System, _stage: Stage, _rng: Random) -> None:
+    """kill -9 of the child process that looks after Postgres."""
+    for child in system.children("postgres_child"):
+        child.kill()
+
+
+async def kill_backend(system: System, _stage: Stage, rng: Random) -> None:
+    """kill -9 of one connection's process: Postgres ends all the others and recovers."""
+    backends = [child for child in system.postmaster().children() if "sightline" in _title(child)]
+    with suppress(psutil.NoSuchProcess):
+        rng.choice(backends or system.postmaster().children()).kill()
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+async def suspend_postgres(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
+    """SIGSTOP of all its processes."""
+    postmaster = system.postmaster()
+    await _suspend([postmaster, *postmaster.children()], seconds)
+
+
+async def terminate_backends(system: System, _stage: Stage, _rng: Random) -> None:
+    """End every connection of the server by SQL, three times."""
+    for _ in range(3):
+        await _on_database(
+            system, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sightline'"
+        )
+        await trio.sleep(0.5)
+
+
+async def _on_database(system: System, *statements: str) -> None:
+    async def unit(connection: Any) -> None:
+        for statement in statements:
+            await connection.execute(statement)
+
+    await on_database(system.database_dsn, unit)
+
+
+@asynccontextmanager
+async def _server_setting(system: System, name: str, value: str) -> AsyncIterator[None]:
+    """Change a setting of Postgres for everybody, open connections included."""
+    await _on_database(system, f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        await _on_database(system, f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")
+
+
+async def make_read_only(system: System, _stage: Stage, _rng: Random) -> None:
+    """Every write is refused for 8 s, as by a standby that is not yet promoted."""
+    async with _server_setting(system, "default_transaction_read_only", "on"):
+        await trio.sleep(8)
+
+
+async def hold_locks(system: System, _stage: Stage, _rng: Random) -> None:
+    """Somebody holds tables for 6 s, and waiting for a lock is given up after half a second."""
+
+    async def hold(connection: Any) -> None:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = 0")
+            await connection.execute("LOCK TABLE session, workspace, heartbeat, settlement IN ACCESS EXCLUSIVE MODE")
+            await connection.execute("SELECT pg_sleep(6)")
+
+    async with _server_setting(system, "lock_timeout", "500ms"):
+        # The server's own limit on waiting may end this one; then it is over.
+        with suppress(asyncpg.PostgresError):
+            await on_database(system.database_dsn, hold)
+
+
+async def cut_connections(system: System, _stage: Stage, rng: Random) -> None:
+    """Drop every connection to the database, ten times in 5 s."""
+    assert system.wire is not None
+    for _ in range(10):
+        system.wire.cut()
+        await trio.sleep(rng.uniform(0.2, 0.8))
+
+
+async def slow_connections(system: System, _stage: Stage, _rng: Random) -> None:
+    """Each answer of the database takes 200 ms longer, for 8 s."""
+    assert system.wire is not None
+    system.wire.delay_s = 0.2
+    await trio.sleep(8)
+    system.wire.delay_s = 0.0
+
+
+async def lose_answers(system: System, _stage: Stage, rng: Random) -> None:
+    """Cut connections after the database has carried out what was asked, before its answer arrives; for 6 s."""
+    assert system.wire is not None
+    with trio.move_on_after(6):
+        while True:
+            for marker in ("COMMIT", ""):
+                system.wire.plan(marker, WireFault.NOT_ANSWERED)
+            await trio.sleep(rng.uniform(0.05, 0.3))
+    system.wire.faults.clear()
+
+
+async def fill_disk(system: System, _stage: Stage, _rng: Random) -> None:
+    """No space left for 8 s, on the disk of the database (and of the chain, where it is embedded)."""
+    system.disk.fill()
+    try:
+        await trio.sleep(8)
+    finally:
+        system.disk.clear()
+    if (
+        system.postgres is not None
+        and system.postgres.process is not None
+        and system.postgres.process.poll() is not None
+    ):
+        # An external database that gave up is started again by whoever runs it.
+        system.postgres.start()
+
+
+# Faults of chain, video and clock.
+
+
+async def kill_chain(system: System, _stage: Stage, _rng: Random) -> None:
+    """kill -9 of the chain's process."""
+    if system.chain is not None:
+        system.chain.end()
+        await trio.sleep(2)
+        system.chain.start()
+        return
+    for child in system.children("sightline.chain.embedded"):
+        child.kill()
+
+
+async def suspend_chain(system: System, _stage: Stage, _rng: Random) -> None:
+    """SIGSTOP of the chain's process for 8 s."""
+    external = system.chain.process if system.chain is not None else None
+    chain = [psutil.Process(external.pid)] if external is not None else system.children("sightline.chain.embedded")
+    await _suspend(chain, 8)
+
+
+async def kill_video_workers(system: System, _stage: Stage, _rng: Random) -> None:
+    """kill -9 of the processes that carry media."""
+    for child in system.children("sightline.video.worker"):
+        child.kill()
+
+
+async def step_clock(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
+    """Step the wall clock of the server and its children."""
+    system.clock.step(seconds)
+
+
+async def step_clock_and_kill(seconds: float, system: System, stage: Stage, rng: Random) -> None:
+    """Step the wall clock, and kill the server: what starts next knows the new time only."""
+    system.clock.step(seconds)
+    await kill_server(system, stage, rng)
+
+
+# A second server.
+
+
+async def take_over(system: System, stage: Stage, _rng: Random) -> None:
+    """Start a second server on the same database: the first must end by itself, with an exit code."""
+    first, second = system.server, system.another_server()
+    await second.start()
+    stage.fall()
+    assert first.process is not None
+    with trio.move_on_after(FENCED_WITHIN_S):
+        while first.process.poll() is None:  # noqa: ASYNC110  a process is waited for
+            await trio.sleep(0.05)
+    if first.process.poll() is None:
+        stage.history.unexpected.append(f"a fenced server still ran {FENCED_WITHIN_S:.0f} s after it was replaced")
+        await first.kill()
+    elif first.process.returncode in (0, -signal.SIGKILL):
+        stage.history.unexpected.append(f"a fenced server ended with exit code {first.process.returncode}")
+    system.server = stage.server = second
+    stage.rise()
+
+
+FAULTS: Final = (
+    Fault("server kill -9", kill_server),
+    Fault("server and children kill -9", kill_everything, EMBEDDED),
+    Fault("server kill -9 while it starts", kill_starting_server),
+    Fault("server SIGTERM", stop_server),
+    Fault("server SIGSTOP 1 s", partial(suspend_server, 1)),
+    Fault("server SIGSTOP 5 s", partial(suspend_server, 5)),
+    Fault("server SIGSTOP 30 s", partial(suspend_server, 30)),
+    Fault("server out of descriptors", exhaust_descriptors),
+    Fault("postgres kill -9", kill_postgres),
+    Fault("postgres immediate stop", stop_postgres_now),
+    Fault("postgres keeper kill -9", kill_postgres_keeper, EMBEDDED),
+    Fault("postgres backend kill -9", kill_backend),
+    Fault("postgres SIGSTOP 5 s", partial(suspend_postgres, 5)),
+    Fault("postgres backends terminated", terminate_backends),
+    Fault("postgres read-only 8 s", make_read_only),
+    Fault("postgres lock timeout", hold_locks),
+    Fault("database connections cut", cut_connections, EXTERNAL),
+    Fault("database latency 200 ms", slow_connections, EXTERNAL),
+    Fault("database answers lost", lose_answers, EXTERNAL),
+    Fault("disk full 8 s", fill_disk),
+    Fault("chain kill -9", kill_chain),
+    Fault("chain SIGSTOP 8 s", suspend_chain),
+    Fault("video workers kill -9", kill_video_workers),
+    Fault("clock forward 1 h", partial(step_clock, HOUR_S)),
+    Fault("clock back 1 h", partial(step_clock, -HOUR_S)),
+    Fault("clock forward 1 h and kill -9", partial(step_clock_and_kill, HOUR_S)),
+    Fault("clock back 1 h and kill -9", partial(step_clock_and_kill, -HOUR_S)),
+    Fault("second server takes over", take_over, EXTERNAL),
+)
+
+
+def faults_of(arrangement: Arrangement) -> tuple[Fault, ...]:
+    """Those that can happen there."""
+    return tuple(fault for fault in FAULTS if arrangement in fault.where)

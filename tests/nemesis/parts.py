@@ -1,0 +1,180 @@
+"""The parts that faults are injected into: a disk of its own, an external Postgres, an external chain."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import trio
+
+from sightline.chain.embedded.node import CHAIN_ID_DEFAULT
+from sightline.storage.embedded.postgres_account import choose_account
+from sightline.storage.embedded.postgres_child import (
+    Layout,
+    find_binaries,
+    lay_out,
+    make_cluster,
+    prepare_socket_directory,
+    start_postgres,
+    stop_leftover,
+    write_access_rules,
+)
+from tests.conftest import on_server
+
+DISK_BYTES: Final = 1_500 * 1024 * 1024
+"""Room for a cluster, and for the gigabyte of log that Postgres keeps at most."""
+FILE_BYTES_WHEN_FULL: Final = 64 * 1024
+
+
+@dataclass
+class Disk:
+    """A file system of its own where the machine allows a mount; else an ordinary directory.
+
+    `fill` makes writes fail with "no space left on device". Without a mount it limits the size of files of the
+    processes that work there, so that their writes fail with "file too large".
+    """
+
+    path: Path
+    is_mounted: bool = False
+    _limited: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def opened(self) -> Iterator["Disk"]:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "tmpfs", str(self.path)]
+        self.is_mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+        try:
+            yield self
+        finally:
+            if self.is_mounted:
+                subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+
+    def fill(self) -> None:
+        """Leave no room."""
+        if not self.is_mounted:
+            self._limit_files(FILE_BYTES_WHEN_FULL)
+            return
+        with self._filler.open("wb") as out:
+            free = os.statvfs(self.path)
+            os.posix_fallocate(out.fileno(), 0, free.f_bavail * free.f_frsize)
+
+    def clear(self) -> None:
+        """Give the room back."""
+        if not self.is_mounted:
+            self._limit_files(-1)
+            return
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def _filler(self) -> Path:
+        return self.path / "filler"
+
+    def _limit_files(self, limit: int) -> None:
+        program = (
+            "import resource, sys; pid, limit = map(int, sys.argv[1:]);"
+            "resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]))"
+        )
+        for process in processes_in(self.path):
+            with suppress(psutil.NoSuchProcess):
+                uids, gids = process.uids(), process.gids()
+                # As the owner of the process: to limit another user's needs a capability that containers lack.
+                as_owner = {"user": uids.real, "group": gids.real, "extra_groups": []} if os.geteuid() == 0 else {}
+                subprocess.run([sys.executable, "-c", program, str(process.pid), str(limit)], check=False, **as_owner)
+
+
+def processes_in(directory: Path) -> list[psutil.Process]:
+    """Processes of databases and chains that work in the directory or name it in their command line."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if str(directory) in " ".join(process.cmdline()) or Path(process.cwd()).is_relative_to(directory):
+                found.append(process)
+    return found
+
+
+async def on_database(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
+    """Run a unit of asyncpg on a connection of its own."""
+    await trio.to_thread.run_sync(on_server, dsn, unit)
+
+
+@dataclass
+class ExternalPostgres:
+    """A Postgres that the server reaches through `SIGHTLINE_DATABASE_URL`; nothing of the server keeps it running."""
+
+    directory: Path
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def layout(self) -> Layout:
+        return lay_out(self.directory, find_binaries())
+
+    def start(self) -> None:
+        """Start it; ready on return. Blocks, and must be called on the main thread: Postgres ends with its starter."""
+        account = choose_account("nobody")
+        account.own(self.directory)
+        self.directory.parent.chmod(0o711)
+        prepare_socket_directory(self.layout, account)
+        make_cluster(self.layout, account)
+        write_access_rules(self.layout, account)
+        stop_leftover(self.layout, lambda _said: None)
+        self.process = start_postgres(self.layout, account, durable=True)
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@dataclass
+class ExternalChain:
+    """The chain that comes with Sightline, run by the test, so that it outlives the servers that use it."""
+
+    directory: Path
+    port: int = 0
+    process: "subprocess.Popen[bytes] | None" = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> None:
+        args = ["--data-dir", str(self.directory), "--chain-id", str(CHAIN_ID_DEFAULT), "--max-fee-bps", "5000"]
+        args += ["--session-cap-micro", "1000000000000", "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sightline.chain.embedded", *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        word, _, report = self.process.stdout.readline().decode().partition(" ")
+        assert word == "ready", "the chain did not start"
+        self.facts = json.loads(report)
+        self.port = self.facts["port"]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Settings of a server that uses it."""
+        url = f"http://127.0.0.1:{self.port}"
+        return {
+            "SIGHTLINE_CHAIN_RPC_URL": url,
+            "SIGHTLINE_CHAIN_PUBLIC_RPC_URL": url,
+            "SIGHTLINE_CHAIN_ID": str(self.facts["chainId"]),
+            "SIGHTLINE_CHAIN_USDC_ADDRESS": self.facts["usdcAddress"],
+            "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": self.facts["settlementAddress"],
+            "SIGHTLINE_CHAIN_RELAYER_KEY": json.loads((self.directory / "keys.json").read_text())["relayer"],
+            "SIGHTLINE_CHAIN_CONFIRMATIONS": "0",
+        }
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                assert pipe is not None
+                pipe.close()
+            self.process = None

@@ -1,0 +1,184 @@
+"""What the faults are injected into: one server with its database, chain, disk and clock."""
+
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import psutil
+
+from sightline.storage.embedded.postgres_child import Layout, find_binaries, lay_out
+from tests.conftest import open_data_directory
+from tests.e2e.history import Rows
+from tests.e2e.server import Server
+from tests.nemesis.clock_shim import ClockShim
+from tests.nemesis.parts import Disk, ExternalChain, ExternalPostgres, on_database
+from tests.storage.proxy import Wire, open_wire
+
+PATIENCE_S: Final = 60.0
+
+
+class Arrangement(Enum):
+    """Where database and chain run."""
+
+    EMBEDDED = "embedded"
+    """As children of the server."""
+    EXTERNAL = "external"
+    """By themselves; the database is reached through a TCP proxy. Only here can a second server take over."""
+
+
+@dataclass
+class System:
+    """One server and everything that it depends on."""
+
+    arrangement: Arrangement
+    server: Server
+    disk: Disk
+    clock: ClockShim
+    postgres: ExternalPostgres | None = None
+    chain: ExternalChain | None = None
+    wire: Wire | None = None
+    ended_by_itself: list[str] = field(default_factory=list)
+    """Ends of the server that no fault asked for."""
+    servers: list[Server] = field(default_factory=list)
+    """All that were started; the last is the one in charge."""
+
+    @property
+    def data(self) -> Path:
+        return self.server.directory / "data"
+
+    @property
+    def process(self) -> psutil.Process:
+        assert self.server.process is not None
+        return psutil.Process(self.server.process.pid)
+
+    def another_server(self) -> Server:
+        """A server on the same database and chain, with a data directory of its own and the same secrets."""
+        directory = self.server.directory.with_name(f"server-{len(self.servers) + 1}")
+        (directory / "data").mkdir(parents=True, mode=0o700)
+        shutil.copy(self.data / "secrets.json", directory / "data")
+        made = Server(directory, env=self.server.env)
+        self.servers.append(made)
+        return made
+
+    def children(self, *words: str) -> list[psutil.Process]:
+        """Processes below the server whose command line has one of the words."""
+        found = []
+        for child in self.process.children(recursive=True):
+            with suppress(psutil.Error):
+                if any(word in " ".join(child.cmdline()) for word in words):
+                    found.append(child)
+        return found
+
+    def postmaster(self) -> psutil.Process:
+        """The first process of Postgres."""
+        return psutil.Process(int((self.postgres_layout.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
+
+    @property
+    def postgres_layout(self) -> Layout:
+        directory = self.postgres.directory if self.postgres is not None else self.data / "postgres"
+        return lay_out(directory, find_binaries())
+
+    @property
+    def database_dsn(self) -> str:
+        """The database itself, past any proxy."""
+        return self.postgres_layout.dsn
+
+    async def unready(self) -> str | None:
+        """Why the server is not ready; None if it is: the process runs, /readyz is green, no actor is parked."""
+        if self.server.process is None or self.server.process.poll() is not None:
+            return "the server is not running"
+        try:
+            async with httpx.AsyncClient(base_url=self._internal_url(), timeout=5.0) as http:
+                ready = await http.get("/readyz")
+                actors = (await http.get("/internal/actors")).json()["data"]["kinds"]
+        except (httpx.TransportError, OSError, ValueError, KeyError) as error:
+            return f"readiness is not answered: {error!r}"
+        parked = {kind: counts["parked"] for kind, counts in actors.items() if counts["parked"]}
+        if parked:
+            return f"actors are parked: {parked}"
+        return None if ready.status_code == 200 else f"not ready: {ready.text[:300]}"
+
+    def _internal_url(self) -> str:
+        return str(json.loads((self.data / "server.json").read_text())["internalUrl"])
+
+    async def restart_if_ended(self) -> None:
+        """Start the server again if it has ended, as its supervisor would, and remember that it had."""
+        process = self.server.process
+        if process is not None and process.poll() is not None:
+            said = self.server.log().strip().rpartition("\n")[2][-300:]
+            self.ended_by_itself.append(f"exit code {process.returncode}: {said}")
+            await self.server._reap()
+            await self.server.start()
+
+    async def rows(self) -> Rows:
+        """What the database holds."""
+        heartbeats: dict[str, Counter[int]] = defaultdict(Counter)
+        found = Rows(heartbeats, {}, {})
+
+        async def read(connection: Any) -> None:
+            for row in await connection.fetch("SELECT workspace_id, sequence FROM heartbeat"):
+                heartbeats[str(row["workspace_id"])][row["sequence"]] += 1
+            for row in await connection.fetch("SELECT id, state FROM session"):
+                found.sessions[str(row["id"])] = row["state"]
+            for row in await connection.fetch("SELECT session_id, state FROM settlement"):
+                found.settlements[str(row["session_id"])] = row["state"]
+
+        await on_database(self.database_dsn, read)
+        return found
+
+    def end(self) -> None:
+        for server in self.servers:
+            server.end()
+        for part in (self.chain, self.postgres):
+            if part is not None:
+                part.end()
+
+
+@asynccontextmanager
+async def open_system(arrangement: Arrangement) -> AsyncIterator[System]:
+    """Make a system; its server is not yet started. Nothing of it is left behind."""
+    with ExitStack() as stack:
+        root = stack.enter_context(open_data_directory())
+        root.chmod(0o711)  # the clock's file and the database are used by the account of Postgres too
+        clock = ClockShim(root / "clock")
+        directory = root / "server-1"
+        directory.mkdir(mode=0o711)
+        env = {"SIGHTLINE_DISPATCH_MODE": "strict", "SIGHTLINE_LOG_LEVEL": "warning"}
+        if arrangement is Arrangement.EMBEDDED:
+            disk = stack.enter_context(Disk(directory / "data").opened())
+            server = Server(directory, env=env | clock.env)
+            system = System(arrangement, server, disk, clock, servers=[server])
+            stack.callback(system.end)
+            yield system
+            return
+        disk = stack.enter_context(Disk(root / "disk").opened())
+        disk.path.chmod(0o711)
+        (disk.path / "postgres").mkdir(mode=0o700)
+        postgres, chain = ExternalPostgres(disk.path / "postgres"), ExternalChain(root / "chain")
+        stack.enter_context(_running(postgres, chain))
+        async with open_wire(postgres.layout.dsn) as wire:
+            env |= chain.env | clock.env | {"SIGHTLINE_DATABASE_URL": wire.dsn}
+            server = Server(directory, env=env)
+            system = System(arrangement, server, disk, clock, postgres, chain, wire, servers=[server])
+            try:
+                yield system
+            finally:
+                system.end()
+
+
+@contextmanager
+def _running(postgres: ExternalPostgres, chain: ExternalChain) -> Iterator[None]:
+    try:
+        postgres.start()
+        chain.start()
+        yield
+    finally:
+        chain.end()
+        postgres.end()
