@@ -4,14 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, final
 
-import asyncpg
-
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
 from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.database.sqlstate import CHECK_VIOLATION, StatementRefusedError
 from sightline.storage.postgres.idempotency import columns_of, record_all
 
 _TYPES: Final = {
@@ -158,7 +157,9 @@ class HeartbeatTable:
         await self.make_days(days - self._days)
         try:
             is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
-        except asyncpg.CheckViolationError:
+        except StatementRefusedError as error:
+            if error.sqlstate != CHECK_VIOLATION:
+                raise
             # The partition was dropped under us: these are older than what is kept. Take them all the same.
             self._days -= days
             await self.make_days(days)
