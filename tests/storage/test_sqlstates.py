@@ -123,6 +123,10 @@ def methods() -> Iterator[tuple[type, str]]:
 async def opened(adapter: Any, database: Database) -> Any:
     if adapter is PostgresRelations:
         return await PostgresRelations.open(database, token_key=b"k" * 32)
+    if adapter is PostgresStore:
+        store = PostgresStore(database)
+        await store.acquire_shards("test", "one")
+        return store
     return adapter(database)
 
 

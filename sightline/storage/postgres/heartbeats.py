@@ -54,6 +54,11 @@ SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 AND at_ms >= $2 AND seque
 """  # noqa: S608
 
 
+@final
+class ShardLostError(StoreUnavailableError):
+    """Another server holds a shard of the rows; nothing was written."""
+
+
 def _row(heartbeat: Heartbeat) -> tuple[object, ...]:
     fix = heartbeat.fix
     return (
@@ -142,7 +147,7 @@ class HeartbeatTable:
         """Record heartbeats and the answers to their calls, all or none; one statement.
 
         Raises:
-            StoreUnavailableError: Also when one of the leases is no longer held.
+            ShardLostError: One of the leases is no longer held; nothing was written.
         """
         assert batch or not answers, "an answer is kept with heartbeats"
         if not batch:
@@ -165,7 +170,7 @@ class HeartbeatTable:
             await self.make_days(days)
             is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         if not is_held:
-            raise StoreUnavailableError("a shard of these heartbeats is no longer held")
+            raise ShardLostError("a shard of these heartbeats is no longer held")
 
     async def latest(self, workspace_id: str) -> Heartbeat | None:
         """The newest heartbeat by sequence."""
