@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal
+from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Answer, Call, Emit, Raw, Reply, Stream, TextHeaders
@@ -23,7 +23,7 @@ from sightline.http.pipeline.errors import ApiError, refused, request_id_of, sta
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import Edge, EdgeOptions
-from sightline.http.pipeline.rate_limit import RateClass, RateLimiter
+from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
 from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
 from sightline.http.server import MADE_OF_HEAD, Scope
@@ -149,7 +149,8 @@ class Pipeline:
             idempotency_key=key,
             base_url=self.base_url(request),
             client_ip=request.client_ip,
-            take=self._take,
+            take=partial(self._take, request),
+            rate_wait_s=self._rate_wait_s,
         )
 
     async def _authenticate(self, request: Request) -> Principal:
@@ -162,7 +163,7 @@ class Pipeline:
             return await self._edge.authenticate(request.headers)
         except RefusedError:
             if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
-                self._limiter.take(RateClass.FAILED, request.client_ip, request.started_s)
+                self._limiter.take(RateClass.FAILED, address_key(request.client_ip), request.started_s)
             raise
 
     async def while_authorized(self, request: Request, work: Callable[[], Awaitable[None]]) -> None:
@@ -207,8 +208,11 @@ class Pipeline:
         except RefusedError:
             return  # the status line is out: the stream ends, and the next request is told why
 
-    def _take(self, rate: RateClass, key: str) -> None:
-        self._limiter.take(rate, key, trio.current_time())
+    def _take(self, request: Request, rate: RateClass, key: str, cost: int) -> None:
+        request.rate_headers = self._limiter.take(rate, key, trio.current_time(), cost=cost)
+
+    def _rate_wait_s(self, rate: RateClass, key: str) -> float:
+        return self._limiter.wait_s(rate, key, trio.current_time())
 
     def base_url(self, request: Request) -> str:
         """How the caller reached us."""
@@ -322,14 +326,14 @@ def _template(request: Request) -> str:
 
 
 def _rate_key(request: Request, match: Match) -> str:
+    """The bucket of a request: the caller's workspace, else its wallet, else its address."""
     principal = request.principal
     if match.route.rate is RateClass.AUTH or principal is None:
-        return request.client_ip
-    if match.route.rate is RateClass.FRAME:
-        return f"{principal.workspace_id}/{match.values[0].lower() if match.values else ''}"
-    if match.route.rate is RateClass.LOCATION:
-        return str(principal.workspace_id)
-    return principal.key_id if isinstance(principal, ApiKeyPrincipal) else principal.wallet_address
+        return address_key(request.client_ip)
+    if principal.workspace_id is not None:
+        return principal.workspace_id
+    assert isinstance(principal, WalletPrincipal)
+    return principal.wallet_address
 
 
 def _parse_input(route: AnyRoute, request: Request) -> tuple[Any, Any]:
