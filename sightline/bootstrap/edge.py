@@ -1,16 +1,15 @@
 """HTTP on top of the core: the public application and the internal one."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
+from sightline.bootstrap.readiness import Readiness
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
-from sightline.domain.errors import SightlineError
 from sightline.domain.refusal import Refusal
 from sightline.domain.units import MINUTE_MS
 from sightline.http.asgi.app import Edge, EdgeOptions, build_app
@@ -137,6 +136,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
+        log_heartbeat_every=settings.log_heartbeat_every,
     )
     return build_app(public_routes(deps), edge, options)
 
@@ -146,7 +146,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     deps = InternalDeps(
         store=core.store,
         forward_media=core.actors.pump.forward,
-        readiness=partial(_readiness, core),
+        readiness=Readiness(core).check,
         render_metrics=metrics.render,
         clock=core.clock,
         options=_resource_options(core),
@@ -161,19 +161,6 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
     routes = (*internal_routes(deps), *OperationResources(core.actors.registry, core.ledger).routes(), *hooks)
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
-
-
-async def _readiness(core: Core) -> dict[str, bool]:
-    try:
-        await core.database.ping()
-        is_database_up = True
-    except SightlineError:
-        is_database_up = False
-    return {
-        "database": is_database_up,
-        "chain": core.chain.snapshot()["haltedBecause"] is None,
-        "actors": core.actors.registry.accepts_asks,
-    }
 
 
 def read_gauges(core: Core) -> Gauges:

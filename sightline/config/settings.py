@@ -68,8 +68,24 @@ class Settings(BaseModel):
     )
     build_sha: str = Field("unknown", description="Build identifier shown by GET /api/v1/health.")
 
-    # Logs.
+    # Logs and readiness.
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+
+    log_heartbeat_every: int = Field(
+        100,
+        ge=0,
+        description="Log one in N successful heartbeat calls; 1 logs all, 0 none. Refused ones are always logged.",
+    )
+    ready_disk_free_mb: int = Field(
+        256, ge=0, description="Not ready when the data directory's file system has fewer free megabytes."
+    )
+    ready_parked_actors: int = Field(10, ge=0, description="Not ready when more actors than this are parked.")
+    ready_relayer_lag_seconds: int = Field(
+        300, ge=1, description="Not ready when the relayer has not completed a round for this long."
+    )
+    ready_watcher_lag_seconds: int = Field(
+        60, ge=1, description="Not ready when the watcher has not read the chain for this long."
+    )
 
     # Data.
     data_dir: Path = Field(

@@ -89,6 +89,10 @@ class EmbeddedBackend:
             return signalling.problem(503, "The media worker is restarting", headers=[("Retry-After", "2")])
         return messages.reply_from_wire(reply, reply_body)
 
+    def worker_counts(self) -> tuple[int, int]:
+        """How many workers are ready, and how many there should be."""
+        return self._pool.worker_counts()
+
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""
         return await self._pool.stats()

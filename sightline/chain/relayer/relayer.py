@@ -72,6 +72,7 @@ class Relayer:
         self._recheck_above: int | None = None
         self._applied: dict[int, str] = {}
         self._failures = 0
+        self.round_at_ms = 0
         self.halted_because: str | None = None
 
     def notify(self) -> None:
@@ -130,6 +131,7 @@ class Relayer:
             log.critical("relayer_halted", reason=str(error))
         else:
             self._failures = 0
+            self.round_at_ms = self._clock.now_ms()
             self.halted_because = None
             return self._options.poll_ms if is_busy else self._options.idle_ms
         wait = backoff_ms(self._ids, self._failures, least_ms=self._options.poll_ms, most_ms=10_000)

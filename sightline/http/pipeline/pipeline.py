@@ -84,6 +84,7 @@ class Pipeline:
         self._limiter = RateLimiter(options.rate_limits)
         self._standing = standing_headers(options.strict_transport_s)
         self._log = structlog.get_logger().bind()  # bound once: each call writes a line
+        self._heartbeats = 0
 
     def request_of(self, scope: Scope, body: bytes) -> Request:
         """Read an ASGI scope."""
@@ -287,16 +288,23 @@ class Pipeline:
         return self._outgoing(request, mapped.status, headers, body, mapped.code)
 
     def finished(self, request: Request, outgoing: Outgoing) -> None:
-        """Tell the log and the metrics, once per call."""
+        """Count the call and log it, once per call. Successful heartbeats are counted all, and logged one in N."""
         seconds = trio.current_time() - request.started_s
         template = _template(request)
         self._edge.observe(template, request.method, outgoing.status, seconds)
         fields: dict[str, Any] = {}
+        if outgoing.code is None and request.route is not None and request.route.rate is RateClass.LOCATION:
+            every = self._options.log_heartbeat_every
+            self._heartbeats += 1
+            if every == 0 or self._heartbeats % every:
+                return
+            if every > 1:
+                fields["one_in"] = every
         principal = request.principal
         if isinstance(principal, ApiKeyPrincipal):
-            fields = {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
+            fields |= {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
         elif principal is not None:
-            fields = {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
+            fields |= {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
         if outgoing.code is not None:
             fields["code"] = outgoing.code.value
         self._log.info(
