@@ -2,11 +2,13 @@
 
 import itertools
 import os
+import resource
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,50 @@ async def test_what_was_answered_survives_kill_9_and_the_chain_comes_back_on_its
         assert await header_chain(rpc) == before
         await faucet.fund(wallet.address, USDC)
         assert await token_balance(rpc, node, wallet.address) == 2 * USDC
+
+
+@contextmanager
+def full_disk(node: EmbeddedNode, directory: Path) -> Iterator[None]:
+    """Let no file of the running chain grow; what SQLite then gets is what a full disk gives (EFBIG for ENOSPC)."""
+    size = (directory / "chain.sqlite-wal").stat().st_size
+    soft, hard = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (size, hard))
+    yield
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_block_that_a_full_disk_refuses_leaves_the_chain_as_it_was(tmp_path: Path) -> None:
+    wallet = Wallet()
+    async with open_node(tmp_path) as (node, rpc):
+        faucet = EmbeddedFaucet(rpc, tmp_path)
+        await faucet.fund(wallet.address, USDC)
+        before = await header_chain(rpc)
+        with full_disk(node, tmp_path):
+            for _ in range(3):
+                with pytest.raises(ChainUnavailableError):
+                    await faucet.fund(wallet.address, USDC)
+            assert await header_chain(rpc) == before
+            assert await token_balance(rpc, node, wallet.address) == USDC
+        await faucet.fund(wallet.address, USDC)
+        after = await header_chain(rpc)
+        assert after[:-1] == before
+        assert await token_balance(rpc, node, wallet.address) == 2 * USDC
+        query = {"address": node.usdc_address, "fromBlock": "0x2", "toBlock": "latest"}
+        assert len(await rpc.call("eth_getLogs", query)) == 2
+    async with open_node(tmp_path) as (node, rpc):
+        assert await header_chain(rpc) == after
+        assert await token_balance(rpc, node, wallet.address) == 2 * USDC
+
+
+async def test_a_chain_that_lacks_a_block_is_refused_at_the_start(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as (_, rpc):
+        for _ in range(3):
+            await EmbeddedFaucet(rpc, tmp_path).fund(Wallet().address, USDC)
+    with sqlite3.connect(tmp_path / "chain.sqlite") as database:
+        database.execute("DELETE FROM block WHERE number = 2")
+    with pytest.raises(ChildFailedError, match="block 2 of 4 is missing"):
+        async with open_node(tmp_path):
+            pass
 
 
 async def test_the_chain_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:

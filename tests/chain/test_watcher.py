@@ -252,6 +252,8 @@ async def test_a_head_without_its_blocks_is_not_believed(watch: Watch) -> None:
     head = await watch.ledger.chain_head()
     assert head is not None
     assert head.number == 1
+    with pytest.raises(ChainUnavailableError, match="block 2 is missing, and the head is 2"):
+        await watch.watcher.watch_once()
     watch.endpoint.fault = honest
     await watch.catch_up()
     await watch.assert_equal_to_chain()

@@ -87,22 +87,24 @@ class Machine:
             ValueError: If the chain in the file has another chain id.
         """
         self.store = ChainStore(path)
-        self._database = AtomicDB(self.store.key_values)
         self._clock = clock
         self.chain_id = chain_id
-        chain_class = _chain_class(chain_id)
+        self._chain_class = _chain_class(chain_id)
         recorded = self.store.meta("chainId")
         if recorded is None:
-            self._chain: Any = self._found(chain_class, rich)
+            self._found(rich)
         elif int(recorded) != chain_id:
             msg = f"the data directory holds chain {recorded}, not {chain_id}"
             raise ValueError(msg)
-        else:
-            self._chain = chain_class(self._database)
+        self._chain: Any = self._stored_chain()
         self.head = self._block(int(self._chain.get_canonical_head().block_number))
         self.genesis_hash: str = self._block(0)["hash"]
 
-    def _found(self, chain_class: type[Any], rich: dict[str, int]) -> Any:
+    def _stored_chain(self) -> Any:
+        """py-evm's chain over what is committed; its own caches start empty."""
+        return self._chain_class(AtomicDB(self.store.key_values))
+
+    def _found(self, rich: dict[str, int]) -> None:
         genesis = {
             "coinbase": constants.ZERO_ADDRESS,
             "difficulty": POST_MERGE_DIFFICULTY,
@@ -118,10 +120,9 @@ class Machine:
             to_canonical_address(account): {"balance": wei, "nonce": 0, "code": b"", "storage": {}}
             for account, wei in rich.items()
         }
-        chain = chain_class.from_genesis(self._database, genesis, state)
+        chain = self._chain_class.from_genesis(AtomicDB(self.store.key_values), genesis, state)
         block = chain.get_canonical_block_by_number(0)
         self.store.commit_genesis(views.block_view(block), {"chainId": str(self.chain_id)})
-        return chain
 
     def _now_s(self) -> int:
         return self._clock.now_ms() // 1000
@@ -172,9 +173,15 @@ class Machine:
 
         Returns:
             Why each rejected one was rejected, by transaction hash.
+
+        Raises:
+            sqlite3.Error: The block could not be written. The chain is as before.
         """
         try:
             return self._mine(transactions)
+        except BaseException:
+            self._chain = self._stored_chain()
+            raise
         finally:
             self.store.key_values.discard()
 

@@ -1,12 +1,13 @@
-"""The embedded chain's only file: py-evm's key-value database and the ready-made answers, in one SQLite database.
+"""Stores the embedded chain in one SQLite file: py-evm's key-value database, and the JSON answers made from it.
 
-A block's trie nodes and its answers are written in one transaction with synchronous=FULL, so that after a kill -9 or a
-power cut the chain stands at a whole block, and a transaction whose hash was answered is there.
+Trie nodes and JSON answers of a block are one SQLite transaction with synchronous=FULL. After a kill -9, a power cut
+or a failed write the file holds whole blocks only.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -33,9 +34,16 @@ CREATE INDEX IF NOT EXISTS log_by_address ON log (address, block_number);
 """
 
 
+class DamagedChainError(Exception):
+    """The file does not hold every block up to its head; the message says which one is missing."""
+
+
 @final
 class KeyValues(BaseDB):
-    """py-evm's database: reads go through to SQLite, writes stay in memory until the store commits them."""
+    """py-evm's database. Reads go through to SQLite; writes stay in memory until a transaction of the store commits.
+
+    The cache holds committed values only. `_pending` is emptied after COMMIT or when it is discarded, never before.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -75,65 +83,105 @@ class KeyValues(BaseDB):
             self._cache.clear()
         self._cache[key] = value
 
-    def flush(self) -> None:
-        """Write what is pending into the open SQLite transaction."""
+    def write_pending(self) -> None:
+        """Write the pending values into the open SQLite transaction. They stay pending until `committed`."""
         for key, value in self._pending.items():
             if value is None:
                 self._connection.execute("DELETE FROM kv WHERE k = ?", (key,))
-                self._cache.pop(key, None)
             else:
                 self._connection.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", (key, value))
+
+    def committed(self) -> None:
+        """Move the pending values into the cache: the transaction that wrote them has committed."""
+        for key, value in self._pending.items():
+            if value is None:
+                self._cache.pop(key, None)
+            else:
                 self._remember(key, value)
         self._pending.clear()
 
     def discard(self) -> None:
-        """Forget what is pending."""
+        """Drop the pending values."""
         self._pending.clear()
 
 
 @final
 class ChainStore:
-    """Blocks, transactions, receipts and logs as they are answered, beside py-evm's own database."""
+    """Blocks, transactions, receipts and logs as JSON-RPC answers them, beside py-evm's own database."""
 
     def __init__(self, path: Path) -> None:
-        # One lock in the chain serialises every use; the threads are those of the HTTP server.
+        """Open or create the file.
+
+        Raises:
+            DamagedChainError: A block below the head is missing.
+        """
+        # The machine's lock serialises all use; the threads are those of the HTTP server.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(_SCHEMA)
         self.key_values = KeyValues(self._connection)
+        self._require_every_block()
+
+    def _require_every_block(self) -> None:
+        count, head = self._connection.execute("SELECT count(*), max(number) FROM block").fetchone()
+        if head is not None and count != head + 1:
+            missing = self._connection.execute(
+                "SELECT min(number) + 1 FROM block WHERE number + 1 NOT IN (SELECT number FROM block)"
+            ).fetchone()[0]
+            raise DamagedChainError(
+                f"block {missing} of {head} is missing; restore the data directory and its database from a backup"
+            )
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def meta(self, name: str) -> str | None:
-        """One remembered fact."""
+        """One stored fact about the chain, such as a contract's address."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
-    def commit_genesis(self, block: Json, facts: dict[str, str]) -> None:
-        """Write the first block and the facts about the chain."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        self.key_values.flush()
-        for name, value in facts.items():
-            self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-        self._insert_block(block)
-        self._connection.execute("COMMIT")
-
-    def commit_facts(self, facts: dict[str, str]) -> None:
-        """Remember facts."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        for name, value in facts.items():
-            self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-        self._connection.execute("COMMIT")
-
-    def commit_block(self, block: Json, transactions: Iterable[tuple[Json, Json]]) -> None:
-        """Write a mined block; `transactions` are pairs of transaction and receipt."""
-        number = int(block["number"], 16)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Run the body in one transaction; on any error, COMMIT's own included, nothing of it stays."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            self.key_values.flush()
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self.key_values.discard()
+            # SQLite ends the transaction by itself after some errors, such as a full disk.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self.key_values.committed()
+
+    def commit_genesis(self, block: Json, facts: dict[str, str]) -> None:
+        """Write the first block and the facts about the chain."""
+        with self._transaction():
+            self.key_values.write_pending()
+            self._insert_facts(facts)
+            self._insert_block(block)
+
+    def commit_facts(self, facts: dict[str, str]) -> None:
+        """Store facts about the chain."""
+        with self._transaction():
+            self._insert_facts(facts)
+
+    def _insert_facts(self, facts: dict[str, str]) -> None:
+        for name, value in facts.items():
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def commit_block(self, block: Json, transactions: Iterable[tuple[Json, Json]]) -> None:
+        """Write a mined block; `transactions` are pairs of transaction and receipt.
+
+        Raises:
+            sqlite3.Error: The disk is full or failed. Nothing was written, and nothing is pending.
+        """
+        number = int(block["number"], 16)
+        with self._transaction():
+            self.key_values.write_pending()
             self._insert_block(block)
             for position, (body, receipt) in enumerate(transactions):
                 self._connection.execute(
@@ -142,10 +190,6 @@ class ChainStore:
                 )
                 for entry in receipt["logs"]:
                     self._insert_log(number, entry)
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
 
     def _insert_block(self, block: Json) -> None:
         self._connection.execute(

@@ -186,7 +186,7 @@ class Watcher:
             blocks.append(answer)
             previous = reference
         if not blocks:
-            return False
+            raise ChainUnavailableError(f"block {cursor.number + 1} is missing, and the head is {head.number}")
         tracked = await self._ledger.tracked_addresses()
         watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
         meaning = read_logs(await self._source.logs_of(blocks, watched), watched)
