@@ -1,6 +1,6 @@
 """The chain as one piece: opened with its options, checked against what the database knows, then run."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,23 +19,26 @@ from sightline.chain.rpc.proxy import RpcProxy
 from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
-from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.ports.chain import (
     CallRevertedError,
     ChainChangedError,
     ChainConfig,
     ChainReader,
     Faucet,
+    FundsUpdate,
+    OnFunds,
     OnSettlement,
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import ChainIdentity, Ledger
+from sightline.ports.ledger import ChainIdentity, Ledger, WalletReading
 
 log = structlog.get_logger()
 
 ENVIRONMENT: Final = "TEST"
+FUNDS_RETRY_S: Final = 1.0
 
 
 class ChainRefusedError(Exception):
@@ -85,13 +88,17 @@ class ChainService:
 
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
-        faucet: Faucet | None,
+        faucet: Faucet | None, clock: Clock,
     ) -> None:  # fmt: skip
         self.config = config
         self.reader: ChainReader = reader
         self.faucet = faucet
+        self._clock = clock
         self._relayer = relayer
         self._watcher = watcher
+        self._funds: dict[str, FundsUpdate] = {}
+        self._funds_read = trio.Event()
+        watcher.on_readings = self._take_readings
         self._proxy = RpcProxy(rpc, on_transaction=watcher.wake)
 
     async def proxy(self, body: bytes) -> bytes:
@@ -106,10 +113,26 @@ class ChainService:
         """A wallet is tracked since just now."""
         self._watcher.wake()
 
+    def _take_readings(self, readings: Sequence[WalletReading]) -> None:
+        now_ms = self._clock.now_ms()
+        for reading in readings:
+            self._funds[reading.address] = FundsUpdate(
+                address=reading.address, spendable_micro=reading.spendable(now_ms), block_number=reading.block_number
+            )
+        self._funds_read.set()
+        self._relayer.notify()  # the change may have made settlements payable
+
     async def run(
-        self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        on_settlement: OnSettlement,
+        on_funds: OnFunds | None = None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Relay and watch until cancelled. Endpoint and store failures are waited out, never raised."""
+        """Relay and watch until cancelled. Endpoint and store failures are retried, never raised.
+
+        `on_funds` is called with each wallet that was read, the newest reading only, one at a time.
+        """
 
         async def told(update: SettlementUpdate) -> None:
             self._watcher.wake()
@@ -118,7 +141,24 @@ class ChainService:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._watcher.run)
             await nursery.start(self._relayer.run, told)
+            if on_funds is not None:
+                nursery.start_soon(self._tell_funds, on_funds)
             task_status.started()
+
+    async def _tell_funds(self, on_funds: OnFunds) -> None:
+        while True:
+            await self._funds_read.wait()
+            self._funds_read = trio.Event()
+            while self._funds:
+                address, update = next(iter(self._funds.items()))
+                try:
+                    await on_funds(update)
+                except SightlineError as error:
+                    log.warning("funds_update_failed", address=address, reason=str(error))
+                    await trio.sleep(FUNDS_RETRY_S)
+                    continue
+                if self._funds.get(address) is update:
+                    del self._funds[address]
 
     def snapshot(self) -> dict[str, Any]:
         """How the chain's work stands, for readiness and metrics. Times are epoch milliseconds."""
@@ -206,8 +246,9 @@ async def open_chain(
             settlement_address=settlement,
         )
         yield ChainService(
-            config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet
-        )
+            config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet,
+            clock=clock,
+        )  # fmt: skip
 
 
 def _relayer_options(options: ChainOptions, place: Place) -> RelayerOptions:

@@ -16,6 +16,8 @@ __all__ = [
     "ChainUnavailableError",
     "Faucet",
     "FaucetPayment",
+    "FundsUpdate",
+    "OnFunds",
     "OnSettlement",
     "SettlementUpdate",
 ]
@@ -87,6 +89,25 @@ class SettlementUpdate:
 
 
 OnSettlement: TypeAlias = Callable[[SettlementUpdate], Awaitable[None]]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FundsUpdate:
+    """A tracked wallet as just read from the chain, after something touched it.
+
+    Reported while the server runs, newest per wallet; what changed while it was down is read from the ledger
+    (`WalletLedger.wallet`) when sessions are recovered.
+    """
+
+    address: str
+    """Lower-case."""
+    spendable_micro: int
+    """The most that could be taken now: the least of balance, allowance and what is left of the payer's day."""
+    block_number: int
+
+
+OnFunds: TypeAlias = Callable[[FundsUpdate], Awaitable[None]]
 
 
 @final

@@ -208,7 +208,13 @@ class World:
         )
         head = BlockRef(number=self._block, block_hash=f"0x{self._block:064x}", parent_hash=f"0x{self._block - 1:064x}")
         application = BlockApplication(
-            headers=(head,), events=(), readings=(reading,), settled=(), head=head, confirmed_block=self._block
+            headers=(head,),
+            events=(),
+            readings=(reading,),
+            settled=(),
+            head=head,
+            confirmed_block=self._block,
+            previous=await self.ledger.chain_head(),
         )
         await self.ledger.apply_blocks(application, now_ms=self.clock.now_ms())
 

@@ -19,6 +19,7 @@ from tests.chain.endpoint import Forward, Request, Response
 TOKEN = "0x" + "aa" * 20
 SETTLEMENT = "0x" + "cc" * 20
 BALANCE_OF, ALLOWANCE = selector("balanceOf(address)"), selector("allowance(address,address)")
+LIMITS, SPENT_ON_DAY = selector("limits(address)"), selector("spentOnDay(address,uint256)")
 
 
 def word(number: int) -> str:
@@ -51,6 +52,9 @@ class ScriptedNode:
         self.blocks = [Block(0, word(0), word(2**255))]
         self.shown: int | None = None
         """The newest block this node admits to; None is the head."""
+        self.limits: dict[str, tuple[int, int, int]] = {}
+        """Per session, per day, and 1 if set, by lower-case address."""
+        self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
         self.identity = ChainIdentity(
@@ -131,6 +135,10 @@ class ScriptedNode:
         logs = [log for old in self.blocks[: block.number + 1] for log in old.logs]
         if data[:4] == BALANCE_OF:
             return word(balance(account, logs))
+        if data[:4] == LIMITS:
+            return "0x" + "".join(word(number)[2:] for number in self.limits.get(account, (0, 0, 0)))
+        if data[:4] == SPENT_ON_DAY:
+            return word(self.spent.get(account, 0))
         assert data[:4] == ALLOWANCE
         granted = [
             int(log["data"], 16)
@@ -181,6 +189,6 @@ def settled(session_id: str, payer: str, payee: str, amount: int, tx: str) -> li
         event | {
             "address": SETTLEMENT,
             "topics": [SETTLED_TOPIC, session_id_hash(session_id), address_topic(payer), address_topic(payee)],
-            "data": word(amount) + "0" * 256,
+            "data": word(amount) + "0" * 64 * 4,
         },
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from tests.chain.world import World, clock, ids, running
 async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(
     world: World, database: Database, tmp_path: Path
 ) -> None:
-    world.ledger = PostgresLedger(database)
+    world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
     world.endpoint.fault = of_method("eth_sendRawTransaction", some_times(1, lose_reply))
     async with running(world, tmp_path) as service:
@@ -30,7 +30,7 @@ async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(
 
 
 async def test_an_enforced_hold_in_postgres_follows_the_chain(world: World, database: Database, tmp_path: Path) -> None:
-    world.ledger = PostgresLedger(database)
+    world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties(micro=100)
     payer = world.payer.address
     async with running(world, tmp_path):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,20 @@ from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_da
 from sightline.chain.embedded.node import EmbeddedFaucet
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.service import ChainOptions, ChainService, open_chain
+from sightline.domain.session.codec import to_doc
+from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementRecord, SettlementState
+from sightline.storage.database.bridge import Database
+from sightline.storage.json import dump
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
 from tests.chain.endpoint import Endpoint, open_endpoint
+from tests.contract.builders import a_session, an_operator, in_phase
 
 USDC = 1_000_000
 ENDLESS = 2**256 - 1
@@ -68,6 +73,8 @@ class World:
     payee: Wallet = field(default_factory=Wallet)
     updates: list[SettlementUpdate] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
+    remembered: dict[str, Session] = field(default_factory=dict)
+    database: Database | None = None
 
     async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9) -> str:
         """A transaction of a wallet, mined when this returns if the node mines by itself; answers its hash."""
@@ -127,6 +134,7 @@ class World:
         fee = fee_of(MicroUsdc(total), fee_bps)
         await self.ledger.take_hold(session_id, source.address, total * 2, FundsPolicy.ADVISORY, now_ms=now_ms)
         await self.ledger.charge_hold(session_id, total)
+        await self._record_end(session_id, source, rate=rate, seconds=seconds, fee_bps=fee_bps)
         await self.ledger.compose(
             SettlementPayload(
                 session_id=session_id, from_address=source.address, to_address=self.payee.address,
@@ -137,6 +145,27 @@ class World:
             now_ms=now_ms,
         )  # fmt: skip
         return session_id
+
+    async def _record_end(self, session_id: str, payer: Wallet, *, rate: int, seconds: int, fee_bps: int) -> None:
+        """Store the ended session that proves a settlement, in whatever is beside the ledger."""
+        operator = replace(an_operator(self.payee.workspace_id), wallet_address=self.payee.address)
+        session = a_session(
+            id=session_id, consumer_workspace_id=payer.workspace_id, payer_address=payer.address,
+            rate=MicroUsdc(rate), platform_fee_bps=fee_bps,
+        )  # fmt: skip
+        ended = in_phase(session, SessionState.ENDED, operator)
+        assert isinstance(ended.phase, Ended)
+        phase = replace(ended.phase, clean_seconds=seconds, charged=MicroUsdc(rate * seconds))
+        await self.remember(replace(ended, phase=phase))
+
+    async def remember(self, session: Session) -> None:
+        """Store a session where the ledger's proofs look for it."""
+        if isinstance(self.ledger, MemoryLedger):
+            self.remembered[session.id] = session
+            self.ledger.session_of = self.remembered.get
+        else:
+            assert self.database is not None
+            await insert_session(self.database, session)
 
     async def record(self, session_id: str) -> SettlementRecord:
         record = await self.ledger.settlement(session_id)
@@ -221,6 +250,23 @@ class World:
             on_chain = await self.balance(wallet)
             assert view.balance_micro == on_chain
             assert await self.ledger_sum(wallet) == on_chain == await self.transfers_on_chain(wallet)
+
+
+_INSERT_SESSION = """
+INSERT INTO session (id, shard, version, state, consumer_workspace_id, operator_workspace_id, lat, lng, created_at_ms,
+  wait_deadline_ms, doc, updated_at_ms)
+VALUES ($1, 0, 1, $2, $3, $4, 0, 0, 0, 0, $5, 0)
+"""
+
+
+async def insert_session(database: Database, session: Session) -> None:
+    """Write the row of an ended session."""
+    assert isinstance(session.phase, Ended)
+    columns = (
+        session.id, session.state.value, session.terms.consumer_workspace_id, session.phase.operator.workspace_id,
+        dump(to_doc(session)),
+    )  # fmt: skip
+    await database.run(lambda connection: connection.execute(_INSERT_SESSION, *columns))
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """What every ledger promises, in memory and on Postgres: the outbox, holds, and the watcher's wallets."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import trio
@@ -8,25 +9,32 @@ import trio
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
+    DAY_MS,
+    WOKEN_MAX,
     Attempt,
     BlockApplication,
     BlockRef,
     ChainEvent,
     ChainIdentity,
+    CursorMovedError,
     EventKind,
     FundsPolicy,
     Inclusion,
+    Lane,
     Ledger,
     LedgerQuery,
     NonceTakenError,
     Reading,
+    SettledAmounts,
     SettlementState,
+    SpendingLimits,
     WalletReading,
 )
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.system.clock import SystemClock
 from sightline.system.keccak import session_id_hash
 
 CONSUMER = "11111111-1111-4111-8111-111111111111"
@@ -48,7 +56,7 @@ def address_of_store(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture
 async def ledger(address_of_store: str | None) -> AsyncIterator[Ledger]:
     if address_of_store is None:
-        yield MemoryLedger()
+        yield MemoryLedger(SystemClock().now_ms)
         return
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=address_of_store))) as database:
         yield PostgresLedger(database)
@@ -108,9 +116,14 @@ def an_application(
     allowance: int = ENDLESS,
     settled: tuple[str, ...] = (),
     confirmed_block: int | None = None,
+    limits: SpendingLimits | None = None,
 ) -> BlockApplication:
     reading = WalletReading(
-        address=PAYER.lower(), balance_micro=balance or 0, allowance_micro=allowance, block_number=block.number
+        address=PAYER.lower(),
+        balance_micro=balance or 0,
+        allowance_micro=allowance,
+        block_number=block.number,
+        limits=limits,
     )
     return BlockApplication(
         headers=(block,),
@@ -119,7 +132,13 @@ def an_application(
         settled=tuple((session_id_hash(session), block.number) for session in settled),
         head=block,
         confirmed_block=block.number if confirmed_block is None else confirmed_block,
+        previous=None,
     )
+
+
+async def apply(ledger: Ledger, application: BlockApplication, *, now_ms: int) -> None:
+    """Apply blocks on top of whatever the cursor is."""
+    await ledger.apply_blocks(replace(application, previous=await ledger.chain_head()), now_ms=now_ms)
 
 
 async def state_of(ledger: Ledger, session_id: str = SESSION) -> SettlementState:
@@ -139,7 +158,7 @@ async def test_the_first_payload_of_a_session_is_the_only_one(ledger: Ledger) ->
     assert record.payload == a_payload()
     assert record.session_id_hash == session_id_hash(SESSION)
     assert (record.state, record.composed_at_ms, record.tx_hash) == (SettlementState.COMPOSED, 1, None)
-    assert [row.session_id for row in await ledger.settlements_due(now_ms=9, limit=5)] == [SESSION]
+    assert [row.session_id for row in await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5)] == [SESSION]
 
 
 async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(ledger: Ledger) -> None:
@@ -151,7 +170,7 @@ async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(led
     assert (record.state, record.tx_hash) == (SettlementState.SIGNED, "0xaa")
     assert record.attempts == (an_attempt(nonce=4),)
     assert await ledger.next_nonce(RELAYER) == 5
-    assert await ledger.settlements_due(now_ms=9, limit=5) == []
+    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5) == []
     await ledger.mark_sent(["0xaa"], now_ms=6)
     sent = await ledger.settlement(SESSION)
     assert sent is not None
@@ -216,18 +235,148 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
 async def test_a_waiting_settlement_comes_due_at_its_time_with_its_reason(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="paused", retry_at_ms=50, now_ms=5)
-    assert await ledger.settlements_due(now_ms=49, limit=5) == []
-    (record,) = await ledger.settlements_due(now_ms=50, limit=5)
+    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=49, limit=5) == []
+    (record,) = await ledger.settlements_due(Lane.PAYABLE, now_ms=50, limit=5)
     assert (record.state, record.reason, record.tries) == (SettlementState.FAILED, "paused", 1)
     assert [row.reason for row in await ledger.settlements([SettlementState.FAILED])] == ["paused"]
 
 
+async def lane_of(ledger: Ledger, session_id: str = SESSION) -> Lane:
+    record = await ledger.settlement(session_id)
+    assert record is not None
+    return record.lane
+
+
+async def test_what_the_wallet_does_not_cover_waits_apart_until_the_wallet_changes(ledger: Ledger) -> None:
+    await funded(ledger, balance=99)
+    await ledger.compose(a_payload(), now_ms=2)
+    assert await lane_of(ledger) is Lane.RETRY
+    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5) == []
+    assert [row.session_id for row in await ledger.settlements_due(Lane.RETRY, now_ms=9, limit=5)] == [SESSION]
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="x", retry_at_ms=10**9, now_ms=9)
+    await apply(ledger, an_application(a_block(2), balance=99), now_ms=10)
+    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=11, limit=5) == []
+    await apply(ledger, an_application(a_block(3), balance=100), now_ms=12)
+    assert [row.session_id for row in await ledger.settlements_due(Lane.PAYABLE, now_ms=12, limit=5)] == [SESSION]
+    await apply(ledger, an_application(a_block(4), balance=100, allowance=99), now_ms=13)
+    assert await lane_of(ledger) is Lane.RETRY
+
+
+async def test_the_payers_own_limits_decide_the_lane_too(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    tight = SpendingLimits(per_session=99, per_day=ENDLESS, spent=0, day=0)
+    await apply(ledger, an_application(a_block(1), balance=500, limits=tight), now_ms=1)
+    await ledger.compose(a_payload(), now_ms=2)
+    assert await lane_of(ledger) is Lane.RETRY
+    loose = SpendingLimits(per_session=100, per_day=150, spent=50, day=0)
+    await apply(ledger, an_application(a_block(2), balance=500, limits=loose), now_ms=3)
+    assert await lane_of(ledger) is Lane.PAYABLE
+    spent = SpendingLimits(per_session=100, per_day=150, spent=51, day=0)
+    await apply(ledger, an_application(a_block(3), balance=500, limits=spent), now_ms=4)
+    assert await lane_of(ledger) is Lane.RETRY
+    assert await ledger.spendable([PAYER, PAYEE], now_ms=4) == {PAYER: 99}
+    assert await ledger.spendable([PAYER], now_ms=DAY_MS) == {PAYER: 150}
+
+
+async def test_a_changed_wallet_wakes_a_bounded_number_smallest_first(ledger: Ledger) -> None:
+    await funded(ledger, balance=0)
+    for number in range(WOKEN_MAX + 5):
+        session_id = f"{number:08d}-3333-4333-8333-333333333333"
+        await ledger.compose(a_payload(session_id, to_amount=100 - number, fee_amount=0), now_ms=number)
+    await apply(ledger, an_application(a_block(2), balance=97), now_ms=50)
+    due = await ledger.settlements_due(Lane.PAYABLE, now_ms=50, limit=100)
+    assert sorted(row.payload.to_amount for row in due) == list(range(86, 86 + WOKEN_MAX))
+
+
+async def test_a_free_session_has_a_lane_of_its_own_and_a_batch_is_one_transaction(ledger: Ledger) -> None:
+    free = [f"{number:08d}-3333-4333-8333-333333333333" for number in range(3)]
+    for session_id in free:
+        await ledger.compose(a_payload(session_id, to_amount=0, fee_amount=0), now_ms=1)
+    assert [row.session_id for row in await ledger.settlements_due(Lane.FREE, now_ms=1, limit=5)] == free
+    assert await ledger.free_batch_at_ms(RELAYER) == 0
+    attempts = [an_attempt(session_id, nonce=2, tx_hash="0xab") for session_id in free]
+    for _ in range(2):
+        await ledger.store_signed(RELAYER, attempts, now_ms=7, is_free_batch=True)
+    assert await ledger.free_batch_at_ms(RELAYER) == 7
+    assert await ledger.next_nonce(RELAYER) == 3
+    assert [row.session_id for row in await ledger.settlements_in("0xab")] == free
+    await ledger.mark_sent(["0xab"], now_ms=8)
+    assert {row.state for row in await ledger.settlements_in_flight(limit=9)} == {SettlementState.SENT}
+    assert [len(row.attempts) for row in await ledger.settlements_in_flight(limit=9)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("state", [SettlementState.MINED, SettlementState.CONFIRMED])
+async def test_what_is_mined_is_not_signed_again(ledger: Ledger, state: SettlementState) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    inclusion = Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb7")
+    mark = ledger.mark_mined if state is SettlementState.MINED else ledger.mark_confirmed
+    await mark(SESSION, inclusion, now_ms=3)
+    await ledger.store_signed(RELAYER, [an_attempt(tx_hash="0xee")], now_ms=4)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert (record.state, record.tx_hash, record.block_number) == (state, "0xaa", 7)
+
+
+async def test_other_amounts_on_the_chain_are_a_state_of_their_own(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    inclusion = Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb7")
+    on_chain = SettledAmounts(to_amount=2**70, fee_amount=3)
+    await ledger.mark_mismatched(SESSION, inclusion, on_chain, now_ms=3)
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="late", retry_at_ms=0, now_ms=5)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert (record.state, record.on_chain, record.tx_hash) == (SettlementState.MISMATCHED, on_chain, "0xaa")
+    assert record.payload == a_payload()
+    assert [row.session_id for row in await ledger.settlements_above(6)] == [SESSION]
+    await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=6)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert (record.state, record.on_chain) == (SettlementState.SENT, None)
+
+
+async def test_a_written_off_settlement_releases_its_hold_and_is_never_signed(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.charge_hold(SESSION, 100)
+    await ledger.compose(a_payload(), now_ms=2)
+    assert await ledger.write_off(OTHER_SESSION, reason="no such session", now_ms=3) is None
+    record = await ledger.write_off(SESSION, reason="payee blacklisted", now_ms=3)
+    assert record is not None
+    assert (record.state, record.reason) == (SettlementState.WRITTEN_OFF, "payee blacklisted")
+    assert await held(ledger) == 0
+    assert await ledger.take_hold(OTHER_SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=4)
+    await apply(ledger, an_application(a_block(9), balance=101), now_ms=5)
+    for lane in Lane:
+        assert await ledger.settlements_due(lane, now_ms=10**12, limit=9) == []
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=6)
+    assert await state_of(ledger) is SettlementState.WRITTEN_OFF
+
+
+async def test_a_settlement_in_flight_is_not_written_off(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    record = await ledger.write_off(SESSION, reason="impatience", now_ms=3)
+    assert record is not None
+    assert record.state is SettlementState.SIGNED
+
+
 async def test_one_holder_signs_with_a_key_until_its_lease_runs_out(ledger: Ledger) -> None:
-    assert await ledger.take_lease(RELAYER, "one", now_ms=0, lease_ms=100)
-    assert not await ledger.take_lease(RELAYER, "two", now_ms=99, lease_ms=100)
-    assert await ledger.take_lease(RELAYER, "one", now_ms=99, lease_ms=100)
-    assert not await ledger.take_lease(RELAYER, "two", now_ms=198, lease_ms=100)
-    assert await ledger.take_lease(RELAYER, "two", now_ms=199, lease_ms=100)
+    assert await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
+    assert not await ledger.take_lease(RELAYER, "two", lease_ms=30_000)
+    assert await ledger.take_lease(RELAYER, "one", lease_ms=300)
+    assert not await ledger.take_lease(RELAYER, "two", lease_ms=0)
+    with trio.fail_after(10):
+        while not await ledger.take_lease(RELAYER, "two", lease_ms=30_000):  # noqa: ASYNC110  # the store's clock
+            await trio.sleep(0.05)
+    assert not await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
+    assert await ledger.take_lease(RELAYER, "two", lease_ms=0)
+    assert await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
+
+
+async def test_a_lease_from_before_the_clock_was_set_back_is_over(ledger: Ledger) -> None:
+    assert await ledger.take_lease(RELAYER, "one", lease_ms=3_600_000)
+    assert await ledger.take_lease(RELAYER, "two", lease_ms=5_000)
 
 
 # Wallets.
@@ -246,18 +395,20 @@ async def test_an_untracked_wallet_has_no_view_and_a_new_one_is_zero(ledger: Led
     view = await ledger.wallet(CONSUMER)
     assert view is not None
     assert (view.balance_micro, view.allowance_micro, view.last_sync_block, view.updated_at_ms) == (0, 0, 0, 3)
-    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.NEW}
+    assert await ledger.tracked_among([PAYER.lower(), PAYEE.lower()]) == {PAYER.lower(): Reading.NEW}
+    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): Reading.NEW}
 
 
 async def test_blocks_events_and_readings_are_applied_together(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
     block = a_block(5)
-    await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=7)
+    await apply(ledger, an_application(block, events=(an_event(block),), balance=100), now_ms=7)
     view = await ledger.wallet(CONSUMER)
     assert view is not None
     assert (view.balance_micro, view.allowance_micro, view.last_sync_block) == (100, ENDLESS, 5)
     assert await ledger.chain_head() == block
-    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.CURRENT}
+    assert await ledger.tracked_among([PAYER.lower()]) == {PAYER.lower(): Reading.CURRENT}
+    assert await ledger.wallets_to_read(limit=9) == {}
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert (row.kind, row.amount_micro, row.confirmations, row.confirmed_at_ms) == (EventKind.DEPOSIT, 100, 1, 7)
 
@@ -266,15 +417,15 @@ async def test_applying_a_block_twice_changes_nothing(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
     block = a_block(5)
     for now_ms in (7, 8):
-        await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=now_ms)
+        await apply(ledger, an_application(block, events=(an_event(block),), balance=100), now_ms=now_ms)
     rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert [(row.amount_micro, row.confirmed_at_ms) for row in rows] == [(100, 7)]
 
 
 async def test_an_older_reading_never_replaces_a_newer_one(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
-    await ledger.apply_blocks(an_application(a_block(6), balance=60), now_ms=7)
-    await ledger.apply_blocks(an_application(a_block(5), balance=50), now_ms=8)
+    await apply(ledger, an_application(a_block(6), balance=60), now_ms=7)
+    await apply(ledger, an_application(a_block(5), balance=50), now_ms=8)
     view = await ledger.wallet(CONSUMER)
     assert view is not None
     assert view.balance_micro == 60
@@ -283,27 +434,27 @@ async def test_an_older_reading_never_replaces_a_newer_one(ledger: Ledger) -> No
 async def test_an_event_is_confirmed_only_at_depth(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
     block = a_block(5)
-    await ledger.apply_blocks(an_application(block, events=(an_event(block),), confirmed_block=3), now_ms=7)
+    await apply(ledger, an_application(block, events=(an_event(block),), confirmed_block=3), now_ms=7)
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert row.confirmed_at_ms is None
-    await ledger.apply_blocks(an_application(a_block(7), confirmed_block=5), now_ms=9)
+    await apply(ledger, an_application(a_block(7), confirmed_block=5), now_ms=9)
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert (row.confirmed_at_ms, row.confirmations) == (9, 3)
 
 
 async def test_a_reorganisation_voids_rows_and_a_returning_event_revives_its_row(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
-    await ledger.apply_blocks(an_application(a_block(5), balance=0), now_ms=6)
+    await apply(ledger, an_application(a_block(5), balance=0), now_ms=6)
     block = a_block(6)
-    await ledger.apply_blocks(an_application(block, events=(an_event(block),), balance=100), now_ms=7)
-    await ledger.roll_back(a_block(5), now_ms=8)
+    await apply(ledger, an_application(block, events=(an_event(block),), balance=100), now_ms=7)
+    await ledger.roll_back(a_block(5), cursor=block, now_ms=8)
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert (row.removed, row.confirmations, row.confirmed_at_ms) == (True, 0, None)
     assert await ledger.chain_head() == a_block(5)
     assert await ledger.recent_headers() == [a_block(5)]
-    assert await ledger.tracked_addresses() == {PAYER.lower(): Reading.OUTDATED}
+    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): Reading.OUTDATED}
     other = a_block(6, "b")
-    await ledger.apply_blocks(an_application(other, events=(an_event(other),), balance=100), now_ms=9)
+    await apply(ledger, an_application(other, events=(an_event(other),), balance=100), now_ms=9)
     (again,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert (again.removed, again.block_hash, again.sequence) == (False, other.block_hash, row.sequence)
 
@@ -314,7 +465,7 @@ async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger)
     for number in range(1, 6):
         block = a_block(number)
         event = an_event(block, amount=number, tx_hash=f"0xt{number}")
-        await ledger.apply_blocks(an_application(block, events=(event,)), now_ms=number)
+        await apply(ledger, an_application(block, events=(event,)), now_ms=number)
     first = await ledger.ledger(CONSUMER, LedgerQuery(limit=2))
     assert [row.amount_micro for row in first] == [5, 4]
     rest = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, before_sequence=first[-1].sequence))
@@ -325,12 +476,36 @@ async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger)
     assert await ledger.ledger(OPERATOR, LedgerQuery(limit=9)) == []
 
 
+async def test_of_two_watchers_the_one_with_the_older_cursor_writes_nothing(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    first, second = a_block(1), a_block(2)
+    await ledger.apply_blocks(an_application(first), now_ms=1)
+    await ledger.apply_blocks(replace(an_application(second, balance=20), previous=first), now_ms=2)
+    for stale in (None, first, a_block(2, "b")):
+        late = replace(an_application(a_block(2, "b"), balance=99), previous=stale)
+        with pytest.raises(CursorMovedError):
+            await ledger.apply_blocks(late, now_ms=3)
+    with pytest.raises(CursorMovedError):
+        await ledger.roll_back(a_block(0), cursor=first, now_ms=3)
+    assert await ledger.chain_head() == second
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert view.balance_micro == 20
+
+
+async def test_old_readings_are_named_oldest_first_and_a_fresh_one_is_not(ledger: Ledger) -> None:
+    await funded(ledger, balance=5)
+    assert await ledger.oldest_readings(before_ms=1, limit=9) == [PAYER.lower()]
+    await apply(ledger, an_application(a_block(2), balance=5), now_ms=50)
+    assert await ledger.oldest_readings(before_ms=50, limit=9) == []
+
+
 # Holds.
 
 
 async def funded(ledger: Ledger, *, balance: int, allowance: int = ENDLESS) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=0)
-    await ledger.apply_blocks(an_application(a_block(1), balance=balance, allowance=allowance), now_ms=0)
+    await apply(ledger, an_application(a_block(1), balance=balance, allowance=allowance), now_ms=0)
 
 
 async def held(ledger: Ledger) -> int:
@@ -345,6 +520,24 @@ async def test_enforced_holds_never_exceed_what_is_spendable(ledger: Ledger) -> 
     assert not await ledger.take_hold(OTHER_SESSION, PAYER, 31, FundsPolicy.ENFORCED, now_ms=1)
     assert await ledger.take_hold(OTHER_SESSION, PAYER, 30, FundsPolicy.ENFORCED, now_ms=1)
     assert await held(ledger) == 80
+
+
+async def test_enforced_holds_respect_the_payers_own_limits_on_the_contract(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    limits = SpendingLimits(per_session=60, per_day=100, spent=10, day=0)
+    await apply(ledger, an_application(a_block(1), balance=500, limits=limits), now_ms=0)
+    assert not await ledger.take_hold(SESSION, PAYER, 61, FundsPolicy.ENFORCED, now_ms=1)
+    assert await ledger.take_hold(SESSION, PAYER, 60, FundsPolicy.ENFORCED, now_ms=1)
+    assert not await ledger.take_hold(OTHER_SESSION, PAYER, 31, FundsPolicy.ENFORCED, now_ms=1)
+    assert await ledger.take_hold(OTHER_SESSION, PAYER, 30, FundsPolicy.ENFORCED, now_ms=1)
+
+
+async def test_a_charge_that_waits_for_its_settlement_still_reserves(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.charge_hold(SESSION, 40)
+    assert not await ledger.take_hold(OTHER_SESSION, PAYER, 61, FundsPolicy.ENFORCED, now_ms=1)
+    assert await ledger.take_hold(OTHER_SESSION, PAYER, 60, FundsPolicy.ENFORCED, now_ms=1)
 
 
 async def test_advisory_holds_are_recorded_whatever_the_wallet_has(ledger: Ledger) -> None:
@@ -377,7 +570,7 @@ async def test_a_charge_stays_held_until_the_block_that_settles_it_is_applied(le
     assert await held(ledger) == 40
     await ledger.release_hold(SESSION)
     assert await held(ledger) == 40
-    await ledger.apply_blocks(an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
+    await apply(ledger, an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
     view = await ledger.wallet(CONSUMER)
     assert view is not None
     assert (view.held_micro, view.available_micro) == (0, 60)
@@ -387,10 +580,10 @@ async def test_a_reorganised_settlement_is_held_again(ledger: Ledger) -> None:
     await funded(ledger, balance=100)
     await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
     await ledger.charge_hold(SESSION, 40)
-    await ledger.apply_blocks(an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
-    await ledger.roll_back(a_block(1), now_ms=3)
+    await apply(ledger, an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
+    await ledger.roll_back(a_block(1), cursor=a_block(2), now_ms=3)
     assert await held(ledger) == 40
-    await ledger.apply_blocks(an_application(a_block(2, "b"), balance=60, settled=(SESSION,)), now_ms=4)
+    await apply(ledger, an_application(a_block(2, "b"), balance=60, settled=(SESSION,)), now_ms=4)
     assert await held(ledger) == 0
 
 
@@ -419,6 +612,6 @@ async def test_an_event_of_a_settlement_names_its_session(ledger: Ledger) -> Non
     await funded(ledger, balance=100)
     await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=1)
     block = a_block(2)
-    await ledger.apply_blocks(an_application(block, events=(an_event(block, session=SESSION),)), now_ms=2)
+    await apply(ledger, an_application(block, events=(an_event(block, session=SESSION),)), now_ms=2)
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=5))
     assert row.session_id == SESSION

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from eth_abi.abi import decode, encode
 
@@ -13,6 +13,8 @@ SETTLE_SIGNATURE: Final = f"settle(bytes32,address,address,uint256,uint256,uint2
 SETTLE_TYPES: Final = (
     "bytes32", "address", "address", "uint256", "uint256", "uint256", "uint256", "uint256", CONSENT_TYPE,
 )  # fmt: skip
+SETTLE_MANY_SIGNATURE: Final = "settleMany((bytes32,address,address,uint256,uint256)[])"
+SETTLE_MANY_TYPES: Final = ("(bytes32,address,address,uint256,uint256)[]",)
 CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "uint256", "uint256", "bool")
 
 
@@ -28,6 +30,7 @@ def topic(signature: str) -> str:
 
 TRANSFER_TOPIC: Final = topic("Transfer(address,address,uint256)")
 APPROVAL_TOPIC: Final = topic("Approval(address,address,uint256)")
+LIMITS_SET_TOPIC: Final = topic("LimitsSet(address,uint256,uint256,bool)")
 SETTLED_TOPIC: Final = topic("Settled(bytes32,address,address,uint256,uint256,uint256,uint256,uint256)")
 
 
@@ -73,6 +76,41 @@ class SettleCall:
                 self.rate, self.seconds, self.platform_fee_bps,
                 (consent.max_total, consent.max_fee_bps, consent.deadline_s, consent.signature),
             ],
+        )  # fmt: skip
+
+
+def settle_many_data(calls: Sequence[SettleCall]) -> bytes:
+    """The call data of SessionSettlement.settleMany, for sessions that cost nothing.
+
+    Raises:
+        ValueError: One of them has a charge.
+    """
+    if any(call.to_amount or call.fee_amount for call in calls):
+        raise ValueError("settleMany is for sessions without a charge")
+    rows = [
+        (bytes.fromhex(call.session_id_hash[2:]), call.payer, call.payee, call.rate, call.platform_fee_bps)
+        for call in calls
+    ]
+    return selector(SETTLE_MANY_SIGNATURE) + encode(SETTLE_MANY_TYPES, [rows])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledEvent:
+    """The event Settled; addresses are lower-case."""
+
+    session_id_hash: str
+    payer: str
+    payee: str
+    to_amount: int
+    fee_amount: int
+
+    @classmethod
+    def of(cls, topics: Sequence[str], data: bytes) -> Self:
+        """Decode a log of the settlement contract whose first topic is SETTLED_TOPIC."""
+        return cls(
+            session_id_hash=topics[1].lower(), payer=topic_address(topics[2]), payee=topic_address(topics[3]),
+            to_amount=int.from_bytes(data[:32], "big"), fee_amount=int.from_bytes(data[32:64], "big"),
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Where the transactions of settlements stand on the chain: in which block, how deep, and how they ended."""
+"""Where the transactions of settlements are on the chain: in which block, how deep, and how they ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,39 +34,57 @@ class Sighting:
 
 
 async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) -> Sighting:
-    """Look for every transaction of these settlements.
+    """Look for every transaction of these settlements, adopted ones included.
 
     A receipt counts only if its block is the one that the same endpoint has at that height.
 
     Raises:
         ChainUnavailableError: Not everything was answered.
     """
-    hashes = [(record, attempt) for record in records for attempt in record.attempts]
+    hashes = sorted({tx_hash for record in records for tx_hash in _hashes(record)})
     requests: list[Request] = [
         ("eth_getBlockByNumber", ["latest", False]),
         ("eth_getTransactionCount", [relayer, "latest"]),
     ]
-    requests += [("eth_getTransactionReceipt", [attempt.tx_hash]) for _, attempt in hashes]
-    head, nonce, *receipts = _all_answered(await rpc.batch(requests))
+    requests += [("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]
+    head, nonce, *answers = _all_answered(await rpc.batch(requests))
     if not isinstance(head, dict):
         raise ChainUnavailableError("the endpoint has no latest block")
-    candidates = [
-        (record.session_id, receipt)
-        for (record, attempt), receipt in zip(hashes, receipts, strict=True)
-        if isinstance(receipt, dict)
-        and receipt.get("blockNumber") is not None
-        # An earlier nonce's revert is history: the settlement was examined and signed anew since.
-        and (_succeeded(receipt) or attempt.nonce == record.attempts[-1].nonce)
-    ]
-    canonical = await _canonical_hashes(rpc, {str(receipt["blockNumber"]) for _, receipt in candidates}, head)
+    receipts = {
+        tx_hash: receipt
+        for tx_hash, receipt in zip(hashes, answers, strict=True)
+        if isinstance(receipt, dict) and receipt.get("blockNumber") is not None
+    }
+    canonical = await _canonical_hashes(rpc, {str(receipt["blockNumber"]) for receipt in receipts.values()}, head)
     head_number = hex_int(head["number"])
-    found: dict[str, Included] = {}
-    for session_id, receipt in candidates:
-        block_hash = str(receipt["blockHash"]).lower()
-        is_settled = session_id in found and found[session_id].succeeded
-        if canonical.get(str(receipt["blockNumber"])) == block_hash and not is_settled:
-            found[session_id] = _included(receipt, head_number)
-    return Sighting(head=head, head_number=head_number, mined_nonce=hex_int(nonce), found=found)
+    included = {
+        tx_hash: _included(receipt, head_number)
+        for tx_hash, receipt in receipts.items()
+        if canonical.get(str(receipt["blockNumber"])) == str(receipt["blockHash"]).lower()
+    }
+    return Sighting(
+        head=head, head_number=head_number, mined_nonce=hex_int(nonce),
+        found={record.session_id: found for record in records if (found := _of_record(record, included)) is not None},
+    )  # fmt: skip
+
+
+def _hashes(record: SettlementRecord) -> list[str]:
+    if record.attempts:
+        return [attempt.tx_hash for attempt in record.attempts]
+    return [record.tx_hash] if record.tx_hash is not None else []
+
+
+def _of_record(record: SettlementRecord, included: dict[str, Included]) -> Included | None:
+    """The transaction that decides a settlement: one that succeeded, else one that failed with the newest nonce.
+
+    A failure with an earlier nonce is history: the settlement was examined and signed anew since.
+    """
+    if not record.attempts:
+        return included.get(record.tx_hash or "")
+    found = [(attempt, included[attempt.tx_hash]) for attempt in record.attempts if attempt.tx_hash in included]
+    succeeded = [item for _, item in found if item.succeeded]
+    failed = [item for attempt, item in found if attempt.nonce == record.attempts[-1].nonce]
+    return next(iter([*succeeded, *failed]), None)
 
 
 async def _canonical_hashes(rpc: JsonRpc, numbers: set[str], head: dict[str, Any]) -> dict[str, str]:
@@ -88,13 +106,9 @@ def _included(receipt: dict[str, Any], head_number: int) -> Included:
             block_number=number,
             block_hash=str(receipt["blockHash"]).lower(),
         ),
-        succeeded=_succeeded(receipt),
+        succeeded=hex_int(receipt.get("status")) == 1,
         depth=head_number - number,
     )
-
-
-def _succeeded(receipt: dict[str, Any]) -> bool:
-    return hex_int(receipt.get("status")) == 1
 
 
 def _all_answered(results: list[Any]) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any, Final, final
 
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.contracts.abi import SETTLED_TOPIC, SettleCall, call_data
+from sightline.chain.contracts.abi import SETTLED_TOPIC, SettleCall, SettledEvent, call_data, settle_many_data
 from sightline.chain.fees import Fees, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
-from sightline.chain.rpc.reader import fault_text, hex_int, is_call_fault
+from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementRecord
@@ -47,7 +47,16 @@ class Examination:
 
 
 def settle_call(record: SettlementRecord) -> bytes:
-    """The call data that settles a record."""
+    """The call data that settles one session."""
+    return _call(record).data()
+
+
+def settle_many_call(records: Sequence[SettlementRecord]) -> bytes:
+    """The call data that settles sessions without a charge together."""
+    return settle_many_data([_call(record) for record in records])
+
+
+def _call(record: SettlementRecord) -> SettleCall:
     payload = record.payload
     return SettleCall(
         session_id_hash=record.session_id_hash,
@@ -58,7 +67,7 @@ def settle_call(record: SettlementRecord) -> bytes:
         rate=payload.rate,
         seconds=payload.chargeable_seconds,
         platform_fee_bps=payload.platform_fee_bps,
-    ).data()
+    )
 
 
 async def examine(
@@ -138,15 +147,32 @@ async def why_reverted(
     return "reverted; it would succeed at the end of the same block"
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSettlement:
+    """The contract's event of one session: where it is, and what was moved."""
+
+    inclusion: Inclusion
+    event: SettledEvent
+    depth: int
+
+    def equals(self, record: SettlementRecord) -> bool:
+        """Whether parties and amounts are those of our record."""
+        payload = record.payload
+        return (self.event.payer, self.event.payee, self.event.to_amount, self.event.fee_amount) == (
+            payload.from_address.lower(), payload.to_address.lower(), payload.to_amount, payload.fee_amount,
+        )  # fmt: skip
+
+
 async def find_settled(
     rpc: JsonRpc, identity: ChainIdentity, session_id_hash: str, start_block: int
-) -> Inclusion | None:
-    """The transaction that settled a session, from the contract's event; None when no event is found.
+) -> FoundSettlement | None:
+    """The event that says that a session is settled; None when none is found.
 
     Raises:
         ChainUnavailableError: The endpoint did not answer for the whole range.
     """
-    last = hex_int(await rpc.call("eth_blockNumber"))
+    head = last = hex_int(await rpc.call("eth_blockNumber"))
     while last >= start_block:
         first = max(start_block, last - LOG_SPAN_BLOCKS + 1)
         query = {
@@ -160,10 +186,13 @@ async def find_settled(
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
         if logs:
-            return Inclusion(
+            number = hex_int(logs[0]["blockNumber"])
+            inclusion = Inclusion(
                 tx_hash=str(logs[0]["transactionHash"]).lower(),
-                block_number=hex_int(logs[0]["blockNumber"]),
+                block_number=number,
                 block_hash=str(logs[0]["blockHash"]).lower(),
             )
+            event = SettledEvent.of([str(topic) for topic in logs[0]["topics"]], hex_bytes(logs[0]["data"]))
+            return FoundSettlement(inclusion=inclusion, event=event, depth=head - number)
         last = first - 1
     return None

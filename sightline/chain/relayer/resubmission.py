@@ -1,6 +1,6 @@
-"""Resubmission of transactions that are on their way and in no block: sent again, replaced, or given up.
+"""Resubmits transactions that were signed and are in no block: sends them again, or replaces them.
 
-None is given up while it may still mine: it keeps its nonce, and a replacement has the same.
+A transaction that may still mine keeps its nonce, and a replacement has the same.
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,13 @@ class Resubmission:
         self._clock = clock
 
     async def resubmit(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
-        """Do for each of these what is to be done now."""
+        """Send again, replace or give back each of these settlements, as it is due.
+
+        Settlements of one batch share their transaction: it is handled once.
+        """
         now_ms = self._clock.now_ms()
         resend: list[Attempt] = []
+        handled: set[str] = set()
         for record in records:
             if record.state is SettlementState.MINED:
                 log.warning("settlement_left_its_block", session_id=record.session_id, tx_hash=record.tx_hash)
@@ -54,7 +58,8 @@ class Resubmission:
             newest = record.attempts[-1]
             if newest.nonce < sighting.mined_nonce:
                 await self._nonce_went_elsewhere(record, now_ms)
-            elif now_ms >= record.retry_at_ms:
+            elif now_ms >= record.retry_at_ms and newest.tx_hash not in handled:
+                handled.add(newest.tx_hash)
                 resend += await self._next_sending(record, sighting, now_ms)
         await self._sender.send(resend)
         await self._close_gap(sighting, {record.session_id for record in records})
@@ -110,25 +115,28 @@ class Resubmission:
                 retry_at_ms=now_ms + self._options.resend_ms, now_ms=now_ms,
             )  # fmt: skip
             return None
-        replacement = self._sender.sign(record, newest.nonce, fees, now_ms)
-        await self._outbox.store_signed(self._relayer, [replacement], now_ms=now_ms)
+        sharing = await self._outbox.settlements_in(newest.tx_hash)
+        replacements = self._sender.sign_many(sharing, newest.nonce, fees, now_ms)
+        replacement = replacements[0]
+        await self._outbox.store_signed(self._relayer, replacements, now_ms=now_ms)
         log.warning(
             "settlement_replaced", session_id=record.session_id, tx_hash=replacement.tx_hash, nonce=newest.nonce,
             max_fee_wei=fees.max_fee_wei,
         )  # fmt: skip
         if len(record.attempts) + 1 >= STUCK_ATTEMPTS:
             reason = f"no receipt after {len(record.attempts)} transactions"
-            await self._outbox.mark_waiting(
-                record.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
-            )
+            for each in sharing:
+                await self._outbox.mark_waiting(
+                    each.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
+                )
         return replacement
 
     async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
-        """Send again what the next nonce was used for, when nobody else does.
+        """Send the transaction with the next nonce again, if no settlement of this round does.
 
         After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
-        transaction) may be needed again for its nonce alone: it does no harm, the contract settles once. And of many
-        settlements that lost their block, the one that all others wait for may be beyond one round's batch.
+        transaction) may be needed for its nonce alone; that is safe, because the contract settles a session once. And
+        of many settlements that lost their block, the one that the others wait for may be beyond one round's batch.
         """
         nonce = sighting.mined_nonce
         if nonce >= await self._outbox.next_nonce(self._relayer):

@@ -1,4 +1,4 @@
-"""Sending with the relayer's key: signs settlements, broadcasts them, and puts aside those that cannot go now."""
+"""Signs settlements with the relayer's key, broadcasts them, and schedules the retry of those that are refused."""
 
 from collections.abc import Sequence
 from typing import final
@@ -8,12 +8,13 @@ import structlog
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.preflight import settle_call
-from sightline.chain.rpc.client import JsonRpc, backoff_ms
+from sightline.chain.relayer.preflight import settle_call, settle_many_call
+from sightline.chain.relayer.retry import retry_in_ms
+from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import Attempt, ChainIdentity, SettlementOutbox, SettlementRecord, SettlementState
+from sightline.ports.ledger import Attempt, ChainIdentity, Lane, SettlementOutbox, SettlementRecord, SettlementState
 
 log = structlog.get_logger()
 
@@ -45,8 +46,26 @@ class Sender:
             tip_wei=fees.tip_wei, signed_at_ms=now_ms,
         )  # fmt: skip
 
+    def sign_many(self, records: Sequence[SettlementRecord], nonce: int, fees: Fees, now_ms: int) -> list[Attempt]:
+        """One signed transaction that settles several free sessions, as an attempt of each."""
+        if len(records) == 1:
+            return [self.sign(records[0], nonce, fees, now_ms)]
+        tx_hash, raw = self._signer.sign(
+            chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
+            data=settle_many_call(records), fees=fees,
+            gas=self._options.free_batch_gas + self._options.free_settle_gas * len(records),
+        )  # fmt: skip
+        return [
+            Attempt(
+                session_id=record.session_id, nonce=nonce, tx_hash=tx_hash, raw=raw, max_fee_wei=fees.max_fee_wei,
+                tip_wei=fees.tip_wei, signed_at_ms=now_ms,
+            )
+            for record in records
+        ]  # fmt: skip
+
     async def send(self, attempts: Sequence[Attempt]) -> None:
-        """Broadcast, once each. Without an answer the rows stay as they are, and are looked for first next time."""
+        """Broadcast each transaction once. Without an answer the rows stay as they are, and are looked for later."""
+        attempts = list({attempt.tx_hash: attempt for attempt in attempts}.values())
         if not attempts:
             return
         answers = await broadcast(self._rpc, attempts)
@@ -61,14 +80,15 @@ class Sender:
             await self._outbox.mark_sent(answers.taken, now_ms=now_ms)
 
     async def put_aside(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
-        """Let a settlement wait in this state, longer each time."""
+        """Let a settlement wait in this state, longer each time. A refused one moves to the lane of retries."""
         now_ms = self._clock.now_ms()
-        options = self._options
-        least = min(options.retry_ms_max, options.retry_ms_min << min(record.tries, 16))
-        jitter = backoff_ms(self._ids, 0, least_ms=least, most_ms=options.retry_ms_max)
+        wait_ms = retry_in_ms(self._options, self._ids, reason=reason, tries=record.tries)
+        is_refused = state in (SettlementState.FAILED, SettlementState.REVERTED) and record.lane is Lane.PAYABLE
         log.warning(
-            "settlement_waits", session_id=record.session_id, state=state.value, reason=reason, tries=record.tries + 1
-        )
+            "settlement_waits", session_id=record.session_id, state=state.value, reason=reason, tries=record.tries + 1,
+            retry_in_ms=wait_ms,
+        )  # fmt: skip
         await self._outbox.mark_waiting(
-            record.session_id, state, reason=reason, retry_at_ms=now_ms + least // 2 + jitter // 2, now_ms=now_ms
-        )
+            record.session_id, state, reason=reason, retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
+            lane=Lane.RETRY if is_refused else None,
+        )  # fmt: skip

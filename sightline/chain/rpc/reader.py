@@ -9,7 +9,7 @@ from sightline.chain.contracts.abi import call_data, revert_reason
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, CallRevertedError
-from sightline.ports.ledger import BlockRef
+from sightline.ports.ledger import BlockRef, SpendingLimits
 
 # How nodes word a call that the contract itself made fail. Any other error is the node's own trouble, which is
 # neither yes nor no.
@@ -116,9 +116,46 @@ class RpcReader:
                 call_data("allowance(address,address)", [account, self._settlement]),
             )
             requests += [("eth_call", [{"to": self._token, "data": "0x" + data.hex()}, pinned]) for data in questions]
-        numbers: list[int] = []
-        for result in await self._rpc.batch(requests):
+        numbers = [
+            0 if may_lack_code and result == "0x" else hex_int(result) for result in await self._pinned(requests)
+        ]
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    async def spending_limits(
+        self, addresses: Sequence[str], block_hash: str, *, day: int
+    ) -> dict[str, SpendingLimits | None]:
+        """The limits that each address has set on the settlement contract, with what was taken on a UTC day.
+
+        Raises:
+            ChainUnavailableError: Not every number could be read at that block.
+        """
+        pinned = {"blockHash": block_hash}
+        accounts = [to_checksum_address(address) for address in addresses]
+        answers = await self._pinned([self._asked("limits(address)", [each], pinned) for each in accounts])
+        words = [hex_bytes(answer) for answer in answers]
+        limited = [
+            (address, account, word)
+            for address, account, word in zip(addresses, accounts, words, strict=True)
+            if int.from_bytes(word[64:96], "big") == 1
+        ]
+        spent = await self._pinned(
+            [self._asked("spentOnDay(address,uint256)", [account, day], pinned) for _, account, _ in limited]
+        )
+        found: dict[str, SpendingLimits | None] = dict.fromkeys(addresses)
+        for (address, _, word), taken in zip(limited, spent, strict=True):
+            found[address] = SpendingLimits(
+                per_session=int.from_bytes(word[:32], "big"), per_day=int.from_bytes(word[32:64], "big"),
+                spent=hex_int(taken), day=day,
+            )  # fmt: skip
+        return found
+
+    def _asked(self, signature: str, values: Sequence[Any], pinned: dict[str, str]) -> tuple[str, list[Any]]:
+        data = call_data(signature, values)
+        return "eth_call", [{"to": self._settlement, "data": "0x" + data.hex()}, pinned]
+
+    async def _pinned(self, requests: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        results = await self._rpc.batch(requests)
+        for result in results:
             if isinstance(result, RpcResponseError):
                 raise ChainUnavailableError(f"a pinned read failed: {result.message}") from result
-            numbers.append(0 if may_lack_code and result == "0x" else hex_int(result))
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
+        return results

@@ -1,11 +1,18 @@
-"""What logs of the token and of the settlement contract mean for wallets. Pure."""
+"""Decodes logs of the token and of the settlement contract into wallet events. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
-from sightline.chain.contracts.abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic, topic_address
+from sightline.chain.contracts.abi import (
+    APPROVAL_TOPIC,
+    LIMITS_SET_TOPIC,
+    SETTLED_TOPIC,
+    TRANSFER_TOPIC,
+    SettledEvent,
+    topic_address,
+)
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import ChainEvent, EventKind
@@ -68,17 +75,33 @@ def log_of(entry: Any) -> Log:
         raise ChainUnavailableError("the endpoint's answer is not a log") from error
 
 
+def parties(logs: Iterable[Log], watched: Watched) -> set[str]:
+    """Every address that these logs could matter to: holders, payers and payees."""
+    found: set[str] = set()
+    for log in logs:
+        kind = log.topics[0] if log.topics else ""
+        if log.address == watched.token and kind in (TRANSFER_TOPIC, APPROVAL_TOPIC):
+            found |= {topic_address(word) for word in log.topics[1:3]}
+        elif log.address == watched.settlement and kind == SETTLED_TOPIC:
+            found |= {topic_address(word) for word in log.topics[2:4]}
+        elif log.address == watched.settlement and kind == LIMITS_SET_TOPIC:
+            found |= {topic_address(word) for word in log.topics[1:2]}
+    return found
+
+
 def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
-    """Sort out the logs of some blocks; logs of other contracts and wallets are passed over."""
+    """Decode the logs of some blocks; logs of other contracts and wallets are ignored."""
     ordered = sorted(logs, key=lambda log: (log.block_number, log.log_index))
-    settlements = [log for log in ordered if log.address == watched.settlement and log.topics[:1] == (SETTLED_TOPIC,)]
-    session_of_tx = {log.tx_hash: log.topics[1] for log in settlements}
+    settlements = [log for log in ordered if _is_settled(log, watched)]
+    session_of = _sessions_of_transfers(ordered, watched)
     events: list[ChainEvent] = []
     touched: set[str] = set()
     for log in ordered:
-        found = _events_of(log, watched, session_of_tx)
+        found = _events_of(log, watched, session_of)
         events += found
         touched |= {event.address for event in found}
+        if log.address == watched.settlement and log.topics[:1] == (LIMITS_SET_TOPIC,):
+            touched |= {topic_address(log.topics[1])} & watched.wallets
     touched |= {topic_address(log.topics[2]) for log in settlements} & watched.wallets
     return Meaning(
         events=tuple(events),
@@ -87,13 +110,49 @@ def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
     )
 
 
-def _events_of(log: Log, watched: Watched, session_of_tx: dict[str, str]) -> list[ChainEvent]:
+def _is_settled(log: Log, watched: Watched) -> bool:
+    return log.address == watched.settlement and log.topics[:1] == (SETTLED_TOPIC,) and len(log.topics) == 4
+
+
+def _is_transfer(log: Log, watched: Watched) -> bool:
+    is_of_token = log.address == watched.token and log.topics[:1] == (TRANSFER_TOPIC,)
+    return is_of_token and len(log.topics) == 3 and len(log.data) == 32
+
+
+def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> dict[tuple[str, int], str]:
+    """Which transfer belongs to which session, by (block hash, log index).
+
+    The contract moves the payee's part, then the fee, then logs Settled. So the transfers of a session are the last
+    ones before its event in the same transaction; others of that transaction, also of other sessions, are not.
+    """
+    session_of: dict[tuple[str, int], str] = {}
+    before: list[Log] = []
+    for log in ordered:
+        if before and before[-1].tx_hash != log.tx_hash:
+            before = []
+        if _is_transfer(log, watched):
+            before.append(log)
+        elif _is_settled(log, watched):
+            event = SettledEvent.of(log.topics, log.data)
+            for amount in (event.fee_amount, event.to_amount):
+                if amount and before and _moved(before[-1]) == (event.payer, amount):
+                    transfer = before.pop()
+                    session_of[transfer.block_hash, transfer.log_index] = event.session_id_hash
+            before = []
+    return session_of
+
+
+def _moved(log: Log) -> tuple[str, int]:
+    return topic_address(log.topics[1]), int.from_bytes(log.data, "big")
+
+
+def _events_of(log: Log, watched: Watched, session_of: dict[tuple[str, int], str]) -> list[ChainEvent]:
     kind = log.topics[0] if log.topics else ""
-    if log.address == watched.token and kind == TRANSFER_TOPIC and len(log.topics) == 3 and len(log.data) == 32:
-        return _transfer(log, watched, session_of_tx.get(log.tx_hash))
+    if _is_transfer(log, watched):
+        return _transfer(log, watched, session_of.get((log.block_hash, log.log_index)))
     if log.address == watched.token and kind == APPROVAL_TOPIC and len(log.topics) == 3 and len(log.data) == 32:
         return _approval(log, watched)
-    if log.address == watched.settlement and kind == SETTLED_TOPIC and int.from_bytes(log.data[:64], "big") == 0:
+    if _is_settled(log, watched) and int.from_bytes(log.data[:64], "big") == 0:
         return _free_settlement(log, watched)
     return []
 
@@ -124,7 +183,7 @@ def _approval(log: Log, watched: Watched) -> list[ChainEvent]:
 
 
 def _free_settlement(log: Log, watched: Watched) -> list[ChainEvent]:
-    """A settlement of nothing moves no token: its own log is its row."""
+    """A settlement without a charge moves no token: its row comes from the contract's own event."""
     payer, payee = topic_address(log.topics[2]), topic_address(log.topics[3])
     wallets = {payer, payee} & watched.wallets
     return [_row(log, wallet, EventKind.SETTLEMENT, payer, payee, 0, log.topics[1]) for wallet in wallets]
@@ -161,7 +220,7 @@ def transfer_sums(logs: Iterable[Log], token: str, wallets: Sequence[str]) -> di
     return sums
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=64)
 def bloom_mask(word: str) -> int:
     """The bits that an address or a topic sets in a bloom filter (yellow paper, 4.4.3)."""
     digest = keccak256(bytes.fromhex(word[2:]))
@@ -178,12 +237,10 @@ def bloom_has(bits: int, word: str) -> bool:
 
 
 def bloom_promises(bloom: str, watched: Watched) -> bool:
-    """Whether a block may hold a log that matters; False is certain."""
+    """Whether a block may hold a log of the two contracts; False is certain."""
     bits = int(bloom, 16)
     if bits == 0:
         return False
-    if bloom_has(bits, watched.settlement) and bloom_has(bits, SETTLED_TOPIC):
+    if bloom_has(bits, watched.settlement) and (bloom_has(bits, SETTLED_TOPIC) or bloom_has(bits, LIMITS_SET_TOPIC)):
         return True
-    if not bloom_has(bits, watched.token):
-        return False
-    return any(bloom_has(bits, address_topic(wallet)) for wallet in watched.wallets)
+    return bloom_has(bits, watched.token) and (bloom_has(bits, TRANSFER_TOPIC) or bloom_has(bits, APPROVAL_TOPIC))

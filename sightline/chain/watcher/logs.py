@@ -1,7 +1,7 @@
-"""Logs of blocks and of whole histories, as far as an endpoint can be believed.
+"""Reads the logs of new blocks and of whole histories, and checks what the endpoint answers.
 
-New blocks are asked for one by one, by hash, and each answer is held against the block's bloom filter. Old ones are
-asked for by range, where a lagging endpoint answers with nothing instead of an error: their transfers must sum up to
+New blocks are asked for one by one, by hash, and each answer is compared with the block's bloom filter. Old ones are
+asked for by range, where a lagging endpoint answers an empty list instead of an error: their transfers must sum up to
 the change of the balance.
 """
 
@@ -14,7 +14,7 @@ import structlog
 from sightline.chain.contracts.abi import APPROVAL_TOPIC, SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import RpcReader, block_ref
-from sightline.chain.watcher.events import Log, Watched, bloom_promises, log_of, read_logs, transfer_sums
+from sightline.chain.watcher.events import Log, Watched, bloom_promises, log_of, transfer_sums
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import BlockRef
 
@@ -37,8 +37,8 @@ class LogSource:
 
     async def logs_of(self, blocks: Sequence[dict[str, Any]], watched: Watched) -> list[Log]:
         """The logs of these blocks, each answered for exactly its block."""
-        # One query per block covers both contracts; which wallets matter is decided here, so that a long list of
-        # wallets costs the endpoint nothing.
+        # One query per block covers both contracts. Which wallets matter is decided by the ledger afterwards, so that
+        # neither the endpoint nor a round pays for a long list of wallets.
         asked = [block for block in blocks if bloom_promises(str(block["logsBloom"]), watched)]
         requests: list[Request] = [
             (
@@ -49,21 +49,18 @@ class LogSource:
         ]
         logs: list[Log] = []
         for block, answer in zip(asked, await self._rpc.batch(requests), strict=True):
-            logs += await self._checked_logs(block, answer, watched)
+            logs += await self._checked_logs(block, answer)
         return logs
 
-    async def _checked_logs(self, block: dict[str, Any], answer: Any, watched: Watched) -> list[Log]:
+    async def _checked_logs(self, block: dict[str, Any], answer: Any) -> list[Log]:
         if isinstance(answer, RpcResponseError) or not isinstance(answer, list):
             raise ChainUnavailableError(f"no logs of block {block['number']}: {answer}")
         logs = [log_of(entry) for entry in answer]
         block_hash = str(block["hash"]).lower()
         if any(item.block_hash != block_hash for item in logs):
             raise ChainUnavailableError("the endpoint gave logs of another block")
-        meaning = read_logs(logs, watched)
-        if meaning.touched or meaning.settled or meaning.events:
-            return logs
-        # The bloom filter promises something and the answer has nothing: seldom chance, mostly a lagging index.
-        return await self._logs_from_receipts(block)
+        # The bloom filter promises a log and the answer has none: rarely chance, mostly a lagging index.
+        return logs or await self._logs_from_receipts(block)
 
     async def _logs_from_receipts(self, block: dict[str, Any]) -> list[Log]:
         """The logs as the block's receipts have them, which its header's bloom filter is made of."""

@@ -1,8 +1,11 @@
-"""The watcher: follows the header chain and keeps wallets and their ledger equal to it.
+"""The watcher: follows the chain block by block and keeps wallets and their ledger equal to it.
 
-A block counts only when the endpoint gave its header and that header continues the last one applied; see `logs` for
-how far its logs are believed. Numbers of wallets are read pinned to the block they are stored with, never summed from
-logs. Events, numbers, released holds and the cursor are one transaction.
+A block counts when the endpoint gave its header and that header continues the last one applied; `logs` checks the
+answers further. Balances, allowances and limits are read pinned to the block they are stored with, never summed from
+logs. Events, readings, released holds and the cursor are one transaction, which compares the cursor first.
+
+A round costs nothing per wallet: the ledger is asked only about the addresses in a block's logs, about wallets that
+wait to be read, and now and then about a few of the oldest readings.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +18,18 @@ import trio
 from sightline.chain.relayer.preflight import require_same_chain
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.rpc.reader import RpcReader, block_ref
-from sightline.chain.watcher.events import Meaning, Watched, read_logs
+from sightline.chain.watcher.events import Meaning, Watched, parties, read_logs
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import (
+    DAY_MS,
     BlockApplication,
     BlockRef,
     ChainIdentity,
+    CursorMovedError,
     Reading,
     WalletLedger,
     WalletReading,
@@ -38,7 +43,7 @@ CHECKED_EVERY_MS: Final = 5_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherOptions:
-    """How the watcher works."""
+    """Times, depth and limits."""
 
     depth: int = 0
     """Blocks on top of an event's block before it counts as confirmed."""
@@ -50,7 +55,12 @@ class WatcherOptions:
     log_span_max: int = 2_000
     """Blocks asked for in one query of old logs; halved when the endpoint says that it is too much."""
     sweep_ms: int = 600_000
-    """All wallets are read anew this often, to notice what no log told."""
+    """Readings older than this are read again, to notice what no log told."""
+    sweep_every_ms: int = 30_000
+    sweep_max: int = 50
+    """At most so many old readings every `sweep_every_ms`."""
+    read_max: int = 200
+    """Wallets read in one transaction."""
 
 
 @final
@@ -71,6 +81,8 @@ class Watcher:
         self._ids = ids
         self._on_reorganised = on_reorganised
         self._on_applied = on_applied
+        self.on_readings: Callable[[Sequence[WalletReading]], None] = lambda _: None
+        """Called with the wallets that were read, after they are stored."""
         self._wake = trio.Event()
         self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
         self._checked_at_ms = 0
@@ -82,7 +94,7 @@ class Watcher:
         self.halted_because: str | None = None
 
     def wake(self) -> None:
-        """There may be something new."""
+        """Start the next round now."""
         self._wake.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -101,7 +113,7 @@ class Watcher:
         try:
             while await self.watch_once():
                 pass
-        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError) as error:
+        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError, CursorMovedError) as error:
             self.failures += 1
             log.warning("watcher_round_failed", reason=str(error), failures=self.failures)
         except ChainChangedError as error:
@@ -141,7 +153,8 @@ class Watcher:
         # A reorganisation right after the start is walked back through these.
         blocks = await self._source.blocks(max(0, head.number - NEAR_BLOCKS + 1), head)
         headers = [block_ref(block) for block in blocks]
-        await self._apply(headers, Meaning(events=(), touched=frozenset(), settled=()), head, [])
+        nothing = Meaning(events=(), touched=frozenset(), settled=())
+        await self._apply(headers, nothing, head, [], previous=None)
 
     async def _compare(self, cursor: BlockRef, head: BlockRef) -> bool:
         """The endpoint is no further than we are: the same chain, an older view of it, or another branch.
@@ -187,21 +200,21 @@ class Watcher:
             previous = reference
         if not blocks:
             raise ChainUnavailableError(f"block {cursor.number + 1} is missing, and the head is {head.number}")
-        tracked = await self._ledger.tracked_addresses()
+        logs = await self._source.logs_of(blocks, self._watched(()))
+        candidates = sorted(parties(logs, self._watched(())))
+        tracked = await self._ledger.tracked_among(candidates) if candidates else {}
+        # The history of a NEW wallet is read up to the cursor, these blocks included.
         watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
-        meaning = read_logs(await self._source.logs_of(blocks, watched), watched)
-        outdated = {address for address, known in tracked.items() if known is Reading.OUTDATED}
-        await self._apply([block_ref(block) for block in blocks], meaning, previous, sorted(meaning.touched | outdated))
+        meaning = read_logs(logs, watched)
+        headers = [block_ref(block) for block in blocks]
+        await self._apply(headers, meaning, previous, sorted(meaning.touched), previous=cursor)
         return True
 
     async def _apply(
-        self, headers: Sequence[BlockRef], meaning: Meaning, head: BlockRef, wallets: Sequence[str]
-    ) -> None:
-        numbers = await self._reader.balances_and_allowances(wallets, head.block_hash) if wallets else []
-        readings = tuple(
-            WalletReading(address=wallet, balance_micro=balance, allowance_micro=allowance, block_number=head.number)
-            for wallet, (balance, allowance) in zip(wallets, numbers, strict=True)
-        )
+        self, headers: Sequence[BlockRef], meaning: Meaning, head: BlockRef, wallets: Sequence[str],
+        *, previous: BlockRef | None,
+    ) -> None:  # fmt: skip
+        readings = await self._readings(wallets, head) if wallets else ()
         now_ms = self._clock.now_ms()
         application = BlockApplication(
             headers=tuple(headers),
@@ -210,10 +223,25 @@ class Watcher:
             settled=meaning.settled,
             head=head,
             confirmed_block=head.number - self._options.depth,
+            previous=previous,
         )
         await self._ledger.apply_blocks(application, now_ms=now_ms)
         self._checked_at_ms = self.seen_at_ms = now_ms
         self._on_applied(headers)
+        if readings:
+            self.on_readings(readings)
+
+    async def _readings(self, wallets: Sequence[str], head: BlockRef) -> tuple[WalletReading, ...]:
+        numbers = await self._reader.balances_and_allowances(wallets, head.block_hash)
+        day = self._clock.now_ms() // DAY_MS
+        limits = await self._reader.spending_limits(wallets, head.block_hash, day=day)
+        return tuple(
+            WalletReading(
+                address=wallet, balance_micro=balance, allowance_micro=allowance, block_number=head.number,
+                limits=limits[wallet],
+            )
+            for wallet, (balance, allowance) in zip(wallets, numbers, strict=True)
+        )  # fmt: skip
 
     def _watched(self, wallets: Iterable[str]) -> Watched:
         return Watched(
@@ -222,23 +250,27 @@ class Watcher:
             wallets=frozenset(wallets),
         )
 
-    # New wallets, and a slow look at all of them.
+    # Wallets whose numbers must be read.
 
     async def _read_wallets(self, cursor: BlockRef) -> bool:
-        tracked = await self._ledger.tracked_addresses()
-        fresh = sorted(address for address, known in tracked.items() if known is Reading.NEW)
-        outdated = [address for address, known in tracked.items() if known is Reading.OUTDATED]
-        now_ms = self._clock.now_ms()
-        if now_ms - self._swept_at_ms >= self._options.sweep_ms:
-            self._swept_at_ms = now_ms
-            outdated = [address for address, known in tracked.items() if known is not Reading.NEW]
-        if not fresh and not outdated:
+        waiting = await self._ledger.wallets_to_read(limit=self._options.read_max)
+        fresh = sorted(address for address, known in waiting.items() if known is Reading.NEW)
+        old = await self._oldest_readings() if not waiting else []
+        if not waiting and not old:
             return False
         watched = self._watched(fresh)
         logs = await self._source.history(watched, cursor) if fresh else []
-        meaning = read_logs(logs, watched)
-        await self._apply([], meaning, cursor, sorted({*fresh, *outdated}))
+        await self._apply([], read_logs(logs, watched), cursor, sorted({*waiting, *old}), previous=cursor)
         return True
+
+    async def _oldest_readings(self) -> list[str]:
+        now_ms = self._clock.now_ms()
+        if now_ms - self._swept_at_ms < self._options.sweep_every_ms:
+            return []
+        self._swept_at_ms = now_ms
+        return await self._ledger.oldest_readings(
+            before_ms=now_ms - self._options.sweep_ms, limit=self._options.sweep_max
+        )
 
     # Reorganisations.
 
@@ -256,7 +288,7 @@ class Watcher:
                 if header.number == cursor.number:
                     return  # it came back while we looked
                 log.warning("chain_reorganised", ancestor=header.number, depth=cursor.number - header.number)
-                await self._ledger.roll_back(header, now_ms=self._clock.now_ms())
+                await self._ledger.roll_back(header, cursor=cursor, now_ms=self._clock.now_ms())
                 self._on_reorganised(header.number)
                 return
         raise ChainChangedError(f"no block of the last {len(headers)} is known to the endpoint any more")

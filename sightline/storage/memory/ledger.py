@@ -1,18 +1,24 @@
-"""The money's bookkeeping in memory, with the promises of the Postgres one; for simulation and tests."""
+"""The money's records in memory, with the same contract as on Postgres; for simulation and tests."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
+from sightline.domain.session.model import Session
 from sightline.ports.ledger import (
+    WOKEN_MAX,
     BlockApplication,
     BlockRef,
     ChainEvent,
     ChainIdentity,
+    CursorMovedError,
     FundsPolicy,
     HoldState,
     LedgerQuery,
     LedgerRow,
     Reading,
+    SessionProof,
     WalletReading,
     WalletView,
 )
@@ -44,8 +50,11 @@ class _Event:
 class MemoryLedger(MemoryOutbox):
     """Outbox, wallets and holds."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """Start empty. Leases run out by `now_ms`; the default never moves."""
+        super().__init__(now_ms)
+        self.session_of: Callable[[str], Session | None] = lambda _: None
+        """How `proofs` finds a session; the store beside this ledger sets it."""
         self._identity: ChainIdentity | None = None
         self._tracked: dict[str, tuple[str, int]] = {}
         self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
@@ -75,16 +84,27 @@ class MemoryLedger(MemoryOutbox):
         """Follow the wallet of a workspace, inside another store's step."""
         self._tracked.setdefault(workspace_id, (address.lower(), now_ms))
 
-    async def tracked_addresses(self) -> dict[str, Reading]:
-        """Addresses followed, and how well each is known."""
-        found: dict[str, Reading] = {}
-        for address, _ in self._tracked.values():
-            known = self._readings.get(address)
-            if known is None:
-                found[address] = Reading.NEW
-            else:
-                found[address] = Reading.OUTDATED if known[1] else Reading.CURRENT
-        return found
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
+        """Those of these addresses that are followed, and how well each is known."""
+        followed = {address for address, _ in self._tracked.values()}
+        return {address: self._known(address) for address in addresses if address in followed}
+
+    async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
+        """Addresses that are NEW or OUTDATED."""
+        followed = sorted({address for address, _ in self._tracked.values()})
+        found = {address: known for address in followed if (known := self._known(address)) is not Reading.CURRENT}
+        return dict(list(found.items())[:limit])
+
+    def _known(self, address: str) -> Reading:
+        known = self._readings.get(address)
+        if known is None:
+            return Reading.NEW
+        return Reading.OUTDATED if known[1] else Reading.CURRENT
+
+    async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
+        """Addresses whose reading is older than this, oldest first."""
+        old = [(known[2], address) for address, known in self._readings.items() if known[2] < before_ms]
+        return [address for _, address in sorted(old)[:limit]]
 
     async def chain_head(self) -> BlockRef | None:
         """The last block applied."""
@@ -100,12 +120,16 @@ class MemoryLedger(MemoryOutbox):
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor."""
+        if self._head != application.previous:
+            raise CursorMovedError(f"the cursor is {self._head}, not {application.previous}")
         for event in application.events:
             self._add_event(event, now_ms)
         for reading in application.readings:
             known = self._readings.get(reading.address)
             if known is None or known[1] or known[0].block_number <= reading.block_number:
                 self._readings[reading.address] = (reading, False, now_ms)
+                if known is None or _funds(known[0]) != _funds(reading):
+                    self._wake(reading.address, partial(reading.covers, now_ms=now_ms), WOKEN_MAX, now_ms)
         for hashed, number in application.settled:
             hold = self._hold_by_hash.get(hashed)
             if hold is not None and (hold.state is not HoldState.RELEASED or hold.released_block is not None):
@@ -130,8 +154,10 @@ class MemoryLedger(MemoryOutbox):
             row.confirmed_at_ms = None
         row.event, row.removed = event, False
 
-    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> None:
+    async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
         """Void what was applied above the common ancestor."""
+        if self._head != cursor:
+            raise CursorMovedError(f"the cursor is {self._head}, not {cursor}")
         for row in self._events.values():
             if row.event.block_number > ancestor.number and not row.removed:
                 row.removed, row.confirmed_at_ms = True, None
@@ -205,17 +231,38 @@ class MemoryLedger(MemoryOutbox):
         if session_id in self._holds:
             return True
         wallet = payer.lower()
-        if policy is FundsPolicy.ENFORCED and not self._covers(wallet, amount_micro, now_ms):
+        if policy is FundsPolicy.ENFORCED and not self._may_hold(wallet, amount_micro, now_ms):
             return False
         hold = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
         self._holds[session_id] = self._hold_by_hash[session_id_hash(session_id)] = hold
         return True
 
-    def _covers(self, wallet: str, amount: int, now_ms: int) -> bool:
+    def _may_hold(self, wallet: str, amount: int, now_ms: int) -> bool:
         known = self._readings.get(wallet)
         if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:
             return False
-        return min(known[0].balance_micro, known[0].allowance_micro) - self._held(wallet) >= amount
+        reading = known[0]
+        return reading.covers(amount, now_ms) and reading.spendable(now_ms) - self._held(wallet) >= amount
+
+    def _covers(self, wallet: str, amount: int, now_ms: int) -> bool | None:
+        known = self._readings.get(wallet)
+        return None if known is None or known[1] else known[0].covers(amount, now_ms)
+
+    async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """What could be taken of each wallet now, as last read."""
+        known = {payer: self._readings.get(payer.lower()) for payer in payers}
+        return {payer: found[0].spendable(now_ms) for payer, found in known.items() if found and not found[1]}
+
+    async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
+        """What was recorded of sessions' ends and holds."""
+        found: dict[str, SessionProof] = {}
+        for session_id in session_ids:
+            session, hold = self.session_of(session_id), self._holds.get(session_id)
+            if session is not None and hold is not None and hold.state is HoldState.CHARGE:
+                proof = SessionProof.of(session, held_of=hold.payer, held_micro=hold.amount)
+                if proof is not None:
+                    found[session_id] = proof
+        return found
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
         """Lower the reservation to the charge."""
@@ -236,6 +283,16 @@ class MemoryLedger(MemoryOutbox):
         hold = self._holds.get(session_id)
         if hold is not None and hold.state is HoldState.OPEN:
             hold.state = HoldState.RELEASED
+
+    def _give_up_hold(self, session_id: str) -> None:
+        hold = self._holds.get(session_id)
+        if hold is not None:
+            hold.state = HoldState.RELEASED
+
+
+def _funds(reading: WalletReading) -> tuple[object, ...]:
+    """What decides whether a charge is covered."""
+    return reading.balance_micro, reading.allowance_micro, reading.limits
 
 
 def _is_asked(row: _Event, query: LedgerQuery) -> bool:

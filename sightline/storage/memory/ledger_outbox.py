@@ -1,13 +1,26 @@
-"""The relayer's outbox in memory, with the promises of the Postgres one."""
+"""The relayer's outbox in memory; the same contract as on Postgres."""
 
-from collections.abc import Sequence
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sightline.domain.settlement import SettlementPayload
-from sightline.ports.ledger import Attempt, Inclusion, NonceTakenError, SettlementRecord, SettlementState
+from sightline.ports.ledger import (
+    LEASE_MS_MAX,
+    SETTLEMENTS_IN_FLIGHT,
+    SETTLEMENTS_WAITING,
+    Attempt,
+    Inclusion,
+    Lane,
+    NonceTakenError,
+    SettledAmounts,
+    SettlementRecord,
+    SettlementState,
+)
 from sightline.system.keccak import session_id_hash
 
-_WAITING = (SettlementState.COMPOSED, SettlementState.REVERTED, SettlementState.FAILED)
+_FINAL = frozenset({SettlementState.CONFIRMED, SettlementState.MISMATCHED, SettlementState.WRITTEN_OFF})
 
 
 @dataclass(slots=True)
@@ -15,16 +28,28 @@ class _Key:
     next_nonce: int = 0
     holder: str | None = None
     lease_until_ms: int = 0
+    free_batch_at_ms: int = 0
 
 
-class MemoryOutbox:
+class MemoryOutbox(ABC):
     """Settlements and their transactions in dictionaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """Start empty. `now_ms` times the leases, as the database's clock does."""
+        self._now_ms = now_ms
         self._settlements: dict[str, SettlementRecord] = {}
         self._keys: dict[str, _Key] = {}
         self._signers: dict[str, str] = {}
+        self._sessions_of_tx: dict[str, list[str]] = {}
         self._nonces: set[tuple[str, int]] = set()
+
+    @abstractmethod
+    def _covers(self, wallet: str, amount: int, now_ms: int) -> bool | None:
+        """Whether a wallet as last read covers one charge; None when it is not known."""
+
+    @abstractmethod
+    def _give_up_hold(self, session_id: str) -> None:
+        """Release a session's hold, whatever its state."""
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Record what is to be settled."""
@@ -32,13 +57,16 @@ class MemoryOutbox:
 
     def compose_now(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Record what is to be settled, inside another store's step."""
+        total = payload.to_amount + payload.fee_amount
+        is_covered = self._covers(payload.from_address.lower(), total, now_ms)
         self._settlements.setdefault(
             payload.session_id,
             SettlementRecord(
                 session_id=payload.session_id, session_id_hash=session_id_hash(payload.session_id), payload=payload,
                 state=SettlementState.COMPOSED, reason=None, tx_hash=None, block_number=None, block_hash=None,
-                confirmed_at_ms=None, retry_at_ms=0, tries=0, notified=False, composed_at_ms=now_ms,
+                confirmed_at_ms=None, retry_at_ms=now_ms, tries=0, notified=False, composed_at_ms=now_ms,
                 updated_at_ms=now_ms,
+                lane=Lane.FREE if total == 0 else Lane.RETRY if is_covered is False else Lane.PAYABLE,
             ),
         )  # fmt: skip
 
@@ -50,10 +78,32 @@ class MemoryOutbox:
         """Rows in these states, oldest first."""
         return [record for record in self._ordered() if record.state in states][:limit]
 
-    async def settlements_due(self, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Rows that wait for a (new) transaction and whose retry time has come."""
-        rows = [item for item in self._ordered() if item.state in _WAITING and item.retry_at_ms <= now_ms]
-        return rows[:limit]
+    async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
+        """Rows with a transaction that may still mine or is not deep enough, oldest first."""
+        rows = (row for row in self._settlements.values() if row.state in SETTLEMENTS_IN_FLIGHT)
+        return heapq.nsmallest(limit, rows, key=lambda row: (row.composed_at_ms, row.session_id))
+
+    async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+        """Rows of a lane whose retry time has come, longest due first."""
+        rows = (row for row in self._waiting(lane) if row.retry_at_ms <= now_ms)
+        return heapq.nsmallest(limit, rows, key=lambda row: (row.retry_at_ms, row.composed_at_ms, row.session_id))
+
+    def _waiting(self, lane: Lane) -> list[SettlementRecord]:
+        return [row for row in self._settlements.values() if row.lane is lane and row.state in SETTLEMENTS_WAITING]
+
+    def _wake(self, payer: str, covers: Callable[[int], bool], limit: int, now_ms: int) -> None:
+        """Move settlements of a payer whose wallet changed between the lanes."""
+        for row in self._waiting(Lane.PAYABLE):
+            if row.payload.from_address.lower() == payer and not covers(row.total):
+                self._settlements[row.session_id] = replace(row, lane=Lane.RETRY)
+        waiting = [row for row in self._waiting(Lane.RETRY) if row.payload.from_address.lower() == payer]
+        woken = heapq.nsmallest(limit, (row for row in waiting if covers(row.total)), key=lambda row: row.total)
+        for row in woken:
+            self._settlements[row.session_id] = replace(row, lane=Lane.PAYABLE, retry_at_ms=now_ms)
+
+    async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
+        """The rows that one transaction settles."""
+        return [self._settlements[session_id] for session_id in self._sessions_of_tx.get(tx_hash, [])]
 
     async def unnotified(self) -> list[SettlementRecord]:
         """CONFIRMED rows whose news has not been taken."""
@@ -62,8 +112,8 @@ class MemoryOutbox:
         ]
 
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """MINED and CONFIRMED rows in blocks above this one."""
-        mined = (SettlementState.MINED, SettlementState.CONFIRMED)
+        """MINED, CONFIRMED and MISMATCHED rows in blocks above this one."""
+        mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
         return [
             row
             for row in self._ordered()
@@ -72,7 +122,7 @@ class MemoryOutbox:
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """The transactions ever signed with this nonce, oldest first."""
-        rows = self._settlements.values()
+        rows = [self._settlements[session_id] for session_id, used in self._nonces if used == nonce]
         return [
             attempt
             for row in rows
@@ -83,31 +133,40 @@ class MemoryOutbox:
     def _ordered(self) -> list[SettlementRecord]:
         return sorted(self._settlements.values(), key=lambda record: (record.composed_at_ms, record.session_id))
 
-    async def take_lease(self, relayer: str, holder: str, *, now_ms: int, lease_ms: int) -> bool:
+    async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
         """Become or stay the one writer for this key."""
-        key = self._keys.setdefault(relayer.lower(), _Key())
-        if key.holder not in (None, holder) and key.lease_until_ms > now_ms:
+        key, now_ms = self._keys.setdefault(relayer.lower(), _Key()), self._now_ms()
+        if key.holder not in (None, holder) and now_ms < key.lease_until_ms <= now_ms + LEASE_MS_MAX:
             return False
         key.holder, key.lease_until_ms = holder, now_ms + lease_ms
         return True
+
+    async def free_batch_at_ms(self, relayer: str) -> int:
+        """When this key last signed a batch of free sessions."""
+        return self._keys.setdefault(relayer.lower(), _Key()).free_batch_at_ms
 
     async def next_nonce(self, relayer: str) -> int:
         """The nonce after the last stored transaction of this key."""
         return self._keys.setdefault(relayer.lower(), _Key()).next_nonce
 
-    async def store_signed(self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int) -> None:
-        """Keep signed transactions and use up their nonces."""
+    async def store_signed(
+        self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int, is_free_batch: bool = False
+    ) -> None:
+        """Store signed transactions and use up their nonces."""
         key = self._keys.setdefault(relayer.lower(), _Key())
         fresh = [item for item in attempts if (item.session_id, item.nonce) not in self._nonces]
         if any(attempt.nonce < key.next_nonce for attempt in fresh):
             raise NonceTakenError(f"the next nonce is {key.next_nonce}")
+        if is_free_batch:
+            key.free_batch_at_ms = now_ms
         for attempt in attempts:
             row = self._settlements[attempt.session_id]
             self._signers[attempt.tx_hash] = relayer.lower()
             self._nonces.add((attempt.session_id, attempt.nonce))
             if attempt.tx_hash not in {old.tx_hash for old in row.attempts}:
                 row = replace(row, attempts=(*row.attempts, attempt))
-            if row.state not in (SettlementState.MINED, SettlementState.CONFIRMED):
+                self._sessions_of_tx.setdefault(attempt.tx_hash, []).append(attempt.session_id)
+            if row.state is not SettlementState.MINED and row.state not in _FINAL:
                 row = replace(
                     row, state=SettlementState.SIGNED, reason=None, tx_hash=attempt.tx_hash, retry_at_ms=0,
                     block_number=None, block_hash=None, updated_at_ms=now_ms,
@@ -117,9 +176,8 @@ class MemoryOutbox:
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
         """The node took these."""
-        for session_id, row in self._settlements.items():
-            if not {attempt.tx_hash for attempt in row.attempts} & set(tx_hashes):
-                continue
+        for session_id in {each for tx_hash in tx_hashes for each in self._sessions_of_tx.get(tx_hash, [])}:
+            row = self._settlements[session_id]
             attempts = tuple(
                 replace(old, sent_at_ms=now_ms) if old.tx_hash in tx_hashes and old.sent_at_ms is None else old
                 for old in row.attempts
@@ -134,7 +192,7 @@ class MemoryOutbox:
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
         """In a block, not yet deep enough."""
         row = self._settlements[session_id]
-        if row.state is not SettlementState.CONFIRMED:
+        if row.state not in _FINAL:
             self._settlements[session_id] = replace(
                 row, state=SettlementState.MINED, reason=None, tx_hash=inclusion.tx_hash,
                 block_number=inclusion.block_number, block_hash=inclusion.block_hash, updated_at_ms=now_ms,
@@ -156,21 +214,42 @@ class MemoryOutbox:
     async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
         """A reorganisation took the block away."""
         row = self._settlements[session_id]
-        if row.state in (SettlementState.MINED, SettlementState.CONFIRMED):
+        if row.state in (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED):
             self._settlements[session_id] = replace(
-                row, state=SettlementState.SENT, reason=reason, block_number=None, block_hash=None,
+                row, state=SettlementState.SENT, reason=reason, block_number=None, block_hash=None, on_chain=None,
                 updated_at_ms=now_ms,
             )  # fmt: skip
 
     async def mark_waiting(
-        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int
-    ) -> None:
+        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
+        lane: Lane | None = None,
+    ) -> None:  # fmt: skip
         """Into a side state with the reason."""
         row = self._settlements[session_id]
-        if row.state is not SettlementState.CONFIRMED:
+        if row.state not in _FINAL:
             self._settlements[session_id] = replace(
-                row, state=state, reason=reason, retry_at_ms=retry_at_ms, tries=row.tries + 1, updated_at_ms=now_ms
-            )
+                row, state=state, reason=reason, retry_at_ms=retry_at_ms, tries=row.tries + 1, updated_at_ms=now_ms,
+                lane=lane or row.lane,
+            )  # fmt: skip
+
+    async def mark_mismatched(
+        self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
+    ) -> None:
+        """Settled on the chain with other amounts."""
+        self._settlements[session_id] = replace(
+            self._settlements[session_id], state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,
+            reason="the contract settled other amounts", block_number=inclusion.block_number,
+            block_hash=inclusion.block_hash, on_chain=on_chain, updated_at_ms=now_ms, confirmed_at_ms=now_ms,
+        )  # fmt: skip
+
+    async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
+        """Give a waiting settlement up for good and release its hold."""
+        row = self._settlements.get(session_id)
+        if row is not None and row.state in SETTLEMENTS_WAITING:
+            row = replace(row, state=SettlementState.WRITTEN_OFF, reason=reason, updated_at_ms=now_ms)
+            self._settlements[session_id] = row
+            self._give_up_hold(session_id)
+        return row
 
     async def mark_notified(self, session_id: str) -> None:
         """The news was taken."""

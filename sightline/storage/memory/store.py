@@ -58,6 +58,7 @@ class MemoryStore:
         self._ledger = ledger
         self._epochs = dict.fromkeys(range(SHARDS), 0)
         self._sessions: dict[str, Session] = {}
+        ledger.session_of = self._sessions.get
         self._due: dict[str, int | None] = {}
         self._events: dict[str, list[RecordedEvent]] = {}
         self._media: dict[str, int] = {}

@@ -1,12 +1,14 @@
-"""The money's bookkeeping on Postgres: the outbox, holds, and the watcher's wallets."""
+"""The money's records on Postgres: the outbox, holds, and the watcher's wallets."""
 
 from collections.abc import Sequence
 from typing import Any, Final, final
 
 from sightline.ports.ledger import (
+    WOKEN_MAX,
     BlockApplication,
     BlockRef,
     ChainIdentity,
+    CursorMovedError,
     EventKind,
     FundsPolicy,
     LedgerQuery,
@@ -19,14 +21,19 @@ from sightline.storage.postgres import ledger_sql
 from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
 HEADERS_KEPT: Final = 256
+CURSOR_LOCK_KEY: Final = 5_300_044
+"""Advisory lock of the watcher's cursor; any number, as long as it stays the same."""
 
 _IDENTIFY = """
 INSERT INTO chain_identity (chain_id, genesis_hash, usdc_address, settlement_address) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO NOTHING
 """
-_TRACKED = """
+_TRACKED_AMONG = """
 SELECT DISTINCT t.address, w.needs_reading FROM tracked_wallet t LEFT JOIN wallet_state w USING (address)
+WHERE t.address = ANY($1::text[])
 """
+_TO_READ = "SELECT address, is_new FROM wallet_to_read LIMIT $1"
+_OLDEST = "SELECT address FROM wallet_state WHERE updated_at_ms < $1 ORDER BY updated_at_ms LIMIT $2"
 _ADD_EVENTS = """
 INSERT INTO wallet_event (address, kind, tx_hash, log_index, block_number, block_hash, from_address, to_address,
   amount, session_id_hash, created_at_ms)
@@ -37,12 +44,39 @@ ON CONFLICT (tx_hash, log_index, address) DO UPDATE SET kind = excluded.kind, re
   confirmed_at_ms = CASE WHEN wallet_event.block_hash = excluded.block_hash AND NOT wallet_event.removed
     THEN wallet_event.confirmed_at_ms END
 """
-_SET_READINGS = """
-INSERT INTO wallet_state (address, balance, allowance, block_number, needs_reading, updated_at_ms)
-SELECT *, false, $5 FROM unnest($1::text[], $2::numeric[], $3::numeric[], $4::bigint[])
+_READINGS = """
+unnest($1::text[], $2::numeric[], $3::numeric[], $4::bigint[], $5::numeric[], $6::numeric[], $7::numeric[],
+  $8::bigint[]) AS r(address, balance, allowance, block_number, session_limit, day_limit, spent, spent_day)
+"""
+_CHANGED = f"""
+SELECT r.address FROM {_READINGS} LEFT JOIN wallet_state w USING (address)
+WHERE (w.balance, w.allowance, w.session_limit, w.day_limit, w.spent, w.spent_day)
+  IS DISTINCT FROM (r.balance, r.allowance, r.session_limit, r.day_limit, r.spent, r.spent_day)
+"""  # noqa: S608  # constants
+_SET_READINGS = f"""
+INSERT INTO wallet_state AS w (address, balance, allowance, block_number, session_limit, day_limit, spent, spent_day,
+  needs_reading, updated_at_ms)
+SELECT r.*, false, $9 FROM {_READINGS}
 ON CONFLICT (address) DO UPDATE SET balance = excluded.balance, allowance = excluded.allowance,
-  block_number = excluded.block_number, needs_reading = false, updated_at_ms = excluded.updated_at_ms
-  WHERE wallet_state.needs_reading OR wallet_state.block_number <= excluded.block_number
+  block_number = excluded.block_number, session_limit = excluded.session_limit, day_limit = excluded.day_limit,
+  spent = excluded.spent, spent_day = excluded.spent_day, needs_reading = false, updated_at_ms = excluded.updated_at_ms
+  WHERE w.needs_reading OR w.block_number <= excluded.block_number
+"""  # noqa: S608  # constants
+_WAS_READ = "DELETE FROM wallet_to_read WHERE address = ANY($1::text[])"
+_DEMOTE = """
+UPDATE settlement s SET lane = 'RETRY' FROM wallet_state w
+WHERE w.address = ANY($1::text[]) AND s.payer = w.address AND s.lane = 'PAYABLE'
+  AND s.state IN ('COMPOSED', 'REVERTED', 'FAILED')
+  AND (s.amount > wallet_spendable(w, $2) OR s.amount > w.session_limit)
+"""
+_WAKE = """
+UPDATE settlement SET lane = 'PAYABLE', retry_at_ms = $2 WHERE session_id IN (
+  SELECT c.session_id FROM wallet_state w CROSS JOIN LATERAL (
+    SELECT s.session_id FROM settlement s WHERE s.payer = w.address AND s.lane = 'RETRY'
+      AND s.state IN ('COMPOSED', 'REVERTED', 'FAILED')
+      AND s.amount <= least(wallet_spendable(w, $2), w.session_limit)
+    ORDER BY s.amount LIMIT $3) c
+  WHERE w.address = ANY($1::text[]))
 """
 _RELEASE_SETTLED = """
 UPDATE hold SET state = 'RELEASED', released_block = s.number, updated_at_ms = $3
@@ -64,7 +98,10 @@ ON CONFLICT (number) DO UPDATE SET block_hash = excluded.block_hash, parent_hash
 _VOID = (
     """UPDATE wallet_event SET removed = true, confirmed_at_ms = NULL WHERE block_number > $1 AND NOT removed""",
     """UPDATE hold SET state = 'CHARGE', released_block = NULL WHERE released_block > $1""",
-    """UPDATE wallet_state SET needs_reading = true WHERE block_number > $1""",
+    """
+    WITH outdated AS (UPDATE wallet_state SET needs_reading = true WHERE block_number > $1 RETURNING address)
+    INSERT INTO wallet_to_read SELECT address, false FROM outdated ON CONFLICT DO NOTHING
+    """,
     """DELETE FROM chain_header WHERE number > $1""",
 )
 _WALLET = """
@@ -116,11 +153,21 @@ class PostgresLedger(PostgresOutbox):
             lambda connection: ledger_sql.track_wallet(connection, workspace_id, address, now_ms=now_ms)
         )
 
-    async def tracked_addresses(self) -> dict[str, Reading]:
-        """Addresses followed, and how well each is known."""
-        rows = await self._database.read(lambda connection: connection.fetch(_TRACKED))
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
+        """Those of these addresses that are followed, and how well each is known."""
+        rows = await self._database.read(lambda connection: connection.fetch(_TRACKED_AMONG, list(addresses)))
         known = {None: Reading.NEW, True: Reading.OUTDATED, False: Reading.CURRENT}
         return {row["address"]: known[row["needs_reading"]] for row in rows}
+
+    async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
+        """Addresses that are NEW or OUTDATED."""
+        rows = await self._database.read(lambda connection: connection.fetch(_TO_READ, limit))
+        return {row["address"]: Reading.NEW if row["is_new"] else Reading.OUTDATED for row in rows}
+
+    async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
+        """Addresses whose reading is older than this, oldest first."""
+        rows = await self._database.read(lambda connection: connection.fetch(_OLDEST, before_ms, limit))
+        return [row["address"] for row in rows]
 
     async def chain_head(self) -> BlockRef | None:
         """The last block applied."""
@@ -144,10 +191,11 @@ class PostgresLedger(PostgresOutbox):
         """Write events, readings, released holds and the cursor in one transaction."""
         await self._database.transact(lambda connection: _apply(connection, application, now_ms))
 
-    async def roll_back(self, ancestor: BlockRef, *, now_ms: int) -> None:
+    async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
         """Void what was applied above the common ancestor."""
 
         async def unit(connection: Connection) -> None:
+            await _require_cursor(connection, cursor)
             for statement in _VOID:
                 await connection.execute(statement, ancestor.number)
             await _set_cursor(connection, ancestor, now_ms)
@@ -199,19 +247,25 @@ class PostgresLedger(PostgresOutbox):
         await self._database.run(lambda connection: ledger_sql.release_hold(connection, session_id))
 
 
+async def _require_cursor(connection: Connection, expected: BlockRef | None) -> None:
+    """Lock the cursor and compare it, so that of two watchers one writes.
+
+    Raises:
+        CursorMovedError: It is another block.
+    """
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", CURSOR_LOCK_KEY)
+    row = await connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
+    found = None if row is None else _block(row)
+    if found != expected:
+        raise CursorMovedError(f"the cursor is {found}, not {expected}")
+
+
 async def _apply(connection: Connection, application: BlockApplication, now_ms: int) -> None:
+    await _require_cursor(connection, application.previous)
     if application.events:
         await connection.execute(_ADD_EVENTS, *_event_columns(application), now_ms)
     if application.readings:
-        readings = application.readings
-        await connection.execute(
-            _SET_READINGS,
-            [reading.address for reading in readings],
-            [reading.balance_micro for reading in readings],
-            [reading.allowance_micro for reading in readings],
-            [reading.block_number for reading in readings],
-            now_ms,
-        )
+        await _set_readings(connection, application, now_ms)
     if application.settled:
         hashes = [settled[0] for settled in application.settled]
         numbers = [settled[1] for settled in application.settled]
@@ -228,6 +282,27 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         await connection.execute("DELETE FROM chain_header WHERE number <= $1", oldest)
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
     await _set_cursor(connection, application.head, now_ms)
+
+
+async def _set_readings(connection: Connection, application: BlockApplication, now_ms: int) -> None:
+    readings = application.readings
+    limits = [reading.limits for reading in readings]
+    columns = (
+        [reading.address for reading in readings],
+        [reading.balance_micro for reading in readings],
+        [reading.allowance_micro for reading in readings],
+        [reading.block_number for reading in readings],
+        [None if each is None else each.per_session for each in limits],
+        [None if each is None else each.per_day for each in limits],
+        [0 if each is None else each.spent for each in limits],
+        [0 if each is None else each.day for each in limits],
+    )
+    changed = [row["address"] for row in await connection.fetch(_CHANGED, *columns)]
+    await connection.execute(_SET_READINGS, *columns, now_ms)
+    await connection.execute(_WAS_READ, columns[0])
+    if changed:
+        await connection.execute(_DEMOTE, changed, now_ms)
+        await connection.execute(_WAKE, changed, now_ms, WOKEN_MAX)
 
 
 async def _set_cursor(connection: Connection, head: BlockRef, now_ms: int) -> None:

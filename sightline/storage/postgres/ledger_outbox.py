@@ -3,26 +3,49 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sightline.domain.session.codec import from_doc
 from sightline.domain.settlement import SettlementPayload
-from sightline.ports.ledger import Attempt, Inclusion, NonceTakenError, SettlementRecord, SettlementState
+from sightline.ports.ledger import (
+    LEASE_MS_MAX,
+    Attempt,
+    Inclusion,
+    Lane,
+    NonceTakenError,
+    SessionProof,
+    SettledAmounts,
+    SettlementRecord,
+    SettlementState,
+)
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.json import load
 from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
 
-_WAITING = ("COMPOSED", "REVERTED", "FAILED")
-
-_ROWS = """
-SELECT session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash,
-  confirmed_at_ms, retry_at_ms, tries, notified, composed_at_ms, updated_at_ms FROM settlement
+_COLUMNS = """
+session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
+retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, chain_to_amount, chain_fee_amount
 """
+_ROWS = f"SELECT {_COLUMNS} FROM settlement "  # noqa: S608  # constants
 _ONE = _ROWS + "WHERE session_id = $1"
 _BY_STATE = _ROWS + "WHERE state = ANY($1::text[]) ORDER BY composed_at_ms, session_id LIMIT $2"
+# The states are literals, so that the planner can use the partial indexes.
+_IN_FLIGHT = _ROWS + "WHERE state IN ('SIGNED', 'SENT', 'STUCK', 'MINED') ORDER BY composed_at_ms, session_id LIMIT $1"
 _DUE = _ROWS + (
-    "WHERE state = ANY($1::text[]) AND state <> 'CONFIRMED' AND retry_at_ms <= $2 "
-    "ORDER BY composed_at_ms, session_id LIMIT $3"
+    "WHERE state IN ('COMPOSED', 'REVERTED', 'FAILED') AND lane = $1 AND retry_at_ms <= $2 "
+    "ORDER BY retry_at_ms, composed_at_ms, session_id LIMIT $3"
 )
+_SESSIONS_OF_TX = "SELECT session_id::text FROM settlement_attempt WHERE tx_hash = $1 ORDER BY position"
+_OF_SESSIONS = _ROWS + "WHERE session_id = ANY($1::uuid[]) ORDER BY array_position($1::uuid[], session_id)"
+_PROOFS = """
+SELECT s.id::text, s.doc, s.version, h.payer, h.amount FROM session s JOIN hold h ON h.session_id = s.id
+WHERE s.id = ANY($1::uuid[]) AND s.state = 'ENDED' AND h.state = 'CHARGE'
+"""
+_SPENDABLE = """
+SELECT address, wallet_spendable(w, $2) AS spendable FROM wallet_state w
+WHERE address = ANY($1::text[]) AND NOT needs_reading
+"""
 _UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
-_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED') ORDER BY block_number"
+_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED') ORDER BY block_number"
 _ATTEMPTS_AT = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
@@ -31,12 +54,15 @@ _ATTEMPTS = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
 """
-_TAKE_LEASE = """
-INSERT INTO relayer_key (relayer, holder, lease_until_ms) VALUES ($1, $2, $3::bigint + $4::bigint)
-ON CONFLICT (relayer) DO UPDATE SET holder = $2, lease_until_ms = $3::bigint + $4::bigint
-  WHERE relayer_key.holder IS NULL OR relayer_key.holder = $2 OR relayer_key.lease_until_ms <= $3
+# By the database's clock. A lease that ends later than any could be given began before that clock was set back.
+_TAKE_LEASE = f"""
+WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms)
+INSERT INTO relayer_key AS k (relayer, holder, lease_until_ms) SELECT $1, $2, now_ms + $3::bigint FROM clock
+ON CONFLICT (relayer) DO UPDATE SET holder = excluded.holder, lease_until_ms = excluded.lease_until_ms
+  WHERE k.holder IS NULL OR k.holder = $2 OR k.lease_until_ms <= excluded.lease_until_ms - $3::bigint
+    OR k.lease_until_ms > excluded.lease_until_ms - $3::bigint + {LEASE_MS_MAX}
 RETURNING true
-"""
+"""  # noqa: S608  # constants
 _LOCK_NONCE = """
 INSERT INTO relayer_key (relayer) VALUES ($1) ON CONFLICT (relayer) DO UPDATE SET relayer = $1 RETURNING next_nonce
 """
@@ -44,13 +70,13 @@ _ADD_ATTEMPTS = """
 INSERT INTO settlement_attempt (session_id, relayer, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms)
 SELECT s, $1, n, t, r, f, p, $8 FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bytea[], $6::numeric[],
   $7::numeric[]) AS a(s, n, t, r, f, p)
-ON CONFLICT (tx_hash) DO NOTHING
+ON CONFLICT (tx_hash, session_id) DO NOTHING
 """
 _SIGNED = """
 UPDATE settlement SET state = 'SIGNED', reason = NULL, tx_hash = a.t, updated_at_ms = $3,
   retry_at_ms = 0, block_number = NULL, block_hash = NULL
 FROM unnest($1::uuid[], $2::text[]) AS a(s, t)
-WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED')
+WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
 _SENT_ATTEMPTS = "UPDATE settlement_attempt SET sent_at_ms = coalesce(sent_at_ms, $2) WHERE tx_hash = ANY($1::text[])"
 _SENT = """
@@ -61,7 +87,7 @@ WHERE state IN ('SIGNED', 'SENT', 'STUCK') AND session_id IN (
 """
 _MINED = """
 UPDATE settlement SET state = 'MINED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
-  updated_at_ms = $5 WHERE session_id = $1 AND state <> 'CONFIRMED'
+  updated_at_ms = $5 WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
 _CONFIRMED = """
 UPDATE settlement SET state = 'CONFIRMED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
@@ -70,13 +96,26 @@ UPDATE settlement SET state = 'CONFIRMED', reason = NULL, tx_hash = $2, block_nu
 WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIRMED', $2, $4)
 """
 _UNMINED = """
-UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, updated_at_ms = $3
-WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED')
+UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, updated_at_ms = $3,
+  chain_to_amount = NULL, chain_fee_amount = NULL
+WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
 """
 _WAIT = """
-UPDATE settlement SET state = $2, reason = $3, retry_at_ms = $4, tries = tries + 1, updated_at_ms = $5
-WHERE session_id = $1 AND state <> 'CONFIRMED'
+UPDATE settlement SET state = $2, reason = $3, retry_at_ms = $4, tries = tries + 1, updated_at_ms = $5,
+  lane = coalesce($6, lane)
+WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
+_MISMATCHED = """
+UPDATE settlement SET state = 'MISMATCHED', reason = 'the contract settled other amounts', tx_hash = $2,
+  block_number = $3, block_hash = $4, chain_to_amount = $5, chain_fee_amount = $6, updated_at_ms = $7, tries = 0,
+  confirmed_at_ms = $7
+WHERE session_id = $1
+"""
+_WRITE_OFF = """
+UPDATE settlement SET state = 'WRITTEN_OFF', reason = $2, updated_at_ms = $3
+WHERE session_id = $1 AND state IN ('COMPOSED', 'REVERTED', 'FAILED') RETURNING true
+"""
+_GIVE_UP_HOLD = "UPDATE hold SET state = 'RELEASED', updated_at_ms = $2 WHERE session_id = $1"
 
 
 class PostgresOutbox:
@@ -98,16 +137,42 @@ class PostgresOutbox:
         """Rows in these states, oldest first."""
         return await self._records(_BY_STATE, [state.value for state in states], limit)
 
-    async def settlements_due(self, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Rows that wait for a (new) transaction and whose retry time has come."""
-        return await self._records(_DUE, list(_WAITING), now_ms, limit)
+    async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
+        """Rows with a transaction that may still mine or is not deep enough, oldest first."""
+        return await self._records(_IN_FLIGHT, limit)
+
+    async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+        """Rows of a lane whose retry time has come, longest due first."""
+        return await self._records(_DUE, lane.value, now_ms, limit)
+
+    async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
+        """The rows that one transaction settles."""
+        rows = await self._database.read(lambda connection: connection.fetch(_SESSIONS_OF_TX, tx_hash))
+        return await self._records(_OF_SESSIONS, [row["session_id"] for row in rows])
+
+    async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
+        """What was recorded of sessions' ends and holds."""
+        rows = await self._database.read(lambda connection: connection.fetch(_PROOFS, list(session_ids)))
+        found: dict[str, SessionProof] = {}
+        for row in rows:
+            session = from_doc(load(row["doc"]), row["version"])
+            proof = SessionProof.of(session, held_of=row["payer"], held_micro=int(row["amount"]))
+            if proof is not None:
+                found[row["id"]] = proof
+        return found
+
+    async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """What could be taken of each wallet now, as last read."""
+        by_address = {payer.lower(): payer for payer in payers}
+        rows = await self._database.read(lambda connection: connection.fetch(_SPENDABLE, list(by_address), now_ms))
+        return {by_address[row["address"]]: int(row["spendable"]) for row in rows}
 
     async def unnotified(self) -> list[SettlementRecord]:
         """CONFIRMED rows whose news has not been taken."""
         return await self._records(_UNTOLD)
 
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """MINED and CONFIRMED rows in blocks above this one."""
+        """MINED, CONFIRMED and MISMATCHED rows in blocks above this one."""
         return await self._records(_ABOVE, block_number)
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
@@ -126,12 +191,21 @@ class PostgresOutbox:
 
         return await self._database.read(unit)
 
-    async def take_lease(self, relayer: str, holder: str, *, now_ms: int, lease_ms: int) -> bool:
+    async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
         """Become or stay the one writer for this key."""
         taken = await self._database.run(
-            lambda connection: connection.fetchval(_TAKE_LEASE, relayer.lower(), holder, now_ms, lease_ms)
+            lambda connection: connection.fetchval(_TAKE_LEASE, relayer.lower(), holder, lease_ms)
         )
         return bool(taken)
+
+    async def free_batch_at_ms(self, relayer: str) -> int:
+        """When this key last signed a batch of free sessions."""
+        value = await self._database.read(
+            lambda connection: connection.fetchval(
+                "SELECT free_batch_at_ms FROM relayer_key WHERE relayer = $1", relayer.lower()
+            )
+        )
+        return int(value or 0)
 
     async def next_nonce(self, relayer: str) -> int:
         """The nonce after the last stored transaction of this key."""
@@ -142,8 +216,10 @@ class PostgresOutbox:
         )
         return int(value or 0)
 
-    async def store_signed(self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int) -> None:
-        """Keep signed transactions and use up their nonces."""
+    async def store_signed(
+        self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int, is_free_batch: bool = False
+    ) -> None:
+        """Store signed transactions and use up their nonces."""
 
         async def unit(connection: Connection) -> None:
             stored = int(await connection.fetchval(_LOCK_NONCE, relayer.lower()))
@@ -163,9 +239,11 @@ class PostgresOutbox:
             await connection.execute(_SIGNED, columns[0], columns[2], now_ms)
             following = max((item.nonce + 1 for item in attempts), default=0)
             await connection.execute(
-                "UPDATE relayer_key SET next_nonce = greatest(next_nonce, $2) WHERE relayer = $1",
+                "UPDATE relayer_key SET next_nonce = greatest(next_nonce, $2), "
+                "free_batch_at_ms = coalesce($3, free_batch_at_ms) WHERE relayer = $1",
                 relayer.lower(),
                 following,
+                now_ms if is_free_batch else None,
             )
 
         await self._database.transact(unit)
@@ -192,10 +270,29 @@ class PostgresOutbox:
         await self._execute(_UNMINED, session_id, reason, now_ms)
 
     async def mark_waiting(
-        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int
-    ) -> None:
+        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
+        lane: Lane | None = None,
+    ) -> None:  # fmt: skip
         """Into a side state with the reason."""
-        await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms)
+        lane_name = None if lane is None else lane.value
+        await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms, lane_name)
+
+    async def mark_mismatched(
+        self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
+    ) -> None:
+        """Settled on the chain with other amounts."""
+        amounts = on_chain.to_amount, on_chain.fee_amount
+        await self._execute(_MISMATCHED, session_id, *_place(inclusion), *amounts, now_ms)
+
+    async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
+        """Give a waiting settlement up for good and release its hold."""
+
+        async def unit(connection: Connection) -> None:
+            if await connection.fetchval(_WRITE_OFF, session_id, reason, now_ms):
+                await connection.execute(_GIVE_UP_HOLD, session_id, now_ms)
+
+        await self._database.transact(unit)
+        return await self.settlement(session_id)
 
     async def mark_notified(self, session_id: str) -> None:
         """The news was taken."""
@@ -238,5 +335,13 @@ def _record(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
         notified=row["notified"],
         composed_at_ms=row["composed_at_ms"],
         updated_at_ms=row["updated_at_ms"],
+        lane=Lane(row["lane"]),
+        on_chain=_on_chain(row),
         attempts=attempts,
     )
+
+
+def _on_chain(row: Any) -> SettledAmounts | None:
+    if row["chain_to_amount"] is None:
+        return None
+    return SettledAmounts(to_amount=int(row["chain_to_amount"]), fee_amount=int(row["chain_fee_amount"]))

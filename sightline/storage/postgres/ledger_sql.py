@@ -1,6 +1,6 @@
-"""The money's part of somebody else's transaction: holds and settlements are written with the session they belong to.
+"""Holds and settlements as part of the caller's transaction: they are stored with the session they belong to.
 
-Each function takes the connection of an open transaction and may be repeated.
+Each function takes the connection of an open transaction and is idempotent.
 """
 
 import json
@@ -19,8 +19,14 @@ _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
 _CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
 _RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
 _COMPOSE = """
-INSERT INTO settlement (session_id, session_id_hash, payload, state, composed_at_ms, updated_at_ms)
-VALUES ($1, $2, $3, 'COMPOSED', $4, $4) ON CONFLICT (session_id) DO NOTHING
+INSERT INTO settlement (session_id, session_id_hash, payload, state, retry_at_ms, composed_at_ms, updated_at_ms, lane)
+SELECT $1, $2, $3, 'COMPOSED', $4::bigint, $4::bigint, $4::bigint, CASE
+  WHEN $6::numeric = 0 THEN 'FREE'
+  WHEN EXISTS (
+    SELECT FROM wallet_state w WHERE w.address = $5 AND NOT w.needs_reading
+      AND (wallet_spendable(w, $4::bigint) < $6::numeric OR w.session_limit < $6::numeric)) THEN 'RETRY'
+  ELSE 'PAYABLE' END
+ON CONFLICT (session_id) DO NOTHING
 """
 _TRACK = """
 INSERT INTO tracked_wallet (workspace_id, address, tracked_at_ms) VALUES ($1, $2, $3)
@@ -65,8 +71,9 @@ async def release_hold(connection: Connection, session_id: str) -> None:
 async def compose_settlement(connection: Connection, payload: SettlementPayload, *, now_ms: int) -> None:
     """Put an ended session into the relayer's outbox; only the first payload counts."""
     await connection.execute(
-        _COMPOSE, payload.session_id, session_id_hash(payload.session_id), payload_text(payload), now_ms
-    )
+        _COMPOSE, payload.session_id, session_id_hash(payload.session_id), payload_text(payload), now_ms,
+        payload.from_address.lower(), payload.to_amount + payload.fee_amount,
+    )  # fmt: skip
 
 
 async def track_wallet(connection: Connection, workspace_id: str, address: str, *, now_ms: int) -> None:

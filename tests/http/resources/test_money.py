@@ -24,7 +24,13 @@ TX = "0x" + "ab" * 32
 async def see_block(world: World, number: int, *, events: tuple[ChainEvent, ...] = (), readings: object = ()) -> None:
     head = BlockRef(number=number, block_hash=f"0x{number:064x}", parent_hash=f"0x{number - 1:064x}")
     application = BlockApplication(
-        headers=(head,), events=events, readings=readings, settled=(), head=head, confirmed_block=number
+        headers=(head,),
+        events=events,
+        readings=readings,
+        settled=(),
+        head=head,
+        confirmed_block=number,
+        previous=await world.ledger.chain_head(),
     )
     await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
 

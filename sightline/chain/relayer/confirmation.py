@@ -1,0 +1,169 @@
+"""Follows transactions that were sent: confirms them at depth, and reconsiders them after a reorganisation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, final
+
+import structlog
+
+from sightline.chain.relayer.inclusion import Included, look
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.preflight import FoundSettlement, find_settled, why_reverted
+from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
+from sightline.chain.relayer.sender import Sender
+from sightline.chain.rpc.client import JsonRpc
+from sightline.ports.clock import Clock
+from sightline.ports.ledger import (
+    BlockRef,
+    ChainIdentity,
+    Inclusion,
+    SettledAmounts,
+    SettlementOutbox,
+    SettlementRecord,
+    SettlementState,
+)
+
+log = structlog.get_logger()
+
+HEADERS_COMPARED_MAX: Final = 1_024
+"""Blocks told by the watcher and not yet compared. Older ones are dropped: a new lease rechecks the last blocks."""
+
+
+@final
+class Confirmation:
+    """Decides from receipts and events where settlements stand. Used by one relayer, one call at a time."""
+
+    def __init__(
+        self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, identity: ChainIdentity,
+        options: RelayerOptions, *, clock: Clock,
+    ) -> None:  # fmt: skip
+        self._rpc = rpc
+        self._outbox = outbox
+        self._sender = sender
+        self._relayer = relayer
+        self._identity = identity
+        self._options = options
+        self._clock = clock
+        self._resubmission = Resubmission(rpc, outbox, sender, relayer, options, clock=clock)
+        self._recheck_above: int | None = None
+        self._applied: dict[int, str] = {}
+
+    def recheck(self, ancestor_number: int) -> None:
+        """Look at every settlement above this block again, in the next round."""
+        known = self._recheck_above
+        self._recheck_above = ancestor_number if known is None else min(known, ancestor_number)
+
+    def compare(self, headers: Sequence[BlockRef]) -> None:
+        """Take these blocks as canonical: settlements recorded in other blocks of their numbers are looked at again.
+
+        The watcher reports reorganisations of blocks that it had applied; a receipt may have been seen before that.
+        """
+        self._applied.update({header.number: header.block_hash for header in headers})
+        for number in sorted(self._applied)[: max(0, len(self._applied) - HEADERS_COMPARED_MAX)]:
+            del self._applied[number]
+
+    # After a reorganisation.
+
+    async def reconsider_marked(self) -> None:
+        """Look again at the settlements that `recheck` and `compare` put in doubt."""
+        await self._compare_applied()
+        above = self._recheck_above
+        if above is None:
+            return
+        head = int(await self._rpc.call("eth_blockNumber"), 16)
+        records = await self._outbox.settlements_above(max(above, head - self._options.recheck_blocks))
+        if records:
+            sighting = await look(self._rpc, self._relayer, records)
+            for record in records:
+                await self._reconsider(record, sighting.found.get(record.session_id))
+        if self._recheck_above == above:
+            self._recheck_above = None
+
+    async def _compare_applied(self) -> None:
+        applied = dict(self._applied)
+        if applied:
+            for record in await self._outbox.settlements_above(min(applied) - 1):
+                number = record.block_number
+                if number is not None and record.block_hash != applied.get(number, record.block_hash):
+                    self.recheck(number - 1)
+        for number, block_hash in applied.items():
+            if self._applied.get(number) == block_hash:
+                del self._applied[number]
+
+    async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
+        """Take back what is no longer true: another block, or a transaction that now fails, is judged afresh."""
+        now_ms = self._clock.now_ms()
+        if found is None:
+            log.error("settlement_reorganised", session_id=record.session_id, tx_hash=record.tx_hash)
+            await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
+            return
+        place = (found.inclusion.block_hash, found.inclusion.tx_hash)
+        if found.succeeded and place == (record.block_hash, record.tx_hash):
+            return
+        log.warning(
+            "settlement_moved", session_id=record.session_id, tx_hash=found.inclusion.tx_hash,
+            block_number=found.inclusion.block_number, succeeded=found.succeeded,
+        )  # fmt: skip
+        await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
+        await self._record_inclusion(replace(record, state=SettlementState.SENT, block_hash=None), found)
+
+    # In flight.
+
+    async def follow(self) -> None:
+        """Confirm, or resubmit, what is in flight."""
+        limit = self._options.batch_max + self._options.free_batch_max
+        records = await self._outbox.settlements_in_flight(limit=limit)
+        if not records:
+            return
+        sighting = await look(self._rpc, self._relayer, records)
+        missing: list[SettlementRecord] = []
+        for record in records:
+            found = sighting.found.get(record.session_id)
+            if found is None:
+                missing.append(record)
+            else:
+                await self._record_inclusion(record, found)
+        if missing:
+            await self._resubmission.resubmit(missing, sighting)
+
+    async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
+        """Record where a transaction is; one that is not deep enough is never final, however it ended."""
+        inclusion = found.inclusion
+        if found.depth < self._options.depth:
+            if found.succeeded and (record.state, record.block_hash) != (SettlementState.MINED, inclusion.block_hash):
+                await self._outbox.mark_mined(record.session_id, inclusion, now_ms=self._clock.now_ms())
+        elif found.succeeded:
+            await self._confirm(record, inclusion)
+        else:
+            reason = await why_reverted(self._rpc, self._identity, self._relayer, record, inclusion.block_number)
+            await self._sender.put_aside(record, SettlementState.REVERTED, reason)
+
+    async def _confirm(self, record: SettlementRecord, inclusion: Inclusion) -> None:
+        is_ours = inclusion.tx_hash in {attempt.tx_hash for attempt in record.attempts}
+        found = None if is_ours else await self._find(record)
+        if found is not None and not found.equals(record):
+            on_chain = SettledAmounts(to_amount=found.event.to_amount, fee_amount=found.event.fee_amount)
+            log.error(
+                "settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash,
+                ours_micro=record.total, on_chain_micro=on_chain.to_amount + on_chain.fee_amount,
+            )  # fmt: skip
+            await self._outbox.mark_mismatched(record.session_id, inclusion, on_chain, now_ms=self._clock.now_ms())
+        elif is_ours or found is not None:
+            await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=self._clock.now_ms())
+            log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
+
+    # Settled by a transaction that the database does not know.
+
+    async def adopt(self, record: SettlementRecord) -> None:
+        """Take over the transaction that settled this session, as the contract's event names it."""
+        found = await self._find(record)
+        if found is None:
+            reason = "settled on the chain, and the event is not found"
+            await self._sender.put_aside(record, SettlementState.FAILED, reason)
+            return
+        log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
+        included = Included(inclusion=found.inclusion, succeeded=True, depth=found.depth)
+        await self._record_inclusion(record, included)
+
+    async def _find(self, record: SettlementRecord) -> FoundSettlement | None:
+        return await find_settled(self._rpc, self._identity, record.session_id_hash, self._options.start_block)
