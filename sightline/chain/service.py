@@ -153,7 +153,7 @@ class ChainService:
                 address, update = next(iter(self._funds.items()))
                 try:
                     await on_funds(update)
-                except SightlineError as error:
+                except (SightlineError, OSError) as error:
                     log.warning("funds_update_failed", address=address, reason=str(error))
                     await trio.sleep(FUNDS_RETRY_S)
                     continue

@@ -28,11 +28,11 @@ from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.signing import Signing
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
-from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
+from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import BlockRef, ChainIdentity, NonceTakenError, SettlementOutbox
+from sightline.ports.ledger import BlockRef, ChainIdentity, SettlementOutbox
 
 log = structlog.get_logger()
 
@@ -48,6 +48,7 @@ class Relayer:
         self._outbox = outbox
         self._relayer = signer.address
         self._options = options
+        self._clock = clock
         self._ids = ids
         sender = Sender(rpc, outbox, signer, identity, options, clock=clock, ids=ids)
         self._confirmation = Confirmation(rpc, outbox, sender, signer.address, identity, options, clock=clock)
@@ -94,19 +95,19 @@ class Relayer:
     async def _give_up_lease(self) -> None:
         try:
             await self._outbox.take_lease(self._relayer, self._holder, lease_ms=0)
-        except (StoreUnavailableError, OutcomeUnknownError) as error:
+        except (SightlineError, OSError) as error:
             log.info("relayer_lease_runs_out", reason=str(error))
 
     async def _round_with_back_off(self, on_settlement: OnSettlement) -> int:
         try:
             is_busy = await self.work_once(on_settlement)
-        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError, NonceTakenError) as error:
-            self._failures += 1
-            log.warning("relayer_round_failed", reason=str(error), failures=self._failures)
         except ChainChangedError as error:
             self._failures += 1
             self.halted_because = str(error)
             log.critical("relayer_halted", reason=str(error))
+        except (SightlineError, OSError) as error:
+            self._failures += 1
+            log.warning("relayer_round_failed", reason=str(error), failures=self._failures)
         else:
             self._failures = 0
             self.round_at_ms = self._clock.now_ms()

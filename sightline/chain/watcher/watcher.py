@@ -20,7 +20,7 @@ from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.rpc.reader import RpcReader, block_ref
 from sightline.chain.watcher.events import Meaning, Watched, parties, read_logs
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
-from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, StoreUnavailableError
+from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -29,7 +29,6 @@ from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
     ChainIdentity,
-    CursorMovedError,
     Reading,
     WalletLedger,
     WalletReading,
@@ -113,13 +112,13 @@ class Watcher:
         try:
             while await self.watch_once():
                 pass
-        except (ChainUnavailableError, StoreUnavailableError, OutcomeUnknownError, CursorMovedError) as error:
-            self.failures += 1
-            log.warning("watcher_round_failed", reason=str(error), failures=self.failures)
         except ChainChangedError as error:
             self.failures += 1
             self.halted_because = str(error)
             log.critical("watcher_halted", reason=str(error))
+        except (SightlineError, OSError) as error:
+            self.failures += 1
+            log.warning("watcher_round_failed", reason=str(error), failures=self.failures)
         else:
             self.failures = 0
             self.halted_because = None
