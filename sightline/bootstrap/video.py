@@ -22,6 +22,7 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         advertised_addresses=settings.video_advertised_addresses,
         udp_port_min=settings.video_udp_port_min,
         udp_port_max=settings.video_udp_port_max,
+        private_candidates=settings.video_private_candidates,
     )
     servers = settings.video_ice_servers
     with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
@@ -32,6 +33,9 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         workers=settings.video_workers,
         net=net,
         poll_key_ms=settings.video_poll_key_ms,
+        publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
+        turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",
+        turn_ttl_s=settings.video_turn_ttl_seconds,
         ice_servers=ice_servers,
     )
 

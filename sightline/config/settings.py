@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from sightline.actors.deps import Limits
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import MeterLimits
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
-from sightline.http.pipeline.rate_limit import RateLimits
 
 DEFAULT_INTERNAL_PORT = 8081
 
@@ -68,24 +67,8 @@ class Settings(BaseModel):
     )
     build_sha: str = Field("unknown", description="Build identifier shown by GET /api/v1/health.")
 
-    # Logs and readiness.
+    # Logs.
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
-
-    log_heartbeat_every: int = Field(
-        100,
-        ge=0,
-        description="Log one in N successful heartbeat calls; 1 logs all, 0 none. Refused ones are always logged.",
-    )
-    ready_disk_free_mb: int = Field(
-        256, ge=0, description="Not ready when the data directory's file system has fewer free megabytes."
-    )
-    ready_parked_actors: int = Field(10, ge=0, description="Not ready when more actors than this are parked.")
-    ready_relayer_lag_seconds: int = Field(
-        300, ge=1, description="Not ready when the relayer has not completed a round for this long."
-    )
-    ready_watcher_lag_seconds: int = Field(
-        60, ge=1, description="Not ready when the watcher has not read the chain for this long."
-    )
 
     # Data.
     data_dir: Path = Field(
@@ -174,6 +157,21 @@ class Settings(BaseModel):
         None, description="STUN and TURN servers for clients, separated by blanks: URL or URL|USERNAME|CREDENTIAL."
     )
 
+    video_turn_secret: SecretStr | None = Field(
+        None,
+        description="Secret shared with the TURN servers (coturn: static-auth-secret): those without a username in "
+        "VIDEO_ICE_SERVERS get short-lived credentials.",
+    )
+    video_turn_ttl_seconds: int = Field(3600, ge=60, description="Lifetime of short-lived TURN credentials.")
+    video_publish_bitrate_max_bps: int = Field(
+        0, ge=0, description="Bits per second that a publisher may send; 0: as much as its congestion control allows."
+    )
+    video_private_candidates: bool = Field(
+        False,
+        description="Send ICE checks to loopback, link-local and private addresses that clients name. Only ICE-lite "
+        "clients at such addresses need it.",
+    )
+
     # Rules of the business.
     funds_policy: Literal["advisory", "enforced"] = Field(
         "advisory", description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it."
@@ -212,27 +210,12 @@ class Settings(BaseModel):
     seen_within_seconds: int = Field(
         60, ge=1, description="Dispatch prefers operators whose last heartbeat is at most this many seconds old."
     )
-    session_idle_minutes: int = Field(
-        720, ge=1, description="Minutes without a request after which a wallet's sign-in ends. A cookie lives 12 hours."
+    rate_limits: bool = Field(True, description="Limit the rate of calls of each caller.")
+    failed_credentials_per_minute: int = Field(
+        60,
+        ge=1,
+        description="Refused credentials per address and minute before 429; valid credentials are never limited by it.",
     )
-    signature_age_minutes: int = Field(
-        720, ge=1, description="Age of the sign-in, in minutes, up to which members may be changed and keys minted."
-    )
-    rate_limits: bool = Field(True, description="Limit the request rate of each caller.")
-    rate_budgets: str = Field(
-        "",
-        description=(
-            "Changed rate limits, comma-separated, written class=per_second/burst, for example frame=20/40,auth=1/20. "
-            "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling."
-        ),
-    )
-
-    @field_validator("rate_budgets")
-    @classmethod
-    def _check_budgets(cls, value: str) -> str:
-        """Read the budgets once, so that an error names the setting."""
-        RateLimits.parse(value)
-        return value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -124,6 +124,8 @@ class SignalRequest:
     body: bytes = field(default=b"", repr=False)
     base_url: str = ""
     """Scheme and authority as the client sees them, without a trailing slash: for an absolute Location."""
+    client_ip: str = ""
+    """Address of the client, for limits; empty if it is not known."""
 
 
 @final

@@ -25,7 +25,7 @@ from sightline.ports.video import (
 from sightline.video import signalling
 from sightline.video.ipc import messages
 from sightline.video.ipc.framing import Header
-from sightline.video.options import Options
+from sightline.video.options import IceServer, Options
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
 from sightline.video.worker_pool import WorkerPool
 
@@ -36,6 +36,7 @@ class EmbeddedBackend:
 
     def __init__(self, options: Options, *, clock: Clock) -> None:
         self._options = options
+        self._clock = clock
         self._mint = TokenMint(options.secret)
         self._pool = WorkerPool(options, clock=clock)
 
@@ -73,12 +74,12 @@ class EmbeddedBackend:
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer one WHIP or WHEP request."""
-        fixed = signalling.static_reply(request, self._options.ice_servers)
-        if request.method.upper() == "OPTIONS" and fixed is not None:
-            return fixed  # a preflight carries no credential and learns nothing
         session_id = self._mint.session_of(request.kind, request.token)
         if session_id is None or not self._pool.has(session_id):
+            if request.method.upper() == "OPTIONS":  # a CORS preflight must succeed; ICE servers need a valid token
+                return signalling.options_reply(request, ())
             return signalling.problem(404, "No such live input")
+        fixed = signalling.static_reply(request, self._ice_servers(session_id))
         if fixed is not None:
             return fixed
         fields, body = messages.request_to_wire(request)
@@ -89,9 +90,15 @@ class EmbeddedBackend:
             return signalling.problem(503, "The media worker is restarting", headers=[("Retry-After", "2")])
         return messages.reply_from_wire(reply, reply_body)
 
-    def worker_counts(self) -> tuple[int, int]:
-        """How many workers are ready, and how many there should be."""
-        return self._pool.worker_counts()
+    def _ice_servers(self, session_id: str) -> tuple[IceServer, ...]:
+        options = self._options
+        return signalling.with_turn_credentials(
+            options.ice_servers,
+            secret=options.turn_secret,
+            ttl_s=options.turn_ttl_s,
+            now_ms=self._clock.now_ms(),
+            user=ref_of(session_id),
+        )
 
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""

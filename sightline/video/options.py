@@ -46,6 +46,9 @@ class NetOptions:
     """Also offer 127.0.0.1, for clients on this machine. Browsers ignore it."""
     ipv6: bool = False
     """Also offer IPv6 addresses."""
+    private_candidates: bool = False
+    """Send connectivity checks to loopback, link-local and private addresses that an offer names. Clients there connect
+    all the same, because they check first; only ICE-lite peers at such addresses need it."""
     udp_port_min: int = 0
     """First UDP port of the range for media; 0 means any free port. One socket per peer and address."""
     udp_port_max: int = 0
@@ -65,7 +68,12 @@ class Options:
     """Worker processes; 0 means one per core."""
     net: NetOptions = NetOptions()
     ice_servers: tuple[IceServer, ...] = ()
-    """Told to clients; the server itself needs none."""
+    """Told to clients with a valid token; the server itself needs none."""
+    turn_secret: str = field(default="", repr=False)
+    """Secret shared with the TURN servers (coturn: static-auth-secret). TURN servers without a username of their own
+    then get short-lived credentials."""
+    turn_ttl_s: int = 3_600
+    """How long such credentials are valid."""
     handshake_ms: int = 10_000
     """A peer that is not connected by then is dropped."""
     stale_ms: int = 2_000
@@ -75,11 +83,18 @@ class Options:
     takeover_grace_ms: int = 5_000
     """A publisher may come back within this time without anybody being told that it had gone."""
     viewers_max: int = 64
-    """Viewers of one input."""
+    """Viewers of one input, connected and connecting."""
     peers_max: int = 400
     """Peers of one worker."""
-    publish_bitrate_bps: int = 4_000_000
-    """What publishers are told they may send (REMB)."""
+    publisher_places: int = 100
+    """Of these, places that only publishers may take."""
+    connecting_max: int = 24
+    """Viewers of one input that are not connected yet."""
+    connecting_per_address_max: int = 48
+    """Viewers from one client address, over all inputs of a worker, that are not connected yet."""
+    publish_bitrate_max_bps: int = 0
+    """What a publisher may send, bits per second (b= lines of the answer; REMB where transport-wide congestion control
+    was not negotiated); 0 means as much as its congestion control allows."""
     gop_max_bytes: int = 8_000_000
     gop_max_ms: int = 12_000
     """A longer or larger group of pictures is not kept: late viewers then wait for a keyframe."""

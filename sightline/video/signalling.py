@@ -4,6 +4,9 @@ Source: RFC 9725 (WHIP), draft-ietf-wish-whep (WHEP), RFC 9457 (problem bodies),
 Lenient on purpose where real clients err; docs/ops/video.md lists them.
 """
 
+import hashlib
+import hmac
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,19 +52,45 @@ def ice_links(servers: Sequence[IceServer]) -> list[tuple[str, str]]:
     return links
 
 
+def with_turn_credentials(
+    servers: Sequence[IceServer], *, secret: str, ttl_s: int, now_ms: int, user: str
+) -> tuple[IceServer, ...]:
+    """Give TURN servers without credentials short-lived ones (draft-uberti-behave-turn-rest-00, section 2.2).
+
+    Args:
+        secret: Shared with the TURN servers; empty: servers stay as they are.
+        user: Named in the username, for the TURN server's log.
+    """
+    if not secret:
+        return tuple(servers)
+    username = f"{now_ms // 1000 + ttl_s}:{user}"
+    credential = b64encode(hmac.digest(secret.encode(), username.encode(), hashlib.sha1)).decode()
+    return tuple(
+        IceServer(url=server.url, username=username, credential=credential)
+        if server.url.startswith(("turn:", "turns:")) and not server.username
+        else server
+        for server in servers
+    )
+
+
 def content_type(request: SignalRequest) -> str:
     """The media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def options_reply(request: SignalRequest, servers: Sequence[IceServer]) -> SignalReply:
+    """The answer to OPTIONS, with the ICE servers unless it is a CORS preflight (RFC 9725, section 4.6)."""
+    headers = [*CORS, ("Accept-Post", SDP_TYPE), ("Accept-Patch", TRICKLE_TYPE)]
+    if "access-control-request-method" not in request.headers:
+        headers += ice_links(servers)
+    return SignalReply(status=200, headers=tuple(headers))
 
 
 def static_reply(request: SignalRequest, servers: Sequence[IceServer]) -> SignalReply | None:
     """The answer if it does not depend on any state; None if a peer has to be asked."""
     method = request.method.upper()
     if method == "OPTIONS":
-        headers = [*CORS, ("Accept-Post", SDP_TYPE), ("Accept-Patch", TRICKLE_TYPE)]
-        if "access-control-request-method" not in request.headers:
-            headers += ice_links(servers)
-        return SignalReply(status=200, headers=tuple(headers))
+        return options_reply(request, servers)
     if method == "GET":
         return SignalReply(status=204, headers=CORS)
     if method == "HEAD":

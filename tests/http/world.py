@@ -50,7 +50,6 @@ from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
-from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import IdentityStore, WorkspaceBrief
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -78,7 +77,6 @@ class WorldOptions:
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0
-    log_heartbeat_every: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,12 +323,9 @@ class World:
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
 
     def _internal_deps(self) -> InternalDeps:
-        async def readiness() -> dict[str, ReadinessCheck]:
+        async def readiness() -> dict[str, bool]:
             await trio.lowlevel.checkpoint()
-            return {
-                name: ReadinessCheck(is_ok=is_ok, detail=f"The {name} is {'up' if is_ok else 'down'}.")
-                for name, is_ok in self.ready.items()
-            }
+            return dict(self.ready)
 
         return InternalDeps(
             store=self.store,
@@ -352,11 +347,7 @@ class World:
         )
 
     def _edge_options(self) -> EdgeOptions:
-        return EdgeOptions(
-            rate_limits=self.options.rate_limits,
-            recheck_s=self.options.recheck_s,
-            log_heartbeat_every=self.options.log_heartbeat_every,
-        )
+        return EdgeOptions(rate_limits=self.options.rate_limits, recheck_s=self.options.recheck_s)
 
     def check_described(self, answer: httpx.Response) -> None:
         """A success has exactly the shape that the OpenAPI document gives its call."""

@@ -1,5 +1,7 @@
 """Every method, status and header of WHIP and WHEP, asked of a running backend."""
 
+import base64
+import hmac
 import re
 from dataclasses import replace
 
@@ -7,8 +9,9 @@ import orjson
 import pytest
 
 from sightline.ports.video import SignalReply, SignalRequest
+from sightline.system.clock import SystemClock
 from sightline.video.options import IceServer, Options, read_ice_servers
-from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
+from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
 from tests.video.support.offers import an_obs_offer, edited
 
 SDP = {"content-type": "application/sdp"}
@@ -31,6 +34,7 @@ class Client:
         resource: str | None = None,
         headers: dict[str, str] | None = None,
         token: str | None = None,
+        client_ip: str = "",
     ) -> SignalReply:
         return await self._rig.backend.signal(
             SignalRequest(
@@ -41,6 +45,7 @@ class Client:
                 headers=headers or {},
                 body=body,
                 base_url=self._rig.base_url,
+                client_ip=client_ip,
             )
         )
 
@@ -156,6 +161,9 @@ async def test_offers_that_cannot_be_taken_are_told_why():
         (edited(offer, ("opus/48000/2", "PCMU/8000")), 422, "Opus"),
         (edited(offer, ("a=sendonly", "a=recvonly")), 422, "sendonly"),
         (edited(offer, ("m=audio", "m=video")), 422, "more than one video"),
+        (edited(offer, ("a=group:BUNDLE 0 1\r\n", "")), 422, "BUNDLE"),
+        (edited(offer, ("a=group:BUNDLE 0 1\r\n", "a=group:BUNDLE 1\r\n")), 422, "BUNDLE"),
+        (edited(offer, ("H264/90000", "H264/" + "9" * 5_000)), 400, "not a number"),
         (edited(offer, ("m=video 9", "m=application 9")), 422, "needs a video"),
     ]
     async with a_rig() as rig:
@@ -197,13 +205,82 @@ async def test_nobody_publishing_is_a_conflict_with_a_time_to_come_again():
 
 
 async def test_limits_answer_busy():
-    async with a_rig(replace(Options(secret=SECRET, public_url="", workers=1), peers_max=1)) as rig:
+    async with a_rig(replace(Options(secret=SECRET, public_url="", workers=1), peers_max=1, publisher_places=0)) as rig:
         one = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
         two = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
         assert (await one.ask("POST", an_obs_offer(), headers=SDP)).status == 201
         busy = await two.ask("POST", an_obs_offer(), headers=SDP)
         assert busy.status == 503
         assert header(busy, "retry-after") is not None
+
+
+async def test_offers_to_play_that_never_connect_take_no_place_from_other_inputs():
+    limits = replace(
+        Options(secret=SECRET, public_url="", workers=1), peers_max=20, publisher_places=6, connecting_max=8
+    )
+    async with a_rig(limits) as rig:
+        made, other = [await rig.backend.create_input(a_session_id()) for _ in range(2)]
+        offer = edited(an_obs_offer(), *PLAY)
+        async with publishing(made.whip_url), publishing(other.whip_url):
+            await a_frame(rig.backend, made.ref)
+            await a_frame(rig.backend, other.ref)
+            flood = [await Client(rig, made.whep_url).ask("POST", offer, headers=SDP) for _ in range(30)]
+            assert [reply.status for reply in flood].count(201) == 8, (
+                "one input's offers are limited before they connect"
+            )
+            assert flood[-1].status == 503
+            assert "still connecting" in detail(flood[-1])
+            assert (await play_json(other.whep_url, 0.5))["frames"] > 0, "another input's viewer connects"
+            third = await rig.backend.create_input(a_session_id())
+            taken = await Client(rig, third.whip_url).ask("POST", an_obs_offer(), headers=SDP)
+            assert taken.status == 201, "a publisher of another input has its place"
+
+
+async def test_one_address_cannot_hold_the_places_of_all_viewers():
+    limits = replace(Options(secret=SECRET, public_url="", workers=1), connecting_per_address_max=3)
+    async with a_rig(limits) as rig:
+        inputs = [await rig.backend.create_input(a_session_id()) for _ in range(2)]
+        offer = edited(an_obs_offer(), *PLAY)
+        async with publishing(inputs[0].whip_url), publishing(inputs[1].whip_url):
+            statuses = []
+            for index in range(4):
+                made = inputs[index % 2]
+                await a_frame(rig.backend, made.ref)
+                reply = await Client(rig, made.whep_url).ask("POST", offer, headers=SDP, client_ip="192.0.2.1")
+                statuses.append(reply.status)
+            assert statuses == [201, 201, 201, 503]
+            elsewhere = await Client(rig, inputs[0].whep_url).ask("POST", offer, headers=SDP, client_ip="192.0.2.2")
+            assert elsewhere.status == 201
+
+
+async def test_ice_servers_are_told_only_to_holders_of_a_valid_token():
+    servers = (IceServer(url="turn:turn.example:3478"), IceServer(url="stun:s.example"))
+    options = Options(
+        secret=SECRET, public_url="", workers=1, ice_servers=servers, turn_secret="shared", turn_ttl_s=600
+    )
+    async with a_rig(options) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        client = Client(rig, made.whip_url)
+        for token in ("x" * 48, client.token[:-2] + "AA"):
+            stranger = await client.ask("OPTIONS", token=token)
+            assert (stranger.status, header(stranger, "link")) == (200, None), "CORS works, but names no servers"
+        for reply in (
+            await client.ask("OPTIONS"),
+            await client.ask("POST", an_obs_offer(), headers=SDP),
+        ):
+            turn, stun = [value for name, value in reply.headers if name == "Link"]
+            found = re.fullmatch(
+                r'<turn:turn.example:3478>; rel="ice-server"; username="(\d+):(live_\w+)"; credential="([^"]+)"; '
+                r'credential-type="password"',
+                turn,
+            )
+            assert found is not None, turn
+            expires_s, user, credential = int(found[1]), found[2], found[3]
+            assert user == made.ref
+            assert 0 < expires_s - SystemClock().now_ms() / 1000 <= 600
+            wanted = hmac.digest(b"shared", f"{expires_s}:{user}".encode(), "sha1")
+            assert base64.b64decode(credential) == wanted, "what coturn computes with use-auth-secret"
+            assert stun == '<stun:s.example>; rel="ice-server"'
 
 
 def test_ice_servers_are_read_from_one_setting():

@@ -34,7 +34,7 @@ class SignallingResources:
                 tag="video",
                 summary=f"{kind.upper()} signalling",
                 handler=self.signal,
-                rate=RateClass.SIGNALLING,
+                rate=RateClass.NONE,
                 params={"token": Param.TEXT, "resource": Param.TEXT},
                 finishes=True,
                 checks_origin=False,
@@ -56,6 +56,7 @@ class SignallingResources:
                 headers=call.headers.as_dict(),
                 body=call.raw_body,
                 base_url=call.base_url,
+                client_ip=call.client_ip,
             )
         )
         return Raw(status=reply.status, headers=reply.headers, body=reply.body)

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, final
 
+import asyncpg
 import outcome
 import structlog
 import trio
@@ -24,7 +25,7 @@ import uvloop
 
 from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.pool import ConnectionPool, PoolOptions
-from sightline.storage.database.work import NOT_CONNECTED, Kind, Unit, Work
+from sightline.storage.database.work import Kind, Unit, Work
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -101,7 +102,7 @@ class Database:
         Raises:
             StoreUnavailableError: No connection within the deadline; nothing was applied.
             OutcomeUnknownError: The unit had begun, and its connection was lost or its deadline passed.
-            StatementRefusedError: The statement or an argument is wrong; nothing was applied.
+            asyncpg.PostgresError: As the server said of a statement.
 
         Cancellation: obeyed while waiting for a connection; afterwards the unit is left to finish, and its
         result is returned.
@@ -116,7 +117,7 @@ class Database:
         Raises:
             StoreUnavailableError: Surely nothing was applied.
             OutcomeUnknownError: COMMIT was sent, and the connection was lost or the deadline passed before its answer.
-            StatementRefusedError: A statement or an argument is wrong; rolled back.
+            asyncpg.PostgresError: As the server said of a statement; rolled back.
 
         Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
         """
@@ -226,7 +227,7 @@ class Database:
             await trio.to_thread.run_sync(
                 lambda: asyncio.run_coroutine_threadsafe(self._pool.warm_up(), self._loop).result(),
             )
-        except NOT_CONNECTED as error:
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise StoreUnavailableError(f"database not reached: {error}") from error
 
     async def _close(self) -> None:

@@ -42,6 +42,7 @@ def request_to_wire(request: SignalRequest) -> tuple[Header, bytes]:
         "resource": request.resource,
         "headers": dict(request.headers),
         "base_url": request.base_url,
+        "client_ip": request.client_ip,
     }, request.body
 
 

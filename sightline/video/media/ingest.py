@@ -1,5 +1,6 @@
 """From one publisher: assembly, feedback towards it, and its clocks."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -19,7 +20,10 @@ from sightline.video.rtc.rtp import (
     parse_rtp,
     unwrap_rtx,
 )
+from sightline.video.rtc.twcc import ArrivalRecorder, transport_sequence
 
+FEEDBACK_EVERY_S: Final = 0.06
+"""Interval of congestion feedback while packets arrive; the draft names 50 to 250 ms."""
 PLI_EVERY_MS: Final = 400.0
 """Keyframes are large: more requests than this only make a bad network worse."""
 
@@ -37,6 +41,8 @@ class IngestPlan:
     """Opus payload types."""
     rtx_ssrcs: dict[int, int] = field(default_factory=dict)
     """Retransmission SSRC -> media SSRC."""
+    transport_cc: int | None = None
+    """Header extension id of transport-wide congestion control; None: not negotiated."""
 
 
 @final
@@ -88,20 +94,27 @@ class _Reception:
 
 @final
 class Ingest:
-    """The receiving side of one publisher."""
+    """The receiving side of one publisher.
+
+    Args:
+        ssrc: Our SSRC in feedback.
+        bitrate_max_bps: What the publisher may send; 0 means as much as its congestion control allows.
+    """
 
     def __init__(
         self,
         plan: IngestPlan,
         *,
         ssrc: int,
-        bitrate_bps: int,
+        bitrate_max_bps: int,
         on_frame: Callable[["Ingest", EncodedFrame], None],
         on_audio: Callable[["Ingest", RtpPacket], None],
     ) -> None:
         self._plan = plan
         self._ssrc = ssrc
-        self._bitrate_bps = bitrate_bps
+        self._bitrate_max_bps = bitrate_max_bps
+        self._arrivals = ArrivalRecorder(ssrc) if plan.transport_cc is not None else None
+        self._feedback_timer: asyncio.TimerHandle | None = None
         self._on_frame = on_frame
         self._on_audio = on_audio
         self.peer: RtcPeer | None = None
@@ -149,6 +162,8 @@ class Ingest:
         packet = parse_rtp(data)
         if packet is None:
             return
+        if self._arrivals is not None:
+            self._record_arrival(self._arrivals, data, now_ms)
         self.last_rtp_ms = now_ms
         self.packets += 1
         kind = packet.payload_type
@@ -163,6 +178,22 @@ class Ingest:
             self._audio_ssrc = packet.ssrc
             self._count(packet, AUDIO_RATE, now_ms)
             self._on_audio(self, packet)
+
+    def _record_arrival(self, arrivals: ArrivalRecorder, data: bytes, arrived_ms: float) -> None:
+        assert self._plan.transport_cc is not None
+        sequence = transport_sequence(data, self._plan.transport_cc)
+        if sequence is not None:
+            arrivals.record(sequence, arrived_ms)
+            if self._feedback_timer is None:
+                loop = asyncio.get_running_loop()
+                self._feedback_timer = loop.call_later(FEEDBACK_EVERY_S, self._send_congestion_feedback, arrivals)
+
+    def _send_congestion_feedback(self, arrivals: ArrivalRecorder) -> None:
+        self._feedback_timer = None
+        media_ssrc = self._video_ssrc or self._audio_ssrc
+        if self.peer is not None and media_ssrc is not None:
+            for message in arrivals.reports(media_ssrc):
+                self.peer.send(message, rtcp=True)
 
     def _count(self, packet: RtpPacket, rate: int, now_ms: float) -> None:
         reception = self._reception.get(packet.ssrc)
@@ -221,17 +252,21 @@ class Ingest:
             self.ask_key(now_ms)
 
     def report(self, now_ms: float) -> None:
-        """Send receiver reports and the allowed bitrate. About once a second."""
+        """Send receiver reports, and the bitrate limit to a publisher without transport-wide feedback. About once a
+        second."""
         if self.peer is None:
             return
         for media_ssrc, reception in self._reception.items():
             self.peer.send(reception.report(self._ssrc, media_ssrc, now_ms), rtcp=True)
         if self._video_ssrc is not None:
-            self.peer.send(build_remb(self._ssrc, self._video_ssrc, self._bitrate_bps), rtcp=True)
+            if self._arrivals is None and self._bitrate_max_bps:
+                self.peer.send(build_remb(self._ssrc, self._video_ssrc, self._bitrate_max_bps), rtcp=True)
             if self.needs_key:
                 self.ask_key(now_ms)
 
     def stop(self, reason: str) -> None:
         """Disconnect the publisher."""
+        if self._feedback_timer is not None:
+            self._feedback_timer.cancel()
         if self.peer is not None:
             self.peer.close(reason)

@@ -22,6 +22,10 @@ from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Secti
 CERTIFICATE_RENEW: Final = timedelta(days=10)
 """aiortc's certificates live for 30 days; a worker may run for longer."""
 EARLY_MAX_PACKETS: Final = 256
+CANDIDATES_MAX: Final = 16
+"""Remote candidates that are checked; each costs several datagrams to an address that the client names."""
+CANDIDATE_LINES_MAX: Final = 64
+"""Remote candidate lines that are read at all."""
 log = structlog.get_logger()
 
 
@@ -57,14 +61,20 @@ def choose_addresses(net: NetOptions, prefer: str) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: pair[1] != host)
 
 
-def usable_candidate(line: str) -> RTCIceCandidate | None:
-    """A remote candidate that we can send to: UDP with a literal address; None for mDNS names, TCP and nonsense."""
+def usable_candidate(line: str, *, private: bool) -> RTCIceCandidate | None:
+    """A remote candidate that we send checks to: UDP with a literal address; None for others and malformed lines.
+
+    Args:
+        private: Also take loopback, link-local and private addresses.
+    """
     try:
         candidate = candidate_from_sdp(line.removeprefix("a=").removeprefix("candidate:"))
-        ipaddress.ip_address(candidate.ip)
+        address = ipaddress.ip_address(candidate.ip)
     except (ValueError, AssertionError, IndexError):
         return None
     if candidate.protocol.lower() != "udp" or not 0 < candidate.port < 65536:
+        return None
+    if address.is_multicast or address.is_unspecified or not (private or address.is_global):
         return None
     candidate.component = 1
     return candidate
@@ -79,8 +89,8 @@ def transport_section(description: Description) -> Section:
     media = [section for section in description.sections if section.kind in ("audio", "video") and section.port]
     if not media:
         raise SdpError("every m-line is refused")
-    if len({section.ufrag for section in media}) > 1 and len(description.bundle) < len(media):
-        raise SdpError("audio and video must be bundled on one transport (a=group:BUNDLE)")
+    if len(media) > 1 and not all(section.mid in description.bundle for section in media):
+        raise SdpError("audio and video must be bundled on one transport (a=group:BUNDLE with both mids)")
     return next((section for section in media if section.mid in description.bundle[:1]), media[0])
 
 
@@ -123,6 +133,8 @@ class RtcPeer:
         self._transport = RtcTransport(connection, certificate)
         self._connection = connection
         self._publishes = publishes
+        self._private_candidates = net.private_candidates
+        self._candidates = self._candidate_lines = 0
         self._early: deque[tuple[bytes, MediaSource, float]] = deque(maxlen=EARLY_MAX_PACKETS)
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -158,16 +170,20 @@ class RtcPeer:
         """
         section = transport_section(remote)
         self._connection.media_sink = lambda data, source, arrived_ms: self._early.append((data, source, arrived_ms))
-        for line in [line for one in remote.sections for line in one.candidates]:
+        for line in [line for one in remote.sections for line in one.candidates][:CANDIDATE_LINES_MAX]:
             await self.add_candidate(line)
         self._transport.on_state_change(self._state_changed)
         self._task = asyncio.create_task(self._handshake(section, remote.ice_lite, role, handshake_ms / 1000))
 
     async def add_candidate(self, line: str) -> None:
-        """Take a trickled candidate; unusable ones are dropped silently (RFC 9725, section 4.3.2)."""
-        candidate = usable_candidate(line)
-        if candidate is None or self.closed:
+        """Take a candidate; unusable ones and those over the limit are dropped silently (RFC 9725, section 4.3.2)."""
+        if self.closed or self._candidates >= CANDIDATES_MAX or self._candidate_lines >= CANDIDATE_LINES_MAX:
             return
+        self._candidate_lines += 1
+        candidate = usable_candidate(line, private=self._private_candidates)
+        if candidate is None:
+            return
+        self._candidates += 1
         await self._connection.add_remote_candidate(
             remote_candidate(
                 foundation=candidate.foundation,

@@ -4,7 +4,7 @@ Our own reader because what comes in is hostile: everything wrong is an `SdpErro
 client, never an assertion. Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8829 (JSEP), RFC 9725 section 4.4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -47,6 +47,8 @@ class Section:
     mid: str = ""
     direction: str = "sendrecv"
     codecs: list[Codec] = field(default_factory=list)
+    feedback: list[str] = field(default_factory=list)
+    """Feedback of every codec (a=rtcp-fb:*)."""
     ssrcs: list[int] = field(default_factory=list)
     fid: dict[int, int] = field(default_factory=dict)
     """Retransmission SSRC -> media SSRC."""
@@ -56,7 +58,10 @@ class Section:
     setup: str = ""
     candidates: list[str] = field(default_factory=list)
     rtcp_mux: bool = False
-    simulcast: bool = False
+    extensions: dict[str, int] = field(default_factory=dict)
+    """Header extensions: URI -> id, one-byte ids only."""
+    send_rids: int = 0
+    """Simulcast layers that the other side wants to send (RFC 8853)."""
 
     def rtx_of(self, payload_type: int) -> Codec | None:
         """The retransmission format of a payload type."""
@@ -80,7 +85,7 @@ def _parameters(text: str) -> dict[str, str]:
 
 
 def _number(text: str, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > most:
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > most:
         raise SdpError(f"not a number between 0 and {most}: {text[:20]!r}")
     return int(text)
 
@@ -88,8 +93,7 @@ def _number(text: str, most: int) -> int:
 def _apply_codec_line(section: Section, name: str, value: str) -> None:
     head, _, rest = value.partition(" ")
     if name == "rtcp-fb" and head == "*":
-        for each in section.codecs:
-            each.feedback.append(rest.strip())
+        section.feedback.append(rest.strip())
         return
     payload_type = _number(head, 127)
     codec = next((c for c in section.codecs if c.payload_type == payload_type), None)
@@ -113,7 +117,6 @@ def _apply_codec_line(section: Section, name: str, value: str) -> None:
 
 
 _TEXT_FIELDS: Final = {"mid": "mid", "ice-ufrag": "ufrag", "ice-pwd": "password", "setup": "setup"}
-_FLAGS: Final = {"rtcp-mux": "rtcp_mux", "simulcast": "simulcast", "rid": "simulcast"}
 
 
 def _apply_line(section: Section, name: str, value: str) -> None:
@@ -123,8 +126,15 @@ def _apply_line(section: Section, name: str, value: str) -> None:
         setattr(section, _TEXT_FIELDS[name], value)
     elif name in DIRECTIONS:
         section.direction = name
-    elif name in _FLAGS:
-        setattr(section, _FLAGS[name], True)
+    elif name == "rtcp-mux":
+        section.rtcp_mux = True
+    elif name == "rid":
+        section.send_rids += value.split()[1:2] == ["send"]
+    elif name == "extmap":
+        ident, _, uri = value.partition(" ")
+        number = ident.partition("/")[0]
+        if number.isascii() and number.isdigit() and len(number) <= 2 and 1 <= int(number) <= 14:
+            section.extensions[uri.split(" ")[0]] = int(number)
     elif name == "fingerprint":
         algorithm, _, digest = value.partition(" ")
         section.fingerprints.append((algorithm.lower(), digest.strip()))
@@ -188,6 +198,8 @@ def _check(description: Description) -> None:
             raise SdpError("ice-ufrag or ice-pwd is missing")
         if not section.fingerprints:
             raise SdpError("the DTLS fingerprint is missing")
+        for codec in section.codecs:
+            codec.feedback += section.feedback
         section.codecs.sort(key=lambda codec: _rank(section.formats, codec.payload_type))
 
 
@@ -224,6 +236,10 @@ class LocalSection:
     stream: str = ""
     protocol: str = "UDP/TLS/RTP/SAVPF"
     formats: Sequence[str] = ()
+    extensions: Mapping[str, int] = field(default_factory=dict)
+    """Header extensions: URI -> id."""
+    bitrate_max_bps: int = 0
+    """What the other side may send here; 0 means as much as its congestion control allows."""
 
 
 def _codec_lines(codec: Codec) -> list[str]:
@@ -247,7 +263,10 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
         ]
     formats = " ".join(str(codec.payload_type) for codec in section.codecs)
     lines = [f"m={section.kind} 9 {section.protocol} {formats}", "c=IN IP4 0.0.0.0"]
+    if section.bitrate_max_bps:
+        lines += [f"b=AS:{max(1, section.bitrate_max_bps // 1000)}", f"b=TIAS:{section.bitrate_max_bps}"]
     lines += [f"a={section.direction}", f"a=mid:{section.mid}", "a=rtcp-mux", "a=rtcp-mux-only"]
+    lines += [f"a=extmap:{ident} {uri}" for uri, ident in section.extensions.items()]
     for codec in section.codecs:
         lines += _codec_lines(codec)
     if section.ssrc is not None:
@@ -265,10 +284,18 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
     return lines
 
 
-def build(sections: Sequence[LocalSection], transport: LocalTransport, *, session_number: int) -> bytes:
-    """Write a description with everything bundled on one transport; candidates stand in the first taken section."""
+def build(
+    sections: Sequence[LocalSection], transport: LocalTransport, *, session_number: int, bundled: bool = True
+) -> bytes:
+    """Write a description with everything on one transport; candidates stand in the first taken section.
+
+    Args:
+        bundled: False for the answer to an offer without a=group:BUNDLE (one m-line).
+    """
     bundle = " ".join(section.mid for section in sections if section.codecs)
-    lines = ["v=0", f"o=- {session_number} 1 IN IP4 0.0.0.0", "s=-", "t=0 0", f"a=group:BUNDLE {bundle}"]
+    lines = ["v=0", f"o=- {session_number} 1 IN IP4 0.0.0.0", "s=-", "t=0 0"]
+    if bundled:
+        lines.append(f"a=group:BUNDLE {bundle}")
     lines += ["a=msid-semantic: WMS *", "a=ice-options:trickle"]
     first = True
     for section in sections:

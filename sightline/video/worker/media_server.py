@@ -1,8 +1,9 @@
 """All live inputs of one worker and the WHIP and WHEP requests that concern them, on the worker's asyncio loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final, final
 
 import structlog
@@ -25,7 +26,8 @@ from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
-from sightline.video.rtc.sdp import Description, SdpError, build, parse
+from sightline.video.rtc.sdp import Description, LocalSection, LocalTransport, SdpError, build, parse
+from sightline.video.tokens import ref_of
 from sightline.video.worker.negotiate import agree_play, agree_publish, answer_setup
 from sightline.video.worker.whep_reader import WhepReader
 
@@ -33,7 +35,19 @@ GAP_TICK_S: Final = 0.012
 SESSION_TICK_S: Final = 1.0
 BUSY_RETRY_S: Final = 5
 log = structlog.get_logger()
-MediaFact = tuple[str, MediaKind, int]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """One WHIP or WHEP session."""
+
+    peer: RtcPeer
+    session_id: str
+    kind: str
+    client_ip: str
+    ufrag: str
+    """The client's, as offered: another one in a PATCH would be an ICE restart."""
 
 
 @final
@@ -54,8 +68,7 @@ class MediaServer:
         self._inputs: dict[str, LiveInput] = {}
         self._certificates = Certificates(clock)
         self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
-        self._peers: dict[str, tuple[RtcPeer, str, str]] = {}  # resource -> (peer, session id, kind)
-        self._offered_ufrag: dict[str, str] = {}
+        self._sessions: dict[str, _Session] = {}  # by resource
         self._closing: set[RtcPeer] = set()
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._gap_timer: asyncio.TimerHandle | None = None
@@ -104,9 +117,9 @@ class MediaServer:
             reader.cancel()
         live = self._inputs.pop(session_id, None)
         if live is not None:
-            for peer, owner, _ in list(self._peers.values()):
-                if owner == session_id:
-                    peer.close("session over")
+            for session in list(self._sessions.values()):
+                if session.session_id == session_id:
+                    session.peer.close("session over")
             live.close("session over")
 
     async def frame(self, session_id: str, query: FrameQuery) -> FrameReply:
@@ -125,10 +138,8 @@ class MediaServer:
             return signalling.problem(404, "No such live input")
         if request.resource is not None:
             return await self._signal_resource(session_id, request, request.resource)
-        if len(self._peers) >= self._options.peers_max or (
-            request.kind == "whep" and len(live.viewers) >= self._options.viewers_max
-        ):
-            return signalling.problem(503, "Too many peers", headers=[("Retry-After", str(BUSY_RETRY_S))])
+        if (full := self._limit_reached(session_id, request)) is not None:
+            return signalling.problem(503, "Too many peers", full, headers=[("Retry-After", str(BUSY_RETRY_S))])
         if request.kind == "whep" and not live.is_live:
             return signalling.idle()
         try:
@@ -141,11 +152,32 @@ class MediaServer:
             log.error("media_sockets_exhausted", error=str(error))
             return signalling.problem(503, "No UDP port is free", headers=[("Retry-After", str(BUSY_RETRY_S))])
 
+    def _limit_reached(self, session_id: str, request: SignalRequest) -> str | None:
+        """Which limit an offer would exceed, in words; None if it may be answered.
+
+        A peer counts from its offer on: offers that never connect must not take the places of other inputs.
+        """
+        options = self._options
+        if request.kind == "whip":
+            return "this worker has no place for another peer" if len(self._sessions) >= options.peers_max else None
+        if len(self._sessions) >= options.peers_max - options.publisher_places:
+            return "this worker has no place for another viewer"
+        viewers = [one for one in self._sessions.values() if one.kind == "whep"]
+        of_input = [one for one in viewers if one.session_id == session_id]
+        if len(of_input) >= options.viewers_max:
+            return f"this live input has {len(of_input)} viewers"
+        if sum(not one.peer.connected for one in of_input) >= options.connecting_max:
+            return "too many viewers of this live input are still connecting"
+        connecting = sum(not one.peer.connected and one.client_ip == request.client_ip for one in viewers)
+        if request.client_ip and connecting >= options.connecting_per_address_max:
+            return "too many viewers from this address are still connecting"
+        return None
+
     async def _signal_resource(self, session_id: str, request: SignalRequest, resource: str) -> SignalReply:
-        known = self._peers.get(resource)
-        if known is None or known[1] != session_id or known[2] != request.kind:
+        known = self._sessions.get(resource)
+        if known is None or known.session_id != session_id or known.kind != request.kind:
             return signalling.problem(404, "No such session", "it has ended, or another one took over")
-        peer = known[0]
+        peer = known.peer
         if request.method.upper() == "DELETE":
             peer.close("deleted by the client")
             await peer.wait_closed()
@@ -154,9 +186,9 @@ class MediaServer:
         if wanted not in ("*", f'"{resource}"'):
             return signalling.problem(412, "Another ICE session", "If-Match does not name the current one")
         ufrag, candidates = signalling.trickled(request.body)
-        if ufrag is not None and ufrag != self._offered_ufrag.get(resource):
+        if ufrag is not None and ufrag != known.ufrag:
             return signalling.problem(422, "ICE restarts are not supported", "POST a new offer; it takes over")
-        for line in candidates[:64]:
+        for line in candidates:
             await peer.add_candidate(line)
         return SignalReply(status=204, headers=signalling.CORS)
 
@@ -164,12 +196,12 @@ class MediaServer:
         offer = _parsed(request)
         if isinstance(offer, SignalReply):
             return offer
-        agreement = agree_publish(offer)
+        agreement = agree_publish(offer, bitrate_max_bps=self._options.publish_bitrate_max_bps)
         resource = self._ids.uuid()
         ingest = Ingest(
             agreement.plan,
             ssrc=self._random32(),
-            bitrate_bps=self._options.publish_bitrate_bps,
+            bitrate_max_bps=self._options.publish_bitrate_max_bps,
             on_frame=live.on_frame,
             on_audio=live.on_audio,
         )
@@ -199,10 +231,8 @@ class MediaServer:
         if live.pending is not None:
             live.pending[1].stop("replaced by a newer offer")
         live.pending = (resource, ingest)
-        self._remember(resource, peer, live.session_id, "whip", transport_section(offer).ufrag)
-        await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
-        answer = build(agreement.sections, transport, session_number=self._random32())
-        return self._created(request, resource, answer)
+        await self._connect(resource, peer, live, request, offer, role)
+        return self._created(live, request, resource, offer, agreement.sections, transport)
 
     async def _play(self, live: LiveInput, request: SignalRequest) -> SignalReply:
         offer = _parsed(request)
@@ -241,24 +271,47 @@ class MediaServer:
         )
         if agreement.audio is not None:
             viewer.audio = AudioLeg(peer=peer, payload_type=agreement.audio, ssrc=ssrcs[2], origin=self._random32())
-        self._remember(resource, peer, live.session_id, "whep", transport_section(offer).ufrag)
+        await self._connect(resource, peer, live, request, offer, role)
+        return self._created(live, request, resource, offer, agreement.sections, transport)
+
+    async def _connect(
+        self, resource: str, peer: RtcPeer, live: LiveInput, request: SignalRequest, offer: Description, role: str
+    ) -> None:
+        """Begin the handshakes of a new session."""
+        self._sessions[resource] = _Session(
+            peer=peer,
+            session_id=live.session_id,
+            kind=request.kind,
+            client_ip=request.client_ip,
+            ufrag=transport_section(offer).ufrag,
+        )
         await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
-        answer = build(agreement.sections, transport, session_number=self._random32())
-        return self._created(request, resource, answer)
 
-    def _created(self, request: SignalRequest, resource: str, answer: bytes) -> SignalReply:
+    def _created(
+        self,
+        live: LiveInput,
+        request: SignalRequest,
+        resource: str,
+        offer: Description,
+        sections: Sequence[LocalSection],
+        transport: LocalTransport,
+    ) -> SignalReply:
+        options = self._options
+        answer = build(sections, transport, session_number=self._random32(), bundled=bool(offer.bundle))
+        servers = signalling.with_turn_credentials(
+            options.ice_servers,
+            secret=options.turn_secret,
+            ttl_s=options.turn_ttl_s,
+            now_ms=self._clock.now_ms(),
+            user=ref_of(live.session_id),
+        )
         location = f"{request.base_url}/{request.kind}/{request.token}/{resource}"
-        return signalling.created(answer, location=location, etag=resource, servers=self._options.ice_servers)
-
-    def _remember(self, resource: str, peer: RtcPeer, session_id: str, kind: str, ufrag: str) -> None:
-        self._peers[resource] = (peer, session_id, kind)
-        self._offered_ufrag[resource] = ufrag
+        return signalling.created(answer, location=location, etag=resource, servers=servers)
 
     def _forget(self, resource: str) -> None:
-        known = self._peers.pop(resource, None)
-        self._offered_ufrag.pop(resource, None)
+        known = self._sessions.pop(resource, None)
         if known is not None:
-            self._closing.add(known[0])
+            self._closing.add(known.peer)
 
     # -- time
 
@@ -303,7 +356,7 @@ class MediaServer:
             "inputs": len(lives),
             "publishers": sum(live.is_live for live in lives),
             "viewers": sum(len(live.viewers) for live in lives),
-            "peers": len(self._peers),
+            "peers": len(self._sessions),
             "closing": len(self._closing),
             "decoders": sum(live.tap.awake for live in lives),
             "decoded": sum(live.tap.decoded for live in lives),

@@ -11,8 +11,12 @@ from typing import Final, final
 from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
 from sightline.video.media.ingest import IngestPlan
 from sightline.video.rtc.sdp import Codec, Description, LocalSection, SdpError, Section
+from sightline.video.rtc.twcc import EXTENSION_URI
 
-FEEDBACK: Final = ("nack", "nack pli", "ccm fir", "goog-remb")
+FEEDBACK: Final = ("nack", "nack pli", "ccm fir")
+"""Feedback messages taken in both directions."""
+TRANSPORT_CC: Final = "transport-cc"
+REMB: Final = "goog-remb"
 VIDEO_NAMES: Final = ("H264", "VP8")
 
 
@@ -26,7 +30,12 @@ def _is_usable(codec: Codec) -> bool:
     )
 
 
-def _answered(codec: Codec) -> Codec:
+def _answered(codec: Codec, congestion: str | None = None) -> Codec:
+    """The codec as our answer has it.
+
+    Args:
+        congestion: The congestion feedback that we will send, if it was offered.
+    """
     kept = ("profile-level-id", "packetization-mode", "level-asymmetry-allowed", "apt", "minptime", "useinbandfec")
     return Codec(
         payload_type=codec.payload_type,
@@ -34,13 +43,20 @@ def _answered(codec: Codec) -> Codec:
         clock_rate=codec.clock_rate,
         channels=codec.channels,
         parameters={name: value for name, value in codec.parameters.items() if name in kept},
-        feedback=[feedback for feedback in FEEDBACK if feedback in codec.feedback],
+        feedback=[one for one in (*FEEDBACK, congestion) if one is not None and one in codec.feedback],
     )
 
 
-def _with_rtx(section: Section, codec: Codec) -> list[Codec]:
+def _with_rtx(section: Section, codec: Codec, congestion: str | None = None) -> list[Codec]:
     rtx = section.rtx_of(codec.payload_type)
-    return [_answered(codec), *([_answered(rtx)] if rtx is not None else [])]
+    return [_answered(codec, congestion), *([_answered(rtx)] if rtx is not None else [])]
+
+
+def _transport_cc_id(section: Section, codecs: list[Codec]) -> int | None:
+    """The header extension id of transport-wide congestion control, if the section offers its feedback too."""
+    if not any(TRANSPORT_CC in codec.feedback for codec in codecs):
+        return None
+    return section.extensions.get(EXTENSION_URI)
 
 
 def _media(offer: Description, kind: str) -> Section | None:
@@ -89,8 +105,11 @@ class PublishAgreement:
     plan: IngestPlan
 
 
-def agree_publish(offer: Description) -> PublishAgreement:
+def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgreement:
     """Take a publisher's offer: its first usable video codec, and Opus.
+
+    Args:
+        bitrate_max_bps: What the publisher may send; 0 means as much as its congestion control allows.
 
     Raises:
         SdpError: Nothing usable; the message says what is.
@@ -105,17 +124,29 @@ def agree_publish(offer: Description) -> PublishAgreement:
     usable = _video_codecs(video)
     chosen = next((codec for codec in usable if codec.parameters.get("packetization-mode") != "0"), usable[0])
     opus = _opus(audio) if audio is not None else None
+    plan = ingest_plan(video, [chosen], opus)
+    congestion = REMB if plan.transport_cc is None else TRANSPORT_CC
     sections = []
     for section in offer.sections:
         if section is video:
-            codecs = _with_rtx(video, chosen)
+            codecs = _with_rtx(video, chosen, congestion)
         elif section is audio and opus is not None:
-            codecs = [_answered(opus)]
+            codecs = [_answered(opus, congestion)]
         else:
             sections.append(_refused(section))
             continue
-        sections.append(LocalSection(kind=section.kind, mid=section.mid, direction="recvonly", codecs=codecs))
-    return PublishAgreement(sections=tuple(sections), plan=ingest_plan(video, [chosen], opus))
+        ident = section.extensions.get(EXTENSION_URI)
+        sections.append(
+            LocalSection(
+                kind=section.kind,
+                mid=section.mid,
+                direction="recvonly",
+                codecs=codecs,
+                extensions={EXTENSION_URI: ident} if ident is not None and ident == plan.transport_cc else {},
+                bitrate_max_bps=bitrate_max_bps if section is video else 0,
+            )
+        )
+    return PublishAgreement(sections=tuple(sections), plan=plan)
 
 
 def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> IngestPlan:
@@ -127,7 +158,13 @@ def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> Inge
         if (repair := video.rtx_of(codec.payload_type)) is not None:
             rtx[repair.payload_type] = codec.payload_type
     audio = frozenset([opus.payload_type]) if opus is not None else frozenset[int]()
-    return IngestPlan(video=formats, video_rtx=rtx, audio=audio, rtx_ssrcs=dict(video.fid))
+    return IngestPlan(
+        video=formats,
+        video_rtx=rtx,
+        audio=audio,
+        rtx_ssrcs=dict(video.fid),
+        transport_cc=_transport_cc_id(video, chosen),
+    )
 
 
 def _format(codec: Codec) -> PayloadFormat:

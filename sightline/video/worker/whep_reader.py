@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, final
 from urllib.parse import urljoin, urlsplit
 
@@ -15,7 +16,8 @@ from sightline.video.media.live_input import LiveInput
 from sightline.video.options import Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
 from sightline.video.rtc.sdp import Codec, LocalSection, SdpError, build, parse
-from sightline.video.worker.negotiate import FEEDBACK, VIDEO_NAMES, ingest_plan
+from sightline.video.rtc.twcc import EXTENSION_URI
+from sightline.video.worker.negotiate import FEEDBACK, TRANSPORT_CC, VIDEO_NAMES, ingest_plan
 
 RETRY_S: Final = (0.5, 1.0, 2.0)
 """Nobody publishes yet, or the engine restarts: the first frame should not wait for a long back-off."""
@@ -30,7 +32,7 @@ def offered_sections() -> list[LocalSection]:
     refuses the whole offer if the audio m-line has nothing that it would send.
     """
     video: list[Codec] = []
-    feedback = list(FEEDBACK)
+    feedback = [*FEEDBACK, TRANSPORT_CC]
     names = [("H264", profile) for profile in ("42e01f", "42001f", "4d001f", "64001f")] + [("VP8", "")]
     for index, (name, profile) in enumerate(names):
         number = 96 + 2 * index
@@ -44,7 +46,7 @@ def offered_sections() -> list[LocalSection]:
         Codec(payload_type=0, name="PCMU", clock_rate=8_000),
     ]
     return [
-        LocalSection(kind="video", mid="0", direction="recvonly", codecs=video),
+        LocalSection(kind="video", mid="0", direction="recvonly", codecs=video, extensions={EXTENSION_URI: 3}),
         LocalSection(kind="audio", mid="1", direction="recvonly", codecs=audio),
     ]
 
@@ -113,7 +115,7 @@ class WhepReader:
             closed.set()
 
         peer = RtcPeer(
-            net=self._options.net,
+            net=replace(self._options.net, private_candidates=True),  # the engine is configured, not a stranger
             certificates=self._certificates,
             prefer=urlsplit(self._url).hostname or "",
             controlling=True,
@@ -143,7 +145,7 @@ class WhepReader:
             ingest = Ingest(
                 ingest_plan(video, chosen, next((codec for codec in opus if codec.name == "OPUS"), None)),
                 ssrc=self._random32(),
-                bitrate_bps=self._options.publish_bitrate_bps,
+                bitrate_max_bps=self._options.publish_bitrate_max_bps,
                 on_frame=self._live.on_frame,
                 on_audio=self._live.on_audio,
             )

@@ -149,8 +149,8 @@ async def _serve_page(script: bytes, stream: trio.SocketStream) -> None:
 
 
 @asynccontextmanager
-async def a_browser(script: Path) -> AsyncIterator[tuple[Browser, str]]:
-    """Run Chromium and serve the test page to it; gives the browser and the page's URL."""
+async def a_browser(script: Path, *, flags: tuple[str, ...] = ()) -> AsyncIterator[tuple[Browser, str]]:
+    """Run Chromium with more flags and serve the test page to it; gives the browser and the page's URL."""
     path = chromium_path()
     assert path is not None, "install Chromium: scripts/interop_video.sh"
     to_child, from_parent = os.pipe()
@@ -158,7 +158,7 @@ async def a_browser(script: Path) -> AsyncIterator[tuple[Browser, str]]:
     profile = tempfile.mkdtemp(prefix="interop-chromium-")
     command = [sys.executable, "-c", LAUNCH, str(to_child), str(to_parent), path, *FLAGS]
     process = await trio.lowlevel.open_process(
-        [*command, f"--user-data-dir={profile}", "about:blank"],
+        [*command, *flags, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(to_child, to_parent),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

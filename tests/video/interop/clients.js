@@ -26,9 +26,12 @@ async function exchange(peer, url) {
   return reply.headers.get("location");
 }
 
-window.publishPlain = async (url, codec) => {
+window.publishPlain = async (url, codec, maxBitrate) => {
   const peer = (window.peer = new RTCPeerConnection());
-  for (const track of (await camera()).getTracks()) peer.addTransceiver(track, { direction: "sendonly" });
+  for (const track of (await camera()).getTracks()) {
+    const sendEncodings = track.kind === "video" && maxBitrate ? [{ maxBitrate }] : undefined;
+    peer.addTransceiver(track, { direction: "sendonly", ...(sendEncodings && { sendEncodings }) });
+  }
   preferring(peer, codec);
   window.resource = await exchange(peer, url);
   return window.resource;

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import aioice.stun
 import pytest
@@ -19,7 +20,7 @@ from sightline.system.clock import SystemClock
 from sightline.video.options import NetOptions
 from sightline.video.rtc.dtls import Certificate
 from sightline.video.rtc.ice import IceConnection
-from sightline.video.rtc.peer import Certificates, RtcPeer
+from sightline.video.rtc.peer import CANDIDATES_MAX, Certificates, RtcPeer
 from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
 from sightline.video.rtc.udp import UdpTransport, bind_udp
 from sightline.video.worker.whep_reader import offered_sections
@@ -114,7 +115,7 @@ def test_a_failed_dtls_handshake_is_logged_with_its_reason(fault: str):
 
         def a_peer(certificates: Certificates, controlling: bool, on_closed: Callable[[str], None]) -> RtcPeer:
             return RtcPeer(
-                net=LOOPBACK,
+                net=replace(LOOPBACK, private_candidates=True),
                 certificates=certificates,
                 prefer="127.0.0.1",
                 controlling=controlling,
@@ -147,6 +148,35 @@ def test_a_failed_dtls_handshake_is_logged_with_its_reason(fault: str):
         theirs.close("the test is over")
         await ours.wait_closed()
         await theirs.wait_closed()
+
+    on_asyncio(work)
+
+
+def test_few_candidates_and_none_at_private_addresses_are_checked():
+    async def work() -> None:
+        peer = RtcPeer(
+            net=LOOPBACK,
+            certificates=Certificates(SystemClock()),
+            prefer="127.0.0.1",
+            controlling=False,
+            publishes=False,
+            on_packet=lambda data, rtcp, arrived_ms: None,
+            on_connected=lambda: None,
+            on_closed=lambda reason: None,
+        )
+        local = await peer.gather("passive")
+        hosts = ["127.0.0.1", "169.254.1.1", "10.0.0.5", "192.168.1.9", "224.0.0.1", "0.0.0.0", "::1", "fe80::1"]
+        hosts += [f"8.8.{index // 250}.{index % 250}" for index in range(1000)]
+        candidates = tuple(f"{index} 1 udp 1 {host} 9 typ host" for index, host in enumerate(hosts))
+        remote = LocalTransport(
+            ufrag="abcd", password="x" * 22, fingerprint=local.fingerprint, setup="active", candidates=candidates
+        )
+        await peer.connect(described(remote), role="server", handshake_ms=5_000)
+        checked = [candidate.host for candidate in peer._connection.remote_candidates]
+        peer.close("the test is over")
+        await peer.wait_closed()
+        assert len(checked) == CANDIDATES_MAX
+        assert all(host.startswith("8.8.") for host in checked), checked
 
     on_asyncio(work)
 

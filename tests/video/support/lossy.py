@@ -62,7 +62,7 @@ class LossyLink:
                         await back.bind(("127.0.0.1", 0))
                         backs[client] = back
                         nursery.start_soon(from_server, back, client)
-                    self.later(nursery, backs[client], data, (host, port))
+                    self.later(nursery, backs[client], data, (host, port), uplink=True)
 
         async def from_server(back: trio.socket.SocketType, client: tuple[str, int]) -> None:
             with back:
@@ -70,14 +70,21 @@ class LossyLink:
                     data, _ = await back.recvfrom(65536)
                     if len(data) > 1 and 128 <= data[0] < 192 and 192 <= data[1] <= 223:
                         self.feedback[back.getsockname()[1]] = self.feedback.get(back.getsockname()[1], 0) + 1
-                    self.later(nursery, front, data, client)
+                    self.later(nursery, front, data, client, uplink=False)
 
         nursery.start_soon(from_clients)
         return int(front.getsockname()[1])
 
-    def later(self, nursery: trio.Nursery, sock: trio.socket.SocketType, data: bytes, to: tuple[str, int]) -> None:
-        """Send a datagram when its fate says."""
-        delay = self.fate()
+    def fate_of(self, data: bytes, *, uplink: bool) -> float | None:
+        """Delay in seconds, or None for a loss; uplink: from the client to the server."""
+        del data, uplink
+        return self.fate()
+
+    def later(
+        self, nursery: trio.Nursery, sock: trio.socket.SocketType, data: bytes, to: tuple[str, int], *, uplink: bool
+    ) -> None:
+        """Send a datagram after its delay, or not at all."""
+        delay = self.fate_of(data, uplink=uplink)
         if delay is not None:
             nursery.start_soon(_send_after, delay, sock, data, to)
 

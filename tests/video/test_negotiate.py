@@ -1,0 +1,59 @@
+"""What an offer to publish agrees to: congestion feedback, bundling, the bitrate limit."""
+
+import pytest
+
+from sightline.video.rtc.sdp import LocalTransport, build, parse
+from sightline.video.rtc.twcc import EXTENSION_URI
+from sightline.video.worker.negotiate import agree_publish
+from tests.video.support.offers import an_obs_offer, edited
+
+TRANSPORT = LocalTransport(ufrag="abcd", password="x" * 22, fingerprint="AA", setup="passive", candidates=())
+EXTMAP = ("a=rtpmap:96 H264/90000", f"a=extmap:4/sendrecv {EXTENSION_URI}\r\na=rtpmap:96 H264/90000")
+
+
+def answer_to(offer: bytes, *, bitrate_max_bps: int = 0) -> tuple[str, int | None]:
+    """(answer, header extension id of congestion feedback)"""
+    described = parse(offer)
+    agreement = agree_publish(described, bitrate_max_bps=bitrate_max_bps)
+    answer = build(agreement.sections, TRANSPORT, session_number=1, bundled=bool(described.bundle))
+    return answer.decode(), agreement.plan.transport_cc
+
+
+@pytest.mark.parametrize("scope", ["96", "*"])
+def test_transport_wide_feedback_is_agreed_in_place_of_remb(scope: str):
+    feedback = f"a=rtcp-fb:96 nack\r\na=rtcp-fb:{scope} goog-remb\r\na=rtcp-fb:{scope} transport-cc"
+    answer, ident = answer_to(edited(an_obs_offer(), ("a=rtcp-fb:96 nack", feedback), EXTMAP))
+    assert ident == 4
+    assert f"a=extmap:4 {EXTENSION_URI}\r\n" in answer
+    assert "a=rtcp-fb:96 transport-cc" in answer
+    assert "goog-remb" not in answer
+
+
+def test_without_the_header_extension_or_its_feedback_remb_remains():
+    both = "a=rtcp-fb:96 nack\r\na=rtcp-fb:96 goog-remb"
+    with_feedback = ("a=rtcp-fb:96 nack", both + "\r\na=rtcp-fb:96 transport-cc")
+    for offer in (
+        edited(an_obs_offer(), ("a=rtcp-fb:96 nack", both), EXTMAP),
+        edited(an_obs_offer(), with_feedback),
+        edited(an_obs_offer(), with_feedback, (EXTMAP[0], EXTMAP[1].replace("extmap:4", "extmap:" + "4" * 40))),
+    ):
+        answer, ident = answer_to(offer)
+        assert ident is None
+        assert "a=rtcp-fb:96 goog-remb" in answer
+        assert "transport-cc" not in answer
+        assert "extmap" not in answer
+
+
+def test_the_bitrate_limit_is_told_only_where_one_is_set():
+    assert "b=" not in answer_to(an_obs_offer())[0]
+    limited, _ = answer_to(an_obs_offer(), bitrate_max_bps=6_000_000)
+    assert limited.count("b=AS:6000\r\nb=TIAS:6000000\r\n") == 1
+
+
+def test_one_m_line_needs_no_bundle_and_gets_none():
+    offer = an_obs_offer()
+    head, _, rest = offer.partition(b"m=audio")
+    video = rest[rest.index(b"m=video") :]
+    answer, _ = answer_to(head.replace(b"a=group:BUNDLE 0 1\r\n", b"") + video)
+    assert "BUNDLE" not in answer
+    assert "m=video 9" in answer
