@@ -1,5 +1,6 @@
 """HTTP on top of the core: the public application and the internal one."""
 
+import resource
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -22,6 +23,7 @@ from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
+from sightline.http.server import Limits as HttpLimits
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import Authorizer
@@ -35,6 +37,10 @@ from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
+DESCRIPTORS_RESERVED: Final = 64
+"""For the event loop, files, the chain's connections, children and their pipes; an idle server has about 40 open."""
+INTERNAL_CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MIN: Final = 16
 COOKIE_KEY_NAME: Final = "k1"
 LOCAL_AUDIENCE: Final = "sightline-local"
 """Of cookies where no public URL is set: a local server may come back on another port."""
@@ -205,11 +211,24 @@ def public_listener(settings: Settings, port: int) -> ListenerOptions:
     return ListenerOptions(host=settings.host, port=port, tls=tls, trusted_proxies=frozenset(settings.trusted_proxies))
 
 
-def server_options(core: Core, listener: ListenerOptions, strict_transport_s: int | None = None) -> ServerOptions:
+def public_connections_max(settings: Settings) -> int:
+    """Connections that the public listener may hold, so that descriptors remain for database, chain and children.
+
+    Without this reserve a crowd of callers takes the last descriptor, and a child that has ended cannot be restarted.
+    """
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reserve = DESCRIPTORS_RESERVED + INTERNAL_CONNECTIONS_MAX + settings.database_pool
+    return max(CONNECTIONS_MIN, min(HttpLimits().connections_max, soft - reserve))
+
+
+def server_options(
+    core: Core, listener: ListenerOptions, connections_max: int, strict_transport_s: int | None = None
+) -> ServerOptions:
     """One server for one listener."""
     return ServerOptions(
         listeners=(listener,),
         render_fault=render_fault(core.clock, core.ids, strict_transport_s),
         clock=core.clock,
         drain_s=core.settings.drain_seconds,
+        limits=HttpLimits(connections_max=connections_max),
     )

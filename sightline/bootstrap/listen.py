@@ -11,10 +11,12 @@ import trio
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.edge import (
+    INTERNAL_CONNECTIONS_MAX,
     internal_listener,
     make_identity,
     make_internal_app,
     make_public_app,
+    public_connections_max,
     public_listener,
     read_gauges,
     server_options,
@@ -45,8 +47,10 @@ async def serve_http(
     settings, metrics = core.settings, Metrics(partial(read_gauges, core))
     identity = make_identity(core, public_url)
     internal_app, public_app = make_internal_app(core, identity, metrics), make_public_app(core, identity, metrics)
-    internal_options = server_options(core, internal_listener(settings, ports.internal))
-    public_options = server_options(core, public_listener(settings, ports.public), settings.strict_transport_s)
+    internal_options = server_options(core, internal_listener(settings, ports.internal), INTERNAL_CONNECTIONS_MAX)
+    public_options = server_options(
+        core, public_listener(settings, ports.public), public_connections_max(settings), settings.strict_transport_s
+    )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
         background.start_soon(delete_expired_nonces, identity.sign_in)

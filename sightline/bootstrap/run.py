@@ -3,6 +3,7 @@
 Stop order: HTTP drains, the actors finish their accepted messages, then the core closes in reverse order of its start.
 """
 
+import os
 import resource
 import signal
 import sys
@@ -18,6 +19,15 @@ from sightline.bootstrap.ports import Ports, reserve_ports
 from sightline.bootstrap.start_errors import StartError, check_setting, start_line
 from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
+from sightline.system.data_directory import (
+    CHAIN_DATABASE,
+    CHAIN_KEYS,
+    CLUSTER,
+    SECRETS,
+    Part,
+    check_parts,
+    record_parts,
+)
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_directory
 from sightline.system.logs import configure_logs
@@ -67,13 +77,15 @@ class _Run:
         with ExitStack() as stack:
             directory = self._settings.data_dir
             with check_setting(f"SIGHTLINE_DATA_DIR (--data-dir) {directory}"):
-                directory.mkdir(parents=True, exist_ok=True)
                 directory = directory.resolve()
                 stack.enter_context(lock_directory(directory))
             self._settings = self._settings.model_copy(update={"data_dir": directory})
             check_tls_files(self._settings)
             ports = stack.enter_context(reserve_ports(self._settings))
             _raise_open_file_limit()
+            # What the server and its children create (logs, the chain's database) is for their account alone.
+            os.umask(0o077)
+            check_parts(directory, kept_parts(self._settings))
             trio.run(self._serve, ports)
 
     async def _serve(self, ports: Ports) -> None:
@@ -92,6 +104,10 @@ class _Run:
 
     def _note_ready(self) -> None:
         self.is_ready = True
+        try:
+            record_parts(self._settings.data_dir, kept_parts(self._settings))
+        except OSError as error:
+            log.warning("data_directory_parts_not_recorded", error=str(error))
 
     async def _await_signal(self, start: trio.CancelScope) -> None:
         """Stop on SIGTERM or SIGINT: drain when calls are accepted, cancel the start before that."""
@@ -110,6 +126,16 @@ def _import_listeners() -> ServeHttp:
     from sightline.bootstrap.listen import serve_http
 
     return serve_http
+
+
+def kept_parts(settings: Settings) -> list[Part]:
+    """The parts of the data directory that a server with these settings uses."""
+    parts = [SECRETS]
+    if settings.database_url is None:
+        parts.append(CLUSTER)
+    if settings.chain_rpc_url is None:
+        parts += [CHAIN_KEYS, CHAIN_DATABASE]
+    return parts
 
 
 def _raise_open_file_limit() -> None:

@@ -17,6 +17,7 @@ from sightline.domain.errors import (
 from sightline.ports.chain import ChainChangedError
 from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
+from sightline.system.data_directory import PartMissingError
 from sightline.system.lock import DataDirectoryInUseError
 
 CHILD_SETTINGS: Final = {
@@ -66,6 +67,8 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return str(error)
         case DataDirectoryInUseError():
             return f"{error}. Set SIGHTLINE_DATA_DIR (--data-dir)."
+        case PartMissingError():
+            return f"{error}. Check SIGHTLINE_DATA_DIR (--data-dir)."
         case SchemaError():
             return f"{_sentence(error)} Check {database_setting(settings)}."
         case StoreUnavailableError() | OutcomeUnknownError():

@@ -1,15 +1,17 @@
-"""Child processes that cannot outlive us.
+"""Child processes that do not outlive the server.
 
-The parent holds the write end of a pipe on the child's stdin and never writes to it. However the parent
-ends, kill -9 included, the kernel closes that end, the child reads end-of-file and leaves. The child side
-of the bargain is `leave_with_parent`.
+The parent holds the write end of a pipe on the child's stdin and never writes to it. However the parent ends, kill -9
+included, the kernel closes that end, the child reads end-of-file and exits. The child's half is `leave_with_parent`.
 
-A child says one line on stdout when it serves: `ready`, a space, and whatever its parent needs to know (an
-address). Everything after that line, and all of stderr, goes to its log file.
+A child prints one line on stdout when it serves: `ready`, a space, and what its parent needs to know (an address).
+Everything after that line, and all of stderr, goes to its log file (mode 0600). A log that cannot be written, on a full
+disk, loses lines and stops nothing.
 """
 
+import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, final
@@ -32,9 +34,33 @@ LOG_BYTES_MAX = 16 * 1024 * 1024
 
 LOG_TAIL_BYTES = 2_000
 
+RESTART_PAUSE_MIN_S = 0.5
+RESTART_PAUSE_MAX_S = 10.0
+STEADY_S = 10.0
+"""A child that ran so long is restarted without the longer pauses of the failures before it."""
+
 
 class ChildFailedError(Exception):
-    """A child did not become ready: it ended, said something else, or took too long. The message ends with its log."""
+    """A child was not started, or did not become ready: it ended, printed another line, or took too long.
+
+    Unless the operating system refused to start it, the message ends with the child's log.
+    """
+
+
+@final
+class RestartPause:
+    """How long to wait before a child is started again: doubles from failure to failure, up to a limit."""
+
+    def __init__(self) -> None:
+        self._next_s = RESTART_PAUSE_MIN_S
+
+    def after(self, *, ran_s: float) -> float:
+        """Seconds to wait after a child that ran for `ran_s` seconds; 0 if it was not started."""
+        if ran_s >= STEADY_S:
+            self._next_s = RESTART_PAUSE_MIN_S
+        pause_s = self._next_s
+        self._next_s = min(2 * pause_s, RESTART_PAUSE_MAX_S)
+        return pause_s
 
 
 @final
@@ -69,28 +95,19 @@ class Child:
 
 
 async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child] = trio.TASK_STATUS_IGNORED) -> int:
-    """Start a child, report it when it is ready, and return its exit code when it is gone.
+    """Start a child, report it when it is ready, and return its exit code when it has ended.
 
-    Meant for `child = await nursery.start(run_child, command)`. An end of its own accord is for the caller to judge.
+    Meant for `child = await nursery.start(run_child, command)`. The caller decides what the end of a child means.
 
     Raises:
-        ChildFailedError: It never became ready.
+        ChildFailedError: It never became ready, or the operating system could not start it (descriptors, memory, disk).
 
     Cancellation: the child is stopped first: end-of-file, then SIGTERM, then SIGKILL.
     """
-    with _open_log(command.log_path) as log_file:
-        process = await trio.lowlevel.open_process(
-            list(command.args),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log_file,
-            env=None if command.env is None else dict(command.env),
-            # A Ctrl-C at the terminal is for us alone; we stop our children in order.
-            start_new_session=True,
-        )
+    async with _started(command) as (process, log_file):
         try:
             child, rest = await _await_ready(command, process)
-            log_file.write(rest)
+            _write(log_file, rest)
             task_status.started(child)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_drain, process, log_file)
@@ -101,6 +118,28 @@ async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child
         finally:
             with trio.CancelScope(shield=True):
                 await _stop(process, command)
+
+
+@asynccontextmanager
+async def _started(command: ChildCommand) -> AsyncIterator[tuple[trio.Process, BinaryIO]]:
+    try:
+        log_file = _open_log(command.log_path)
+    except OSError as error:
+        raise ChildFailedError(f"{command.name}: its log {command.log_path} cannot be opened: {error}") from error
+    with log_file:
+        try:
+            process = await trio.lowlevel.open_process(
+                list(command.args),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=None if command.env is None else dict(command.env),
+                # A Ctrl-C at the terminal reaches the server alone, which stops its children in order.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ChildFailedError(f"{command.name}: cannot be started: {error}") from error
+        yield process, log_file
 
 
 async def _await_ready(command: ChildCommand, process: trio.Process) -> tuple[Child, bytes]:
@@ -126,11 +165,16 @@ async def _await_ready(command: ChildCommand, process: trio.Process) -> tuple[Ch
 
 
 async def _drain(process: trio.Process, log_file: BinaryIO) -> None:
-    """Keep what it says on stdout, so that it never blocks on a full pipe."""
+    """Copy the child's stdout to its log, so that it never blocks on a full pipe."""
     assert process.stdout is not None
     async for chunk in process.stdout:
-        log_file.write(chunk)
-        log_file.flush()
+        _write(log_file, chunk)
+
+
+def _write(log_file: BinaryIO, text: bytes | bytearray) -> None:
+    # A full disk must cost log lines, not the server.
+    with suppress(OSError):
+        log_file.write(text)
 
 
 async def _stop_when_asked(child: Child, process: trio.Process, command: ChildCommand) -> None:
@@ -164,7 +208,9 @@ def _open_log(path: Path) -> BinaryIO:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
         path.replace(path.with_name(path.name + ".1"))
-    return path.open("ab", buffering=0)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)  # also one that an earlier version made readable for others
+    return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def _log_tail(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The server's own secrets: made once, kept in the data directory, readable by its owner alone."""
+"""The server's own secrets: generated once, kept in the data directory in a file of mode 0600."""
 
 import base64
 import json
@@ -19,13 +19,13 @@ class Secrets:
     """Random keys, 32 bytes each."""
 
     key_pepper: bytes = field(repr=False)
-    """Enters the hash of API keys: change it and every key is void."""
+    """Part of the hash of API keys: another pepper voids every key."""
     cookie_key: bytes = field(repr=False)
     """Signs session cookies."""
     token_key: bytes = field(repr=False)
     """Signs consistency tokens."""
     video_secret: bytes = field(repr=False)
-    """What publish and play URLs derive from."""
+    """Publish and play URLs are derived from it."""
     webhook_secret: bytes = field(repr=False)
     """Signs inbound video events."""
 
@@ -34,7 +34,8 @@ def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
     """Read the secrets, or make them on the first start.
 
     Raises:
-        ValueError: The file is there but lacks a secret; making a new one in silence would void what hangs on it.
+        ValueError: The file exists but lacks a secret or holds one of another length. It is not replaced: new secrets
+            would void every API key, sign-in and media URL.
     """
     path = data_dir / FILE_NAME
     names = list(Secrets.__dataclass_fields__)
@@ -51,4 +52,8 @@ def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
     missing = [name for name in names if name not in stored]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}")
-    return Secrets(**{name: base64.b64decode(stored[name]) for name in names})
+    secrets = Secrets(**{name: base64.b64decode(stored[name], validate=True) for name in names})
+    short = [name for name in names if len(getattr(secrets, name)) != SECRET_BYTES]
+    if short:
+        raise ValueError(f"{path} holds other than {SECRET_BYTES} bytes for {', '.join(short)}")
+    return secrets

@@ -121,15 +121,25 @@ class WorkerLink:
 
 @asynccontextmanager
 async def start_worker(on_facts: Callable[[list[list[object]]], None]) -> AsyncIterator[WorkerLink]:
-    """Run a worker process for as long as the block; it dies with us, by kill -9 too, since its stdin closes."""
-    ours, theirs = socket.socketpair()
+    """Run a worker process for as long as the block; it dies with us, by kill -9 too, since its stdin closes.
+
+    Raises:
+        VideoUnavailableError: The operating system could not start it (descriptors, memory).
+    """
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
     with ours, theirs:
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "sightline.video.worker"],
-            stdin=theirs.fileno(),
-            stdout=DEVNULL,
-            env=dict(os.environ),
-        )
+        try:
+            process = await trio.lowlevel.open_process(
+                [sys.executable, "-m", "sightline.video.worker"],
+                stdin=theirs.fileno(),
+                stdout=DEVNULL,
+                env=dict(os.environ),
+            )
+        except OSError as error:
+            raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
         theirs.close()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         link = WorkerLink(stream, process.pid, on_facts)

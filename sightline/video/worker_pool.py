@@ -181,14 +181,19 @@ class WorkerPool:
         failures = 0
         while True:
             began = trio.current_time()
-            async with start_worker(lambda facts: self._on_facts(slot, facts)) as link:
-                if await self._prepare(slot, link):
-                    if failures == 0:
-                        task_status.started()
-                    await self._until_dead(link)
-                    self._lost(slot, link.pid)
-                elif failures == 0:
-                    raise VideoUnavailableError("a media worker did not start")
+            try:
+                async with start_worker(lambda facts: self._on_facts(slot, facts)) as link:
+                    if await self._prepare(slot, link):
+                        if failures == 0:
+                            task_status.started()
+                        await self._until_dead(link)
+                        self._lost(slot, link.pid)
+                    elif failures == 0:
+                        raise VideoUnavailableError("a media worker did not start")
+            except VideoUnavailableError as error:
+                if failures == 0:
+                    raise
+                log.error("media_worker_not_restarted", worker=slot.index, error=str(error))
             failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
             await trio.sleep(BACKOFF_S[min(failures - 1, len(BACKOFF_S) - 1)])
 

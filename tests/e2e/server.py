@@ -1,11 +1,13 @@
 """A real server in processes of its own, driven over its public interface only."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ PLACE = (52.520008, 13.404954)
 PATIENCE_S = 30.0
 
 
+def _limit_descriptors(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+
 @dataclass
 class Server:
     """`sightline serve` on one data directory, which outlives it."""
@@ -26,6 +32,8 @@ class Server:
     port: int = 0
     internal_port: int = 0
     env: dict[str, str] = field(default_factory=dict)
+    descriptors: int | None = None
+    """Limit of open files, soft and hard; None inherits ours."""
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
 
@@ -52,6 +60,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 env=env,
+                preexec_fn=None if self.descriptors is None else partial(_limit_descriptors, self.descriptors),
             )
 
     async def await_ready(self) -> None:

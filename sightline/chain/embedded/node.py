@@ -16,11 +16,9 @@ from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, op
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import FaucetPayment
 from sightline.ports.ids import Ids
-from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
+from sightline.system.children import Child, ChildCommand, ChildFailedError, RestartPause, run_child
 
 log = structlog.get_logger()
-
-RESTART_MS: Final = 500
 
 CHAIN_ID_DEFAULT: Final = 84_532_001
 """Of the embedded chain; registered by no public chain, and not one of the well-known development ids."""
@@ -94,10 +92,13 @@ class _Keeper:
             self._child.stop()
 
     async def run(self, *, task_status: trio.TaskStatus[Child]) -> None:
+        pause, began = RestartPause(), trio.current_time()
         await self._run_one(task_status)
         while not self._leaving:
-            log.error("embedded_chain_died", restart_in_ms=RESTART_MS)
-            await trio.sleep(RESTART_MS / 1000)
+            pause_s = pause.after(ran_s=trio.current_time() - began)
+            log.error("embedded_chain_ended", restart_in_s=pause_s)
+            await trio.sleep(pause_s)
+            began = trio.current_time()
             try:
                 await self._run_one(None)
             except ChildFailedError as error:

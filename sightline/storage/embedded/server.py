@@ -1,6 +1,6 @@
-"""The embedded Postgres as the server sees it: a child process that is restarted when it ends by itself.
+"""Runs the embedded Postgres as a child process and restarts it, with backoff, whenever it ends by itself.
 
-See `postgres_child` for what the child does, and ADR 0051 for why.
+`postgres_child` is the child's program; ADR 0051 gives the reasons.
 """
 
 import sys
@@ -11,12 +11,9 @@ from typing import NoReturn, final
 import structlog
 import trio
 
-from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
+from sightline.system.children import Child, ChildCommand, ChildFailedError, RestartPause, run_child
 
 log = structlog.get_logger()
-
-RESTART_PAUSE_S = 0.5
-"""Between an end of its own accord and the next start; a start costs about 0.1 s, so no back-off is needed."""
 
 
 @final
@@ -58,7 +55,7 @@ def child_command(options: EmbeddedPostgresOptions) -> ChildCommand:
 async def run_embedded_postgres(
     options: EmbeddedPostgresOptions, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
 ) -> NoReturn:
-    """Keep Postgres running until cancelled; report its DSN, which stays the same, when it first answers.
+    """Run Postgres until cancelled; report its DSN, which stays the same, when it first answers.
 
     Meant for `dsn = await nursery.start(run_embedded_postgres, options)`.
 
@@ -68,7 +65,9 @@ async def run_embedded_postgres(
     Cancellation: Postgres is shut down before this returns.
     """
     first = _FirstReady(task_status)
+    pause = RestartPause()
     while True:
+        began = trio.current_time()
         try:
             exit_code = await run_child(child_command(options), task_status=first)
             log.error("embedded_postgres_ended", exit_code=exit_code)
@@ -76,12 +75,12 @@ async def run_embedded_postgres(
             if not first.reported:
                 raise
             log.error("embedded_postgres_not_restarted", reason=str(error))
-        await trio.sleep(RESTART_PAUSE_S)
+        await trio.sleep(pause.after(ran_s=trio.current_time() - began))
 
 
 @final
 class _FirstReady:
-    """Passes on the first readiness of a child that is started again and again."""
+    """Reports the first start of a child to the nursery, and ignores those after it."""
 
     def __init__(self, task_status: trio.TaskStatus[str]) -> None:
         self._task_status = task_status

@@ -1,0 +1,113 @@
+"""The parts of a data directory: refuses to start when one is missing that was there before.
+
+A missing part is usually a volume that is not mounted, or an incomplete restore. Made again from nothing it would hide
+the loss: an empty database looks healthy, and fresh secrets void every API key.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+FILE_NAME: Final = "parts.json"
+"""Lists the parts that existed when a server last became ready here."""
+
+
+class PartMissingError(Exception):
+    """A part is missing or damaged; the message is one line that names it and says how to restore it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that cannot be made again without losing what it held."""
+
+    path: str
+    """Relative to the data directory; for the database, the file that every cluster has."""
+    loss: str
+    """What is lost without it."""
+    traces: tuple[str, ...]
+    """Files of which one exists if the part did, in directories that have no list yet."""
+    is_json: bool = False
+
+
+SECRETS: Final = Part("secrets.json", "every API key, sign-in and media URL", ("server.json",), is_json=True)
+CLUSTER: Final = Part("postgres/cluster/PG_VERSION", "all workspaces, sessions and balances", ("log/postgres.log",))
+CHAIN_KEYS: Final = Part(
+    "chain/keys.json", "the keys that own the embedded chain's contracts", ("chain/endpoint.json",), is_json=True
+)
+CHAIN_DATABASE: Final = Part("chain/chain.sqlite", "every block of the embedded chain", ("chain/endpoint.json",))
+
+
+def check_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
+    """Check that no part is missing or damaged that was there when a server last became ready.
+
+    A directory whose first start was cut short has no ready server behind it: what is missing there is made.
+
+    Raises:
+        PartMissingError: One is; the message names the first.
+    """
+    known = _read_list(data_dir)
+    for part in wanted:
+        path = data_dir / part.path
+        if path.exists():
+            _check_content(path, part)
+            continue
+        existed = _was_there(data_dir, part) if known is None else part.path in known
+        if existed:
+            raise PartMissingError(
+                f"{path} is missing, which held {part.loss}. Mount its volume or restore it from a backup. "
+                f"To start empty, move the whole directory {data_dir} away"
+            )
+
+
+def record_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
+    """Add the parts that exist to the list. Call it when the server is ready."""
+    known = _read_list(data_dir) or set()
+    found = known | {part.path for part in wanted if (data_dir / part.path).exists()}
+    if found == known:
+        return
+    draft = data_dir / f"{FILE_NAME}.new"
+    with draft.open("w") as out:
+        json.dump({"parts": sorted(found)}, out)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.replace(data_dir / FILE_NAME)
+
+
+def _read_list(data_dir: Path) -> set[str] | None:
+    path = data_dir / FILE_NAME
+    try:
+        return set(json.loads(path.read_text())["parts"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise PartMissingError(
+            f"{path} is damaged: it lists the parts of this data directory. Restore it from a backup, or remove it "
+            "if every other file is in place"
+        ) from None
+
+
+def _was_there(data_dir: Path, part: Part) -> bool:
+    return (data_dir / "server.json").exists() and any((data_dir / trace).exists() for trace in part.traces)
+
+
+def _check_content(path: Path, part: Part) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        # Earlier versions made the chain's database readable for others.
+        with suppress(PermissionError):
+            path.chmod(mode & 0o700)
+    if path.stat().st_size == 0 or (part.is_json and not _holds_object(path)):
+        raise PartMissingError(f"{path} is damaged, which held {part.loss}. Restore it from a backup")
+
+
+def _holds_object(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text()), dict)
+    except ValueError:
+        return False
