@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
 import psutil
 import trio
 
@@ -29,6 +30,7 @@ from tests.conftest import on_server
 
 DISK_BYTES: Final = 1_500 * 1024 * 1024
 """Room for a cluster, and for the gigabyte of log that Postgres keeps at most."""
+DATABASE_PATIENCE_S: Final = 30.0
 FILE_BYTES_WHEN_FULL: Final = 64 * 1024
 
 
@@ -99,8 +101,13 @@ def processes_in(directory: Path) -> list[psutil.Process]:
 
 
 async def on_database(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
-    """Run a unit of asyncpg on a connection of its own."""
-    await trio.to_thread.run_sync(on_server, dsn, unit)
+    """Run a unit of asyncpg on a connection of its own; a database that is still starting is waited for."""
+    with trio.fail_after(DATABASE_PATIENCE_S):
+        while True:
+            try:
+                return await trio.to_thread.run_sync(on_server, dsn, unit)
+            except (OSError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError):
+                await trio.sleep(0.1)
 
 
 @dataclass

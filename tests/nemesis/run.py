@@ -22,6 +22,8 @@ from tests.nemesis.faults import Fault, faults_of
 from tests.nemesis.system import Arrangement, System, open_system
 
 RECOVERY_S: Final = 60.0
+TAKES_EFFECT_S: Final = 1.0
+"""Before readiness is asked for: what was killed or stepped is not noticed at once."""
 BETWEEN_S: Final = (0.5, 3.0)
 DESCRIPTORS_GROWN_MAX: Final = 80
 THREADS_GROWN_MAX: Final = 16
@@ -95,13 +97,14 @@ class Probe:
             self.operator.stage.history.acknowledge(self.operator.id, self._sequence)
 
 
-async def run(arrangement: Arrangement, minutes: float, seed: str, only: str | None = None) -> Outcome:
+async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = None) -> None:
     """Inject faults for so long, then check everything.
 
     Args:
+        outcome: What happens is added to it, so that a run that fails half-way still shows what it did.
         only: Inject the faults whose name contains this text and no others.
     """
-    outcome = Outcome(arrangement)
+    arrangement = outcome.arrangement
     rng = Random(f"{seed}:{arrangement.value}")
     async with open_system(arrangement) as system:
         chain_directory = None if system.chain is None else system.chain.directory
@@ -113,18 +116,16 @@ async def run(arrangement: Arrangement, minutes: float, seed: str, only: str | N
                 await inject_faults(system, town, probe, outcome, faults_drawn(arrangement, rng, only), minutes, rng)
                 town.stage.closed.set()
                 _say(f"{arrangement.value}: traffic ends, the history is checked")
-                found = await find(town)
+                history, found = town.stage.history, await find(town)
                 found.rows = await system.rows()
-                outcome.violations += violations(town.stage.history, found)
+                outcome.violations += violations(history, found)
         outcome.violations += [f"the server ended by itself: {reason}" for reason in system.ended_by_itself]
-        history = town.stage.history
         outcome.load = (
             f"{len(history.made)} changes ({sum(made.lost for made in history.made)} repeats of unknown outcomes), "
             f"{len(history.unkeyed)} unkeyed creates, {len(found.sessions)} sessions, {len(found.meters)} ended, "
             f"{sum(int(session['chargedMicroUsdc']) for session in found.sessions.values())} micro-USDC charged, "
             f"{history.acknowledged} heartbeats acknowledged"
         )
-    return outcome
 
 
 def faults_drawn(arrangement: Arrangement, rng: Random, only: str | None) -> Iterator[Fault]:
@@ -168,6 +169,7 @@ async def recover(system: System, probe: Probe) -> float | None:
     """Seconds until the server is ready, nothing is parked, and a whole session works; None if that takes too long."""
     began = trio.current_time()
     with trio.move_on_after(RECOVERY_S):
+        await trio.sleep(TAKES_EFFECT_S)
         while await system.unready() is not None:
             await system.restart_if_ended()
             await trio.sleep(0.1)
@@ -267,12 +269,12 @@ async def run_all(minutes: float, seed: str, only: str | None, arrangements: lis
     """Share the time between the arrangements; print the table. Returns whether everything held."""
     outcomes = []
     for arrangement in arrangements:
+        outcome = Outcome(arrangement)
+        outcomes.append(outcome)
         try:
-            outcomes.append(await run(arrangement, minutes / len(arrangements), seed, only))
+            await run(outcome, minutes / len(arrangements), seed, only)
         except Exception:  # noqa: BLE001  the table of what was done is printed all the same
-            failed = Outcome(arrangement)
-            failed.violations.append(f"the run itself failed:\n{traceback.format_exc()}")
-            outcomes.append(failed)
+            outcome.violations.append(f"the run did not reach its end:\n{traceback.format_exc()}")
     text, held = report(outcomes, seed, minutes, only)
     _say(text)
     return held
