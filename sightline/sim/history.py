@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import trio
 
@@ -16,7 +16,6 @@ from sightline.ports.store import Committed, Heartbeat, Rejected, SessionWrite, 
 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
-    from sightline.sim.checkers.base import Checker
     from sightline.storage.memory.ledger import MemoryLedger
     from sightline.storage.memory.store import MemoryStore
 
@@ -96,6 +95,49 @@ class Truth:
     """When a server was last killed or paused."""
     disturbed_ms: int = -1
     """When a server was last killed or paused, or a call of its store failed."""
+
+
+class Checker:
+    """Checks one promise. Each method is called within the step it is about; the default does nothing."""
+
+    name: ClassVar[str]
+    history: History
+
+    def fail(self, text: str) -> None:
+        """Report that the promise was broken."""
+        self.history.violate(self.name, text)
+
+    def require(self, holds: bool, text: str) -> None:
+        """Report unless it holds."""
+        if not holds:
+            self.fail(text)
+
+    def on_shards(self, owner: str, epochs: Mapping[int, int]) -> None:
+        """A server took the shards at these epochs."""
+
+    def on_session(self, step: SessionStep) -> None:
+        """A session's step was committed."""
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        """A workspace's step was committed."""
+
+    def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
+        """Heartbeats became durable."""
+
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
+        """A device was told so."""
+
+    def on_reply(self, reply: Reply) -> None:
+        """A caller knows what became of its command."""
+
+    def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
+        """A caller read the meter of a LIVE session."""
+
+    def on_time(self, now_ms: int) -> None:
+        """Called about once a second."""
+
+    def on_end(self) -> None:
+        """Called once, when everything must have finished."""
 
 
 @final

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random  # noqa: TID251  (generators made of the seed only)
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import trio
@@ -18,27 +20,54 @@ from sightline.sim.adapters.video import SimVideo
 from sightline.sim.adapters.wire import FaultyWire
 
 if TYPE_CHECKING:
-    from sightline.sim.world import World
+    from sightline.ports.clock import Clock
+    from sightline.ports.ids import Ids
+    from sightline.sim.faults import Faults
+    from sightline.sim.history import History
+    from sightline.storage.memory.identity import MemoryRelations
+    from sightline.storage.memory.store import MemoryStore
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a world gives each of its server processes.
+
+    Attributes:
+        has_graph_apart: The authorization graph is a system of its own and does not commit with the store.
+        on_crash: Called with what an actor raised although no fault explains it.
+    """
+
+    seed: int
+    store: MemoryStore
+    relations: MemoryRelations
+    history: History
+    faults: Faults
+    clock: Clock
+    ids: Ids
+    funds_policy: str
+    has_graph_apart: bool
+    on_crash: Callable[[str, BaseException | None], None]
 
 
 @final
 class CrashReporter:
-    """Stands in for the log of the kernel: an actor that crashes is a bug, whatever the store did."""
+    """The kernel's log in a simulation: an actor that crashes is a bug, whatever the store did."""
 
     BUGS = frozenset({"actor_crashed", "actor_load_failed", "actor_parked", "may_passivate_failed", "helper_failed"})
 
-    def __init__(self, world: World, node: str) -> None:
-        self._world = world
+    def __init__(self, outside: Surroundings, node: str) -> None:
+        self._outside = outside
         self._node = node
 
     def warning(self, event: str, **fields: Any) -> None:
         """Trace a warning."""
-        self._world.history.note("log", self._node, event, fields.get("kind"), fields.get("message"))
+        self._outside.history.note("log", self._node, event, fields.get("kind"), fields.get("message"))
 
     def error(self, event: str, *, exc_info: BaseException | None = None, **fields: Any) -> None:
         """Report a bug."""
         if event in self.BUGS:
-            self._world.crashed(f"{event} {fields}", exc_info)
+            self._outside.on_crash(f"{event} {fields}", exc_info)
 
     exception = error
 
@@ -47,8 +76,8 @@ class CrashReporter:
 class Node:
     """A server process, from taking the shards to its death."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
+    def __init__(self, outside: Surroundings, name: str) -> None:
+        self._outside = outside
         self.name = name
         self.line = Line()
         self.calls: dict[trio.CancelScope, None] = {}
@@ -94,25 +123,25 @@ class Node:
     def kill(self) -> None:
         """Die at this instant: nothing more goes out, callers see their connections break."""
         self.line.cut()
-        self._world.history.note("killed", self.name)
+        self._outside.history.note("killed", self.name)
         for scope in self.calls:
             scope.cancel()
         self._scope.cancel()
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        world, faults = self._world, self._world.faults
-        store = FaultyStore(world.store, faults, self.line, world.history, self.name)
+        outside, faults = self._outside, self._outside.faults
+        store = FaultyStore(outside.store, faults, self.line, outside.history, self.name)
         epochs = await store.acquire_shards(self.name, self.name)
-        self._video = SimVideo(faults, self.line, world.clock, nursery)
-        relations = FaultyRelations(world.relations, faults, self.line, is_apart=world.has_graph_apart)
-        limits = Limits(funds_policy=world.options.funds_policy)
+        self._video = SimVideo(faults, self.line, outside.clock, nursery)
+        relations = FaultyRelations(outside.relations, faults, self.line, is_apart=outside.has_graph_apart)
+        limits = Limits(funds_policy=outside.funds_policy)
         deps = Deps(
             store=store,
             video=self._video,
             relations=relations,
-            clock=world.clock,
-            ids=world.ids,
-            rng=random.Random(f"{world.seed}/{self.name}"),
+            clock=outside.clock,
+            ids=outside.ids,
+            rng=random.Random(f"{outside.seed}/{self.name}"),
             limits=limits,
             watchers=Watchers(),
             epochs=epochs,
@@ -122,9 +151,9 @@ class Node:
             deps,
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
             wire=FaultyWire(faults, nursery),
-            log=CrashReporter(world, self.name),
+            log=CrashReporter(outside, self.name),
         )
         self._registry = actors.registry
         await nursery.start(actors.run)
         self._broker = actors.broker
-        world.history.note("ready", self.name)
+        outside.history.note("ready", self.name)

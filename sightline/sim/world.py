@@ -25,7 +25,7 @@ from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.sim.checkers import all_checkers
 from sightline.sim.faults import FaultRates, Faults
 from sightline.sim.history import History
-from sightline.sim.node import Node
+from sightline.sim.node import Node, Surroundings
 from sightline.sim.runtime import SeededIds, SimWallClock, VirtualClock
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.ledger import MemoryLedger
@@ -33,7 +33,7 @@ from sightline.storage.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from sightline.actors.service.broker import Broker
-    from sightline.sim.checkers.base import Checker
+    from sightline.sim.history import Checker
 
 T = TypeVar("T")
 
@@ -156,9 +156,23 @@ class World:
         """Start a server; it answers once it has recovered."""
         assert self._nursery is not None
         self._nodes += 1
-        self._node = Node(self, f"node-{self._nodes}")
+        self._node = Node(self._surroundings(), f"node-{self._nodes}")
         self._nursery.start_soon(self._node.run)
         return self._node
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            seed=self.seed,
+            store=self.store,
+            relations=self.relations,
+            history=self.history,
+            faults=self.faults,
+            clock=self.clock,
+            ids=self.ids,
+            funds_policy=self.options.funds_policy,
+            has_graph_apart=self.has_graph_apart,
+            on_crash=self.crashed,
+        )
 
     async def until_ready(self) -> Node:
         """Wait for a server that answers, starting one if need be."""

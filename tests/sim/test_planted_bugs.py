@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from sightline.actors import recovery
+from sightline.actors.deps import SESSION
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.timers import Timers
 from sightline.actors.service.idempotency import Replays
@@ -14,7 +16,7 @@ from sightline.domain import metering
 from sightline.domain.metering import Signal
 from sightline.domain.operator import machine as operator_machine
 from sightline.domain.operator.model import Availability, Claim
-from sightline.domain.session import machine
+from sightline.domain.session import evidence, machine
 from sightline.domain.session.messages import ChargeHold, End, EventKind, ReleaseHold, Settle, Step
 from sightline.domain.session.model import EndReason, Requested, SessionState
 from sightline.domain.settlement import SettlementPayload
@@ -277,6 +279,38 @@ def meter_runs_back(patch):
     patch.setattr(metering, "horizon_ms", lambda evidence, now_ms: now_ms + 5_000 * (now_ms // 1000 % 2))
 
 
+def time_after_the_last_proof_is_charged(patch):
+    """The end charges up to `endedAt` and not up to the last proof."""
+    patch.setattr(Signal, "unproven_from_ms", lambda self, started_at_ms, at_ms, limits: None)
+
+
+def windows_of_the_end_are_dropped(patch):
+    """The window that reached the limit of the pauses is not in the meter."""
+    end = machine._end
+
+    def careless(session, phase, reason, at_ms, limits, **decided):
+        step = end(session, phase, reason, at_ms, limits, **decided)
+        windows = tuple(window for window in step.session.phase.windows if window.to_ms < at_ms)
+        return replace(step, session=replace(step.session, phase=replace(step.session.phase, windows=windows)))
+
+    patch.setattr(machine, "_end", careless)
+
+
+def recovery_loads_no_session(patch):
+    """A start that loads operators and no sessions: the server's own recovery, not the simulator's."""
+    load = recovery._load
+
+    async def partly(registry, wanted):
+        return await load(registry, [(kind, actor_id) for kind, actor_id in wanted if kind != SESSION])
+
+    patch.setattr(recovery, "_load", partly)
+
+
+def recovery_takes_silence_as_proved(patch):
+    """A restart takes all media between the stored row and the newest checkpoint as proved."""
+    patch.setattr(evidence, "_recovered_media", lambda live, at_ms, limits: Signal(((live.started_at_ms, at_ms),)))
+
+
 def dead_servers_write(patch):
     """A killed server's write still arrives. (The store fences it once another server has taken over.)"""
 
@@ -313,6 +347,10 @@ BUGS = [
     (answers_are_not_recorded, "one effect"),
     (relation_is_not_written, "relations"),
     (meter_runs_back, "readings"),
+    (time_after_the_last_proof_is_charged, "meter"),
+    (windows_of_the_end_are_dropped, "pauses"),
+    (recovery_loads_no_session, "transitions"),
+    (recovery_takes_silence_as_proved, "meter"),
 ]
 
 

@@ -1,10 +1,10 @@
 """Checkers: each watches one promise over a world's history and knows nothing of scenarios."""
 
 from sightline.sim.checkers.answers import Acknowledged, OneEffect, Readings, Sequences
-from sightline.sim.checkers.base import Checker
-from sightline.sim.checkers.money import Charges, Holds, Meter, Settlements
+from sightline.sim.checkers.money import Charges, Holds, Meter, Pauses, Settlements
 from sightline.sim.checkers.operators import Busy, DispatchPairs, OneLive, Relations
 from sightline.sim.checkers.rows import Chain, Epochs, Transitions, Versions
+from sightline.sim.history import Checker
 
 __all__ = ["Checker", "all_checkers"]
 
@@ -28,4 +28,5 @@ def all_checkers() -> list[Checker]:
         Charges(),
         Settlements(),
         Meter(),
+        Pauses(),
     ]

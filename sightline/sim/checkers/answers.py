@@ -7,8 +7,7 @@ from typing import ClassVar, Final, final
 
 from sightline.domain.session.messages import EventKind
 from sightline.ports.store import Heartbeat
-from sightline.sim.checkers.base import Checker
-from sightline.sim.history import Reply, SessionStep
+from sightline.sim.history import Checker, Reply, SessionStep
 
 PROOF: Final = {
     "create": EventKind.CREATED,

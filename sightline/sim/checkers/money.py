@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, Final, final
 
+from sightline.domain.metering import PauseReason
 from sightline.domain.session.model import Closed, Ended, Session
 from sightline.domain.settlement import fee_of
 from sightline.ports.ledger import HoldState
-from sightline.sim.checkers.base import Checker
-from sightline.sim.history import SessionStep
+from sightline.sim.history import Checker, SessionStep
 
 SILENCE_MS: Final = 10_000
 GRACE_MS: Final = 2_000
+ONE_PAUSE_MS: Final = 60_000
+ALL_PAUSES_MS: Final = 180_000
 STEADY_MS: Final = 6_000
 """Proofs no further apart than this leave no doubt that there was no silence."""
 
@@ -99,8 +102,28 @@ class Settlements(Checker):
 
 
 @final
+class Pauses(Checker):
+    """The windows of the meter justify an end by pauses: one pause of 60 s, or 180 s in all, for the stated reason."""
+
+    name: ClassVar[str] = "pauses"
+
+    def on_session(self, step: SessionStep) -> None:
+        phase = step.after.phase
+        if not isinstance(phase, Ended) or phase.reason.value not in set(PauseReason):
+            return
+        at_the_end = {window.reason.value for window in phase.windows if window.to_ms == phase.ended_at_ms}
+        self.require(phase.reason.value in at_the_end, f"{step.after.id} ended {phase.reason} with {phase.windows}")
+        pauses = _merged([(window.from_ms, window.to_ms or phase.ended_at_ms) for window in phase.windows])
+        lengths = [end - start for start, end in pauses]
+        self.require(
+            max(lengths, default=0) >= ONE_PAUSE_MS or sum(lengths) >= ALL_PAUSES_MS,
+            f"{step.after.id} ended {phase.reason} after pauses of {lengths} ms",
+        )
+
+
+@final
 class Meter(Checker):
-    """Time without recorded proof of presence is not charged; time that was plainly clean is not lost.
+    """Time without recorded proof is not charged; time that was plainly clean is not lost.
 
     Works from the heartbeats that are stored and from what the devices did, not from the machine's evidence.
     """
@@ -112,16 +135,15 @@ class Meter(Checker):
         if not isinstance(phase, Ended) or (step.before is not None and isinstance(step.before.phase, Ended)):
             return
         start, end = phase.started_at_ms, phase.ended_at_ms
-        proofs = self._proofs(phase.operator.workspace_id, start, end)
-        silent_ms = 0
-        for earlier, later in pairwise([start, *proofs, end]):
-            if later - earlier >= SILENCE_MS:
-                silent_ms += later - earlier - (0 if earlier == start else GRACE_MS)
-        provable_s = (end - start - silent_ms) // 1000
+        presence = self._proofs(phase.operator.workspace_id, start, end + SILENCE_MS)
+        media = self.history.truth.media_ms.get(step.after.id, [])
+        dirty = _merged([*_unproven(presence, start, end), *_unproven(media, start, end)])
+        provable_s = (end - start - sum(until - since for since, until in dirty)) // 1000
         self.require(
             phase.clean_seconds <= provable_s,
-            f"{step.after.id} is charged {phase.clean_seconds} s; heartbeats prove at most {provable_s} s",
+            f"{step.after.id} is charged {phase.clean_seconds} s; heartbeats and frames prove at most {provable_s} s",
         )
+        proofs = [at_ms for at_ms in presence if at_ms <= end]
         if phase.windows and self._was_steady(step.after.id, phase, proofs):
             self.fail(f"{step.after.id} was filmed without a flaw and has windows {phase.windows}")
 
@@ -146,7 +168,35 @@ class Meter(Checker):
         shown = truth.media_ms.get(session_id, [])
         media = shown[bisect_left(shown, start) : bisect_right(shown, end)]
         return all(
-            later - earlier <= STEADY_MS
+            end - ([start, *instants])[-1] <= GRACE_MS
+            and all(later - earlier <= STEADY_MS for earlier, later in pairwise([start, *instants]))
             for instants in (proofs, media)
-            for earlier, later in pairwise([start, *instants, end])
         )
+
+
+def _unproven(proofs: Sequence[int], start: int, end: int) -> list[tuple[int, int]]:
+    """List the spans of a session that these proofs leave open: gaps of 10 s or more, and the time after the last."""
+    spans: list[tuple[int, int]] = []
+    last: int | None = None
+    for at_ms in proofs:
+        if at_ms < start:
+            continue
+        since = start if last is None else last
+        if at_ms - since >= SILENCE_MS:
+            spans.append((since if last is None else since + GRACE_MS, min(at_ms, end)))
+        last = at_ms
+    if last is None:
+        return [(start, end)]
+    if last < end:
+        spans.append((last + GRACE_MS, end))
+    return [(since, until) for since, until in spans if since < until]
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged

@@ -7,8 +7,7 @@ from typing import ClassVar, Final, final
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.session.model import Assigned, Live, SessionState
 from sightline.ports.relations import OPERATOR_WORKSPACE, operator_edge
-from sightline.sim.checkers.base import Checker
-from sightline.sim.history import Reply, SessionStep, WorkspaceStep
+from sightline.sim.history import Checker, Reply, SessionStep, WorkspaceStep
 
 REPAIR_MS: Final = 120_000
 """How long the two halves of a claim may disagree while a server is up: several doubts, and a slow store."""

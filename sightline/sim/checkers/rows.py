@@ -9,8 +9,7 @@ from sightline.actors.deps import shard_of
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.session.record import event_hash
 from sightline.ports.store import Heartbeat, ShardLease
-from sightline.sim.checkers.base import Checker
-from sightline.sim.history import SessionStep, WorkspaceStep
+from sightline.sim.history import Checker, SessionStep, WorkspaceStep
 
 S = SessionState
 LEGAL: Final = {
