@@ -2,17 +2,17 @@
 
 import resource
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
+from sightline.bootstrap.readiness import Readiness
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
-from sightline.domain.errors import SightlineError
 from sightline.domain.refusal import Refusal
+from sightline.domain.units import MINUTE_MS
 from sightline.http.asgi.app import Edge, EdgeOptions, build_app
 from sightline.http.deps import Deps, InternalDeps, ResourceOptions
 from sightline.http.internal.engine_hooks import EngineHookResources
@@ -26,14 +26,14 @@ from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOp
 from sightline.http.server import Limits as HttpLimits
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
-from sightline.identity.authorize import Authorizer
+from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
-from sightline.identity.wallet_sessions import WalletSessions
+from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
@@ -82,7 +82,12 @@ def make_identity(core: Core, public_url: str) -> Identity:
         domain=urlsplit(public_url).netloc, uri=public_url, chain_id=core.chain.config.chain_id
     )
     verifier = SignatureVerifier(core.chain.reader)
-    sessions = WalletSessions(store, core.clock, core.ids)
+    sessions = WalletSessions(
+        store,
+        core.clock,
+        core.ids,
+        WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
+    )
     return Identity(
         authenticator=Authenticator(store, cookies, sessions, hasher, core.clock),
         sign_in=SignIn(store, members, verifier, sessions, cookies, core.clock, core.ids, sign_in_options),
@@ -90,7 +95,9 @@ def make_identity(core: Core, public_url: str) -> Identity:
         api_keys=ApiKeys(store, hasher, core.clock, core.ids),
         cookies=cookies,
         sessions=sessions,
-        authorizer=Authorizer(members, core.clock),
+        authorizer=Authorizer(
+            members, core.clock, AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS)
+        ),
     )
 
 
@@ -131,11 +138,11 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         ids=core.ids,
         observe=metrics.observe,
     )
-    rate_limits = RateLimits(is_enabled=settings.rate_limits)
     options = EdgeOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
-        rate_limits=rate_limits.with_failed_per_minute(settings.failed_credentials_per_minute),
+        rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
+        log_heartbeat_every=settings.log_heartbeat_every,
     )
     return build_app(public_routes(deps), edge, options)
 
@@ -145,7 +152,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     deps = InternalDeps(
         store=core.store,
         forward_media=core.actors.pump.forward,
-        readiness=partial(_readiness, core),
+        readiness=Readiness(core).check,
         render_metrics=metrics.render,
         clock=core.clock,
         options=_resource_options(core),
@@ -160,19 +167,6 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
     routes = (*internal_routes(deps), *OperationResources(core.actors.registry, core.ledger).routes(), *hooks)
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
-
-
-async def _readiness(core: Core) -> dict[str, bool]:
-    try:
-        await core.database.ping()
-        is_database_up = True
-    except SightlineError:
-        is_database_up = False
-    return {
-        "database": is_database_up,
-        "chain": core.chain.snapshot()["haltedBecause"] is None,
-        "actors": core.actors.registry.accepts_asks,
-    }
 
 
 def read_gauges(core: Core) -> Gauges:

@@ -168,6 +168,7 @@ class ChainService:
             "lagBlocks": self._watcher.lag_blocks,
             "seenAtMs": self._watcher.seen_at_ms,
             "watcherFailures": self._watcher.failures,
+            "relayerRoundAtMs": self._relayer.round_at_ms,
             "haltedBecause": self._watcher.halted_because or self._relayer.halted_because,
         }
 

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from sightline.actors.deps import Limits
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import MeterLimits
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.http.pipeline.rate_limit import RateLimits
 
 DEFAULT_INTERNAL_PORT = 8081
 
@@ -67,8 +68,24 @@ class Settings(BaseModel):
     )
     build_sha: str = Field("unknown", description="Build identifier shown by GET /api/v1/health.")
 
-    # Logs.
+    # Logs and readiness.
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+
+    log_heartbeat_every: int = Field(
+        100,
+        ge=0,
+        description="Log one in N successful heartbeat calls; 1 logs all, 0 none. Refused ones are always logged.",
+    )
+    ready_disk_free_mb: int = Field(
+        256, ge=0, description="Not ready when the data directory's file system has fewer free megabytes."
+    )
+    ready_parked_actors: int = Field(10, ge=0, description="Not ready when more actors than this are parked.")
+    ready_relayer_lag_seconds: int = Field(
+        300, ge=1, description="Not ready when the relayer has not completed a round for this long."
+    )
+    ready_watcher_lag_seconds: int = Field(
+        60, ge=1, description="Not ready when the watcher has not read the chain for this long."
+    )
 
     # Data.
     data_dir: Path = Field(
@@ -210,12 +227,27 @@ class Settings(BaseModel):
     seen_within_seconds: int = Field(
         60, ge=1, description="Dispatch prefers operators whose last heartbeat is at most this many seconds old."
     )
-    rate_limits: bool = Field(True, description="Limit the rate of calls of each caller.")
-    failed_credentials_per_minute: int = Field(
-        60,
-        ge=1,
-        description="Refused credentials per address and minute before 429; valid credentials are never limited by it.",
+    session_idle_minutes: int = Field(
+        720, ge=1, description="Minutes without a request after which a wallet's sign-in ends. A cookie lives 12 hours."
     )
+    signature_age_minutes: int = Field(
+        720, ge=1, description="Age of the sign-in, in minutes, up to which members may be changed and keys minted."
+    )
+    rate_limits: bool = Field(True, description="Limit the request rate of each caller.")
+    rate_budgets: str = Field(
+        "",
+        description=(
+            "Changed rate limits, comma-separated, written class=per_second/burst, for example frame=20/40,auth=1/20. "
+            "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling."
+        ),
+    )
+
+    @field_validator("rate_budgets")
+    @classmethod
+    def _check_budgets(cls, value: str) -> str:
+        """Read the budgets once, so that an error names the setting."""
+        RateLimits.parse(value)
+        return value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

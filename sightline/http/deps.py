@@ -12,6 +12,7 @@ from sightline.actors.service.broker import Broker
 from sightline.domain.access import Role, WalletPrincipal
 from sightline.ports.chain import ChainConfig
 from sightline.ports.clock import Clock
+from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import ApiKeyRecord, Member, Purpose, WalletSession, WorkspaceBrief
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Ledger
@@ -212,8 +213,8 @@ class Deps:
     options: ResourceOptions
 
 
-Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, bool]]]
-"""Asks each part whether it can serve; by part's name."""
+Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, ReadinessCheck]]]
+"""Runs every readiness check; results by name."""
 
 
 @final

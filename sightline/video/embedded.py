@@ -100,6 +100,10 @@ class EmbeddedBackend:
             user=ref_of(session_id),
         )
 
+    def worker_counts(self) -> tuple[int, int]:
+        """How many workers are ready, and how many there should be."""
+        return self._pool.worker_counts()
+
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""
         return await self._pool.stats()

@@ -105,6 +105,10 @@ class WorkerPool:
 
     # -- for operators of the service
 
+    def worker_counts(self) -> tuple[int, int]:
+        """How many workers are ready, and how many there should be."""
+        return sum(slot.up.is_set() for slot in self._slots), len(self._slots)
+
     async def stats(self) -> list[dict[str, Any]]:
         """Counts per worker that is up."""
         rows: list[dict[str, Any]] = []

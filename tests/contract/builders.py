@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.domain.geofence import DeviceKind, Fix
-from sightline.domain.metering import Evidence, PauseReason, Window
+from sightline.domain.metering import OPEN, Evidence, FenceWindow, PauseReason, Window
 from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.pricing import Price, Quote
 from sightline.domain.session.machine import create, fence_of
@@ -89,7 +89,11 @@ def in_phase(session: Session, state: SessionState, operator: Operator | None = 
             started_at_ms=at_ms + 1_000,
             ends_at_ms=at_ms + 601_000,
             video=VideoInput(ref="input-1", whip_url="http://h/whip/1?secret", whep_url="http://h/whep/1"),
-            evidence=Evidence(started_at_ms=at_ms + 1_000, fence_windows=((at_ms + 5_000, -1),), first_outside_ms=None),
+            evidence=Evidence(
+                started_at_ms=at_ms + 1_000,
+                fence_windows=(FenceWindow(at_ms + 5_000, OPEN, at_ms + 6_000),),
+                first_outside_ms=None,
+            ),
             location=LocationState(
                 fence=fence_of(session.terms, given, SessionLimits()),
                 device_kind=given.device_kind,

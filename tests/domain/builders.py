@@ -138,6 +138,8 @@ class Film:
     def __init__(self, session: Session | None = None, limits: SessionLimits = LIMITS) -> None:
         self.session = a_live_session() if session is None else session
         self.limits = limits
+        self.stored = self.session
+        """The session as its row has it: of the newest step that recorded an event."""
         self.events = []
         self.sequence = 0
 
@@ -145,6 +147,8 @@ class Film:
         step = taken(machine.step(self.session, message, at_ms, self.limits))
         self.session = step.session
         self.events += step.events
+        if step.events:
+            self.stored = step.session
         return self
 
     def fix(self, at_ms: int, *, is_fresh: bool = True, **where) -> "Film":
@@ -163,6 +167,13 @@ class Film:
     @property
     def live(self):
         return self.session.phase
+
+
+def media_until(film: Film, start_ms: int, end_ms: int) -> Film:
+    """Add a proof of media each second, from the first instant to the last."""
+    for at_ms in range(start_ms, end_ms + 1, 1_000):
+        film.media(at_ms)
+    return film
 
 
 def proved(*at_ms: int, broke: tuple[int, ...] = ()) -> Signal:

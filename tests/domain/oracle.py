@@ -24,13 +24,9 @@ ALL_PAUSES_MS = 180_000
 
 @dataclass(frozen=True)
 class Fix:
-    """One heartbeat of the operator.
-
-    ``proves`` is False for a fix that is old, MANUAL or a mock: it never proves presence.
-    """
+    """One heartbeat. ``proves`` is False for one that is MANUAL or a mock: it never proves presence."""
 
     at: int
-    heard: int
     distance_m: float
     accuracy_m: float
     proves: bool = True
@@ -41,20 +37,25 @@ class Media:
     """One fact of the video backend. A frame and a connect prove media; a disconnect breaks it."""
 
     at: int
-    heard: int
-    kind: Literal["frame", "connect", "disconnect"]
+    kind: Literal["frame", "disconnect"]
 
 
 @dataclass(frozen=True)
-class End:
+class Hangup:
     """A party's ``end``."""
 
     at: int
-    heard: int
     reason: str
 
 
-Fact: TypeAlias = Fix | Media | End
+@dataclass(frozen=True)
+class Look:
+    """The service looks at the session: a timer fired, or somebody reads it."""
+
+    at: int
+
+
+Fact: TypeAlias = Fix | Media | Hangup
 Window: TypeAlias = tuple[int, int, str]
 Span: TypeAlias = tuple[int, int]
 
@@ -69,12 +70,12 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How the session ended. ``reasons`` holds every reason that the text permits."""
+class Ending:
+    """How a session ended. ``reasons`` holds every reason that the text permits."""
 
     ended_at: int
     reasons: frozenset[str]
-    windows: tuple[Window, ...]
+    windows: frozenset[Window]
     clean_seconds: int
 
 
@@ -115,14 +116,28 @@ def media_breaks(facts: list[Fact]) -> list[int]:
     return [position for position, fact in enumerate(facts) if isinstance(fact, Media) and fact.kind == "disconnect"]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A dirty window and the instant at which it could first be known."""
+
+    start: int
+    end: int
+    reason: str
+    known_at: int
+
+    def until(self, instant: int) -> Window:
+        """The window as it was at an instant."""
+        return (self.start, min(self.end, instant), self.reason)
+
+
 def gaps_as_windows(
     terms: Terms, facts: list[Fact], proofs: list[int], breaks: list[int], now: int, reason: str
-) -> list[Window]:
+) -> list[Shown]:
     """Make a window of each gap between two proofs that was too long or was broken.
 
-    'A stale or media window opens after 10 s without proof and is dated back to the last proof +
-    2 s (never any proof: startedAt).' A break that carries the same millisecond as the proof after
-    it does not count: the proof shows that the break lasted for no time.
+    'A stale or media window opens after 10 s without proof and is dated back to the last proof + 2 s (never any
+    proof: startedAt).' A window that opens at once is dated back only if the last proof + 2 s is in the past. A
+    break that carries the same millisecond as the proof told after it does not count: it lasted for no time.
     """
     windows = []
     edges = [None, *proofs]
@@ -132,37 +147,43 @@ def gaps_as_windows(
         until = now if after is None else facts[after].at
         first = -1 if before is None else before
         last = len(facts) if after is None else after
-        broken = any(first < position < last and (after is None or facts[position].at < until) for position in breaks)
-        start = terms.started_at if before is None else since + GRACE_MS
-        if (until - since >= SILENCE_MS or broken) and start < until:
-            windows.append((start, until, reason))
+        opened = [
+            facts[position].at
+            for position in breaks
+            if first < position < last and (after is None or facts[position].at < until)
+        ]
+        if until - since >= SILENCE_MS:
+            opened.append(since + SILENCE_MS)
+        if opened:
+            start = terms.started_at if before is None else min(since + GRACE_MS, *opened, since + SILENCE_MS)
+            windows.append(Shown(start, until, reason, min(opened)))
     return windows
 
 
-def fence_windows(terms: Terms, facts: list[Fact], now: int) -> list[Window]:
-    """'2 consecutive fixes outside the exit ring', 'from the first of the two', '1 fix inside'."""
-    windows: list[Window] = []
-    opened: int | None = None
+def fence_windows(terms: Terms, facts: list[Fact], now: int) -> list[Shown]:
+    """'2 consecutive fixes outside the exit ring', 'from the first of the two', '1 fix inside the entry ring'."""
+    windows: list[Shown] = []
+    opened: tuple[int, int] | None = None
     first_outside: int | None = None
     for fact in facts:
         if not isinstance(fact, Fix) or not is_presence(fact):
             continue
         if opened is not None:
             if fact.distance_m <= terms.radius_m:
-                windows.append((opened, fact.at, FENCE))
+                windows.append(Shown(opened[0], fact.at, FENCE, opened[1]))
                 opened = first_outside = None
         elif not is_outside(fact, terms):
             first_outside = None
         elif first_outside is None:
             first_outside = fact.at
         else:
-            opened = first_outside
+            opened = (first_outside, fact.at)
     if opened is not None:
-        windows.append((opened, now, FENCE))
-    return [window for window in windows if window[0] < window[1]]
+        windows.append(Shown(opened[0], now, FENCE, opened[1]))
+    return windows
 
 
-def windows_at(terms: Terms, facts: list[Fact], now: int) -> list[Window]:
+def windows_at(terms: Terms, facts: list[Fact], now: int) -> list[Shown]:
     """List every window that these facts show at ``now``; an open one ends at ``now``."""
     presence = [index for index, fact in enumerate(facts) if is_presence(fact)]
     media = [index for index, fact in enumerate(facts) if is_media(fact)]
@@ -177,6 +198,8 @@ def union(windows: list[Window]) -> list[Span]:
     """Merge the windows into pauses: disjoint spans in order."""
     spans: list[Span] = []
     for start, end, _ in sorted(windows):
+        if start >= end:
+            continue
         if spans and start <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(spans[-1][1], end))
         else:
@@ -195,36 +218,27 @@ def limit_reached(windows: list[Window]) -> int | None:
     return None
 
 
-def first_end(terms: Terms, facts: list[Fact], now: int) -> tuple[int, frozenset[str], int] | None:
+def first_end(terms: Terms, facts: list[Fact], now: int, since: int) -> tuple[int, frozenset[str], int] | None:
     """Return when and why the session ended, and when that could first be known; or None.
 
-    Walks over every instant at which something could be known for the first time. At one instant
-    the deadlines count before the facts that carry it: 'no heartbeat for 10 s' is true at 10.000.
+    Walks over every instant after ``since`` at which something could be known for the first time, and asks at each what
+    was known then. (Up to ``since`` the same facts were looked at before.)
     """
     deadline = terms.started_at + terms.max_ms
     instants = {deadline, now, terms.started_at + SILENCE_MS}
     for fact in facts:
         instants |= {fact.at, fact.at + SILENCE_MS}
-    for instant in sorted(value for value in instants if terms.started_at <= value <= now):
-        earlier = [fact for fact in facts if fact.at < instant]
-        shown = windows_at(terms, earlier, instant)
+    for instant in sorted(value for value in instants if max(since, terms.started_at) <= value <= now):
+        then = [fact for fact in facts if fact.at <= instant]
+        shown = [window.until(instant) for window in windows_at(terms, then, instant) if window.known_at <= instant]
         reached = limit_reached(shown)
-        if reached is not None:
-            open_then = {reason for start, end, reason in shown if start < reached <= end}
-            if reached == deadline:
-                open_then.add("MAX_DURATION")
-            return reached, frozenset(open_then), instant
+        if reached is not None and reached <= deadline:
+            return reached, frozenset(reason for start, end, reason in shown if start < reached <= end), instant
         if instant >= deadline:
-            return deadline, frozenset({"MAX_DURATION"}), instant
-        for fact in facts:
-            if isinstance(fact, End) and fact.at == instant:
+            return deadline, frozenset({"MAX_DURATION"}), deadline
+        for fact in then:
+            if isinstance(fact, Hangup):
                 return fact.at, frozenset({fact.reason}), instant
-        until_now = [fact for fact in facts if fact.at <= instant]
-        shown = windows_at(terms, until_now, instant)
-        reached = limit_reached(shown)
-        if reached is not None:
-            open_then = {reason for start, end, reason in shown if start < reached <= end}
-            return reached, frozenset(open_then), instant
     return None
 
 
@@ -243,49 +257,48 @@ def unproven_tail(terms: Terms, facts: list[Fact], ended_at: int) -> list[Window
 
 
 def clean_seconds(terms: Terms, windows: list[Window], ended_at: int) -> int:
-    """'min(maxDurationSeconds, floor((endedAt - startedAt - union of dirty windows) / 1 s))'."""
+    """'min(maxDurationSeconds, floor((endedAt - startedAt - length of the union of dirty windows) / 1 s))'."""
     dirty = sum(end - start for start, end in union(windows))
     return min(terms.max_ms // 1000, (ended_at - terms.started_at - dirty) // 1000)
 
 
-def judge_session(terms: Terms, heard: list[Fact], looks: list[int]) -> Verdict | None:
-    """Tell how the session ended, if it did, when the service looked at these instants.
-
-    Args:
-        terms: What the session was started with.
-        heard: The facts in the order in which the service handled them.
-        looks: Instants in order at which the service decides: timers that fired, facts handled.
-            A fact counts from the first look at or after its ``heard``, with its own ``at``.
-    """
-    for look in looks:
-        facts = sorted((fact for fact in heard if fact.heard <= look), key=lambda fact: fact.at)
-        ended = first_end(terms, facts, look)
-        if ended is None:
-            continue
-        ended_at, reasons, known_at = ended
-        known = [fact for fact in facts if fact.at <= known_at]
-        shown = windows_at(terms, known, max(ended_at, known_at))
-        cut = [(start, min(end, ended_at), reason) for start, end, reason in shown if start < ended_at]
-        windows = [*cut, *unproven_tail(terms, known, ended_at)]
-        return Verdict(ended_at, reasons, tuple(sorted(windows)), clean_seconds(terms, windows, ended_at))
+def judge_session(terms: Terms, told: list[Fact | Look]) -> Ending | None:
+    """Tell how the session ended, if it did. A fact may be told late: it counts with its own time."""
+    facts: list[Fact] = []
+    seen = terms.started_at
+    for item in told:
+        now = max(seen, item.at)
+        ended = first_end(terms, facts, now, seen)
+        if ended is None and not isinstance(item, Look):
+            facts = sorted([*facts, item], key=lambda fact: fact.at)
+            ended = first_end(terms, facts, now, min(seen, item.at))
+        seen = now
+        if ended is not None:
+            ended_at, reasons, known_at = ended
+            known = [fact for fact in facts if fact.at <= known_at]
+            shown = [
+                window.until(ended_at)
+                for window in windows_at(terms, known, known_at)
+                if window.known_at <= known_at and window.start < ended_at
+            ]
+            windows = [*shown, *unproven_tail(terms, known, ended_at)]
+            return Ending(ended_at, reasons, frozenset(windows), clean_seconds(terms, windows, ended_at))
     return None
 
 
 def live_reading(terms: Terms, facts: list[Fact], now: int) -> int:
-    """Return the clean seconds that a party may be shown at ``now`` while the session is LIVE.
+    """Return the clean seconds that a party is shown at ``now`` while the session is LIVE.
 
-    'The live reading never runs back': only time that no later fact can make dirty is counted, so
-    it stops at the last proof + 2 s, and at a first fix outside until the next fix decides.
+    'The live reading never runs back': only time that no later fact can make dirty is counted, so it stops at the last
+    proof, and at a first fix outside until the next fix decides (docs/api.md, "Metering").
     """
     presence = [fact.at for fact in facts if is_presence(fact)]
     media = [fact.at for fact in facts if is_media(fact)]
     if not presence or not media:
         return 0
-    horizon = min(now, max(presence) + GRACE_MS, max(media) + GRACE_MS)
+    horizon = min(now, max(presence), max(media))
     fixes = [fact for fact in facts if isinstance(fact, Fix) and is_presence(fact)]
     if is_outside(fixes[-1], terms):
         horizon = min(horizon, fixes[-1].at)
-    windows = [
-        (start, min(end, horizon), reason) for start, end, reason in windows_at(terms, facts, now) if start < horizon
-    ]
+    windows = [window.until(horizon) for window in windows_at(terms, facts, now) if window.start < horizon]
     return clean_seconds(terms, windows, max(horizon, terms.started_at))

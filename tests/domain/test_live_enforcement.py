@@ -7,7 +7,7 @@ from sightline.domain.metering import PauseReason, read_live
 from sightline.domain.session import machine
 from sightline.domain.session.messages import End, EventKind, MediaBroke, MediaProved, Party, Tick
 from sightline.domain.session.model import EndReason, SessionState
-from tests.domain.builders import LIMITS, METER, T0, Film, a_live_session, an_operator, taken
+from tests.domain.builders import LIMITS, METER, T0, Film, a_live_session, an_operator, media_until, taken
 
 
 def paused(film, at_ms):
@@ -18,12 +18,6 @@ def paused(film, at_ms):
 def windows(film, at_ms):
     reading = read_live(film.live.evidence, at_ms, 600, METER)
     return [(window.from_ms - T0, window.to_ms and window.to_ms - T0, window.reason) for window in reading.windows]
-
-
-def media_until(film, start_ms, end_ms):
-    for at_ms in range(start_ms, end_ms + 1, 1_000):
-        film.media(at_ms)
-    return film
 
 
 # Freshness.
@@ -241,5 +235,5 @@ def test_late_media_never_dates_the_end_of_a_session_into_the_future():
     film = Film()
     for second in range(1, 60, 2):
         film.fix(T0 + second * 1_000)
-    film.tell(MediaProved(T0 + 20_000), T0 + 90_000)
+    film.tell(MediaProved(T0 + 20_000), T0 + 90_000).tell(Tick(), T0 + 90_000)
     assert film.session.phase.ended_at_ms <= T0 + 90_000

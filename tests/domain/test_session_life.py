@@ -5,7 +5,6 @@ import pytest
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.refusal import Code
 from sightline.domain.session import machine
-from sightline.domain.session.evidence import recover_media
 from sightline.domain.session.machine import EXPIRED, WRONG_STATE
 from sightline.domain.session.messages import (
     Assign,
@@ -14,6 +13,7 @@ from sightline.domain.session.messages import (
     ChargeHold,
     CloseVideo,
     End,
+    FixReported,
     GoLive,
     MediaBroke,
     Party,
@@ -31,12 +31,14 @@ from tests.domain.builders import (
     VIDEO,
     Film,
     a_cancelled_session,
+    a_fix,
     a_live_session,
     a_requested_session,
     after,
     an_assigned_session,
     an_ended_session,
     an_operator,
+    media_until,
     taken,
 )
 
@@ -112,7 +114,7 @@ def test_a_dropped_assignment_frees_the_operator_and_is_no_start_timeout():
     ("by", "reason"), [(Party.CONSUMER, EndReason.CONSUMER_ENDED), (Party.OPERATOR, EndReason.OPERATOR_ENDED)]
 )
 def test_either_side_may_hang_up(by, reason):
-    ended = after(a_live_session(), End(by), T0 + 3_500).phase
+    ended = after(Film().both(T0, T0 + 2_000).session, End(by), T0 + 3_500).phase
     assert (ended.reason, ended.ended_at_ms, ended.clean_seconds, ended.charged) == (reason, T0 + 3_500, 3, 3_000)
 
 
@@ -182,30 +184,30 @@ def test_callers_see_the_deadline_of_the_present_state(session, deadline_ms):
 # Recovery.
 
 
-def test_media_between_the_row_and_its_checkpoint_is_taken_as_unbroken_while_running():
+def recovered(session, proved_at_ms, now_ms, heartbeats=()):
+    return machine.recover(session, proved_at_ms, heartbeats, now_ms, LIMITS).session
+
+
+def heartbeats(*seconds):
+    return [FixReported(a_fix(T0 + second * 1_000), 100 + second) for second in seconds]
+
+
+def test_media_between_the_row_and_its_checkpoint_counts_as_unbroken_while_running():
     stored = Film().both(T0, T0 + 2_000).session
-    session = recover_media(stored, T0 + 100_000, LIMITS)
-    film = Film(session)
-    film.sequence = 2
-    for second in range(4, 100, 2):
-        film.fix(T0 + second * 1_000)
-    assert film.session.state is SessionState.LIVE
-    ended = after(film.session, End(Party.CONSUMER), T0 + 100_000).phase
+    session = recovered(stored, T0 + 100_000, T0 + 100_000, heartbeats(*range(4, 100, 2)))
+    ended = after(session, End(Party.CONSUMER), T0 + 100_000).phase
     assert ended.clean_seconds == 100
 
 
 def test_a_live_session_stored_before_any_media_survives_a_restart_after_minutes():
-    session = recover_media(a_live_session(), T0 + 100_000, LIMITS)
-    film = Film(session)
-    for second in range(1, 100, 2):
-        film.fix(T0 + second * 1_000)
-    assert film.session.state is SessionState.LIVE
-    assert film.live.pause_reason is None
+    session = recovered(a_live_session(), T0 + 100_000, T0 + 100_000, heartbeats(*range(1, 100, 2)))
+    assert session.state is SessionState.LIVE
+    assert session.phase.pause_reason is None
 
 
-def test_nothing_is_assumed_of_media_while_the_row_says_paused():
+def test_only_the_checkpoint_of_media_counts_while_the_row_says_paused():
     film = Film().both(T0, T0 + 4_000).tell(MediaBroke(T0 + 4_500), T0 + 4_500)
-    session = recover_media(film.session, T0 + 20_000, LIMITS)
+    session = recovered(film.session, T0 + 20_000, T0 + 20_000, heartbeats(*range(5, 20, 2)))
     ended = after(session, End(Party.CONSUMER), T0 + 20_000).phase
     assert [(window.from_ms - T0, window.to_ms - T0) for window in ended.windows if window.reason == "MEDIA_LOST"] == [
         (4_500, 20_000)
@@ -214,4 +216,25 @@ def test_nothing_is_assumed_of_media_while_the_row_says_paused():
 
 def test_a_checkpoint_older_than_the_row_changes_nothing():
     session = Film().both(T0, T0 + 20_000).session
-    assert recover_media(session, T0 + 10_000, LIMITS) == session
+    assert recovered(session, T0 + 10_000, T0 + 21_000) == session
+
+
+def test_recovery_after_a_long_outage_ends_the_session_where_its_evidence_ends():
+    """Heartbeats that were recorded after the pauses had ended the session do not move its end."""
+    session = Film().both(T0, T0 + 20_000).session
+    ended = recovered(session, T0 + 20_000, T0 + 900_000, heartbeats(*range(21, 200, 2))).phase
+    assert (ended.reason, ended.ended_at_ms - T0, ended.clean_seconds) == (EndReason.MEDIA_LOST, 82_000, 22)
+
+
+def test_a_restart_after_a_gap_that_no_timer_noticed_charges_what_was_charged_without_it():
+    """Frames until 20.0 s, the next at 30.001 s, before the timer of the silence fired; then a crash."""
+    film = media_until(Film(), T0, T0 + 20_000)
+    for second in range(0, 40, 2):
+        film.fix(T0 + second * 1_000)
+        if second == 30:
+            film.media(T0 + 30_001)
+    stored = film.stored
+    film = media_until(film, T0 + 31_000, T0 + 40_000)
+    restarted = recovered(stored, T0 + 40_000, T0 + 40_000, heartbeats(*range(32, 41, 2)))
+    charged = [after(session, End(Party.CONSUMER), T0 + 40_000).phase.charged for session in (film.session, restarted)]
+    assert charged == [31_000, 31_000]

@@ -1,4 +1,4 @@
-"""What a whole run writes to the log: a line per call, and not one secret."""
+"""What the server logs: a line per call (heartbeats are sampled), and no secret."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from sightline.system.logs import configure_logs
-from tests.http.world import World, data_of
+from tests.http.world import World, WorldOptions, data_of, open_world
 
 
 @pytest.fixture
@@ -76,3 +76,19 @@ async def test_each_call_is_one_json_line_with_its_principal(quiet_logs: io.Stri
     for call in (by_key, by_wallet, by_nobody):
         assert (call["route"], call["method"]) == ("/api/v1/workspaces/{id}", "GET")
         assert call["duration_ms"] >= 0
+
+
+@pytest.mark.parametrize(("every", "logged"), [(0, 0), (1, 6), (3, 2)])
+async def test_one_in_n_successful_heartbeats_is_logged_and_every_refused_one(
+    quiet_logs: io.StringIO, every: int, logged: int
+) -> None:
+    async with open_world(WorldOptions(log_heartbeat_every=every)) as world:
+        operator = await world.party("SUPPLIER")
+        for _ in range(6):
+            data_of(await operator.beat())
+        for _ in range(2):
+            await operator.beat(lat=91)
+    lines = [json.loads(line) for line in quiet_logs.getvalue().splitlines()]
+    beats = [line for line in lines if line.get("route", "").endswith("/location")]
+    assert [line["status"] for line in beats] == [200] * logged + [400] * 2
+    assert all(line.get("one_in") == every for line in beats if line["status"] == 200 and every > 1)

@@ -50,6 +50,7 @@ from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
+from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import IdentityStore, WorkspaceBrief
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -77,6 +78,7 @@ class WorldOptions:
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0
+    log_heartbeat_every: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,9 +325,12 @@ class World:
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
 
     def _internal_deps(self) -> InternalDeps:
-        async def readiness() -> dict[str, bool]:
+        async def readiness() -> dict[str, ReadinessCheck]:
             await trio.lowlevel.checkpoint()
-            return dict(self.ready)
+            return {
+                name: ReadinessCheck(is_ok=is_ok, detail=f"The {name} is {'up' if is_ok else 'down'}.")
+                for name, is_ok in self.ready.items()
+            }
 
         return InternalDeps(
             store=self.store,
@@ -347,7 +352,11 @@ class World:
         )
 
     def _edge_options(self) -> EdgeOptions:
-        return EdgeOptions(rate_limits=self.options.rate_limits, recheck_s=self.options.recheck_s)
+        return EdgeOptions(
+            rate_limits=self.options.rate_limits,
+            recheck_s=self.options.recheck_s,
+            log_heartbeat_every=self.options.log_heartbeat_every,
+        )
 
     def check_described(self, answer: httpx.Response) -> None:
         """A success has exactly the shape that the OpenAPI document gives its call."""

@@ -99,7 +99,7 @@ def window_never_closes(patch):
 
 def silence_is_free(patch):
     """A silence opens no window."""
-    patch.setattr(metering, "_gap_window", lambda *evidence: None)
+    patch.setattr(Signal, "gap", lambda *evidence: None)
 
 
 def charge_is_off_by_one(patch):

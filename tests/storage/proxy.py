@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Postgres: cuts connections at a chosen event of the protocol, delays answers, or refuses."""
+"""A TCP proxy in front of Postgres: cuts connections at a chosen message, delays answers, or makes the server raise."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,12 +19,21 @@ class Fault(Enum):
     STALLED = "the server sees it, and its answer never comes"
 
 
+class At(Enum):
+    """Which requests the server answers with an error."""
+
+    STATEMENT = "every statement but those that begin, commit or roll back a transaction"
+    COMMIT = "every COMMIT"
+
+
 @dataclass
 class Wire:
-    """A proxy on loopback; `plan` faults for requests that contain a marker, each used once.
+    """A proxy on loopback.
 
-    `delay_s` holds up every answer; `cut` drops all connections of this moment. While Postgres cannot be reached, new
-    connections are closed at once.
+    `plan` cuts the connection at a request that contains a marker, once. `refuse` has the server raise an SQLSTATE in
+    place of each request of a kind, until `accept`: the error is a real one, raised by Postgres in the state that the
+    connection is in. `delay_s` holds up every answer; `cut` drops all connections of this moment. While Postgres cannot
+    be reached, new connections are closed at once.
     """
 
     upstream: str
@@ -32,6 +41,8 @@ class Wire:
     faults: list[tuple[bytes, Fault]] = field(default_factory=list)
     struck: list[Fault] = field(default_factory=list)
     delay_s: float = 0.0
+    refused: int = 0
+    _refusal: tuple[str, At] | None = None
     _connections: set[trio.CancelScope] = field(default_factory=set)
 
     def cut(self) -> None:
@@ -41,6 +52,21 @@ class Wire:
 
     def plan(self, marker: str, fault: Fault) -> None:
         self.faults.append((marker.encode(), fault))
+
+    def refuse(self, sqlstate: str, at: At) -> None:
+        self._refusal = (sqlstate, at)
+
+    def accept(self) -> None:
+        self._refusal = None
+
+    def _rewrite(self, request: bytes) -> bytes:
+        """The request, or one in its place that raises."""
+        kind = _kind_of(request)
+        if self._refusal is None or kind is not self._refusal[1]:
+            return request
+        self.refused += 1
+        text = f"DO $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{self._refusal[0]}'; END $$".encode() + b"\0"
+        return b"Q" + (4 + len(text)).to_bytes(4, "big") + text
 
     def _take(self, request: bytes) -> Fault | None:
         for number, (marker, fault) in enumerate(self.faults):
@@ -68,13 +94,16 @@ class Wire:
         async with server, trio.open_nursery() as nursery:
 
             async def requests() -> None:
-                async for request in client:
-                    fault = self._take(request)
-                    if fault is Fault.NOT_SENT:
-                        break
-                    if fault is not None:
-                        pending.append(fault)
-                    await server.send_all(request)
+                splitter = _Splitter()
+                async for chunk in client:
+                    for request in splitter.feed(chunk):
+                        fault = self._take(request)
+                        if fault is Fault.NOT_SENT:
+                            nursery.cancel_scope.cancel()
+                            return
+                        if fault is not None:
+                            pending.append(fault)
+                        await server.send_all(self._rewrite(request))
                 nursery.cancel_scope.cancel()
 
             async def answers() -> None:
@@ -93,6 +122,38 @@ class Wire:
 
             nursery.start_soon(_until_broken, requests, nursery)
             nursery.start_soon(_until_broken, answers, nursery)
+
+
+class _Splitter:
+    """Cuts what the client sends into requests: all messages up to a Sync, a Flush or a simple query."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._is_startup = True
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        self._buffer += chunk
+        requests, place = [], 0
+        while True:
+            header = place + (0 if self._is_startup else 1)
+            end = header + int.from_bytes(self._buffer[header : header + 4], "big")
+            if len(self._buffer) < max(header + 4, end):
+                return requests
+            is_whole = self._is_startup or self._buffer[place : place + 1] in {b"S", b"H", b"Q", b"X", b"p"}
+            self._is_startup, place = False, end
+            if is_whole:
+                requests.append(self._buffer[:end])
+                self._buffer, place = self._buffer[end:], 0
+
+
+def _kind_of(request: bytes) -> At | None:
+    if request[:1] == b"Q":
+        text = request[5:-1].decode().strip()
+        if text in {"", "BEGIN", "ROLLBACK"}:
+            return None
+        return At.COMMIT if text == "COMMIT" else At.STATEMENT
+    # Bind and Execute. Preparing a statement (Parse, Describe) raises nothing here.
+    return At.STATEMENT if request[:1] == b"B" else None
 
 
 async def _until_broken(relay: object, nursery: trio.Nursery) -> None:

@@ -4,11 +4,11 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.batching import Batcher, Call
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_read import READERS, GroupRead
 from sightline.storage.database.pool import Connection
+from sightline.storage.database.sqlstate import StatementRefusedError
 
 
 class Desk:
@@ -108,8 +108,9 @@ async def test_a_shared_look_up_that_fails_fails_for_everybody_and_finds_nothing
     failed: list[int] = []
 
     async def look_up(number: int) -> None:
-        with pytest.raises(StoreUnavailableError):
+        with pytest.raises(StatementRefusedError) as caught:
             await reads.read(number)
+        assert caught.value.sqlstate == "22012"
         failed.append(number)
 
     async with trio.open_nursery() as nursery:

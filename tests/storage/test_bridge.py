@@ -12,6 +12,7 @@ import trio.testing
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
+from sightline.storage.database.sqlstate import StatementRefusedError
 
 Unit = Callable[[Any], Awaitable[Any]]
 
@@ -66,12 +67,13 @@ async def test_an_error_of_the_unit_rolls_back_and_reaches_the_caller(database: 
     assert await notes(database) == 0
 
 
-async def test_an_error_of_a_statement_reaches_the_caller_as_the_server_said_it(database: Database) -> None:
+async def test_a_statement_that_the_database_refuses_as_wrong_is_a_bug_with_its_sqlstate(database: Database) -> None:
     await make_table(database)
     await database.run(add(1))
     for call in (database.run, database.transact):
-        with pytest.raises(asyncpg.UniqueViolationError):
+        with pytest.raises(StatementRefusedError) as caught:
             await call(add(1))
+        assert caught.value.sqlstate == "23505"
     assert await database.transact(add(2)) == 2
 
 

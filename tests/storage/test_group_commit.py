@@ -3,7 +3,6 @@
 import random
 from typing import Any
 
-import asyncpg
 import pytest
 import trio
 import trio.testing
@@ -12,6 +11,7 @@ from sightline.domain.errors import OutcomeUnknownError
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.group_commit import BATCH_MAX, WRITERS, GroupCommit
 from sightline.storage.database.pool import PoolOptions
+from sightline.storage.database.sqlstate import StatementRefusedError
 
 from .proxy import Fault, open_wire
 
@@ -68,7 +68,7 @@ async def test_a_step_that_fails_fails_alone(database: Database, steps: GroupCom
     async def one(number: int) -> None:
         try:
             await steps.write((number, 0.005))
-        except asyncpg.PostgresError:
+        except StatementRefusedError:
             failed.append(number)
 
     async with trio.open_nursery() as nursery:
@@ -150,7 +150,7 @@ async def test_an_argument_that_does_not_fit_fails_its_step_alone(database: Data
         try:
             await steps.write((value, 0.01))
             outcomes[value] = "written"
-        except asyncpg.DataError:
+        except StatementRefusedError:
             outcomes[value] = "refused"
 
     async with trio.open_nursery() as nursery:

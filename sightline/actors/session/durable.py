@@ -14,7 +14,6 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.metering import next_check_ms
 from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine
-from sightline.domain.session.evidence import recover_media
 from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
 from sightline.domain.session.model import Assigned, Live, Session, VideoInput
 from sightline.domain.session.record import chain
@@ -42,14 +41,13 @@ class DurableSession:
         if stored is None:
             return
         self.session = stored.session
-        if isinstance(stored.session.phase, Live):
-            if stored.media_proved_at_ms is not None:
-                self.session = recover_media(stored.session, stored.media_proved_at_ms, self._limits)
-            for heartbeat in stored.heartbeats:
-                await self._apply(
-                    FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh), at_ms=heartbeat.fix.at_ms
-                )
-        await self.settle_deadline(self._now())
+        now_ms = self._now()
+        heartbeats = [FixReported(beat.fix, beat.sequence, beat.is_fresh) for beat in stored.heartbeats]
+        step = machine.recover(stored.session, stored.media_proved_at_ms, heartbeats, now_ms, self._limits)
+        if step.events:
+            await self.commit(step, at_ms=now_ms)
+        else:
+            self.session = step.session
 
     def require(self) -> Session:
         """The session, which must exist."""

@@ -57,6 +57,7 @@ class Relayer:
         self._is_holder = False
         self._wake = trio.Event()
         self._failures = 0
+        self.round_at_ms = 0
         self.halted_because: str | None = None
 
     def notify(self) -> None:
@@ -109,6 +110,7 @@ class Relayer:
             log.warning("relayer_round_failed", reason=str(error), failures=self._failures)
         else:
             self._failures = 0
+            self.round_at_ms = self._clock.now_ms()
             self.halted_because = None
             return self._options.poll_ms if is_busy else self._options.idle_ms
         wait = backoff_ms(self._ids, self._failures, least_ms=self._options.poll_ms, most_ms=10_000)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
 from sightline.domain.geofence import DeviceKind, Fence, Fix, Track
-from sightline.domain.metering import Evidence, PauseReason, Signal, Window
+from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal, Window
 from sightline.domain.session.model import (
     Assigned,
     Closed,
@@ -129,8 +129,12 @@ def _fields(flat: Any) -> Doc:
 
 
 def _evidence_doc(evidence: Evidence) -> Doc:
-    presence, media = _fields(evidence.presence), _fields(evidence.media)
-    return {**_fields(evidence), "presence": presence, "media": media}
+    return {
+        **_fields(evidence),
+        "presence": _fields(evidence.presence),
+        "media": _fields(evidence.media),
+        "fence_windows": [list(window) for window in evidence.fence_windows],
+    }
 
 
 def _location_doc(location: LocationState) -> Doc:
@@ -163,9 +167,15 @@ def _evidence(doc: Mapping[str, Any]) -> Evidence:
         started_at_ms=doc["started_at_ms"],
         presence=_signal(doc["presence"]),
         media=_signal(doc["media"]),
-        fence_windows=tuple((start, end) for start, end in doc["fence_windows"]),
+        fence_windows=tuple(_fence_window(row) for row in doc["fence_windows"]),
         first_outside_ms=doc["first_outside_ms"],
     )
+
+
+def _fence_window(row: list[int]) -> FenceWindow:
+    """Read a fence window. An older row has no `opened_ms`: its window counts as opened at its start."""
+    from_ms, to_ms, *opened_ms = row
+    return FenceWindow(from_ms, to_ms, *(opened_ms or [from_ms]))
 
 
 def _fix(doc: Mapping[str, Any] | None) -> Fix | None:

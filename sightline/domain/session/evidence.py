@@ -1,33 +1,41 @@
-"""The evidence of a LIVE session: what a heartbeat and a proof of media add to it. No state moves here."""
+"""What a heartbeat or a media event adds to the evidence of a LIVE session. No state changes here."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from sightline.domain.geofence import Ring
-from sightline.domain.metering import OPEN, Evidence, Interval
+from sightline.domain.metering import OPEN, Evidence, FenceWindow, Signal
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
-from sightline.domain.session.model import Live, LocationState, Session, SessionLimits
+from sightline.domain.session.model import Live, LocationState, SessionLimits
 
 
-def with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
-    """Take a heartbeat in: presence by receive time, the fence by the adopted position."""
+def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimits) -> Live:
+    """Add a heartbeat: presence by the time it was received, the fence by the adopted position.
+
+    A heartbeat from before the start, or one that was added already, changes nothing.
+    """
     fix, where, evidence = message.fix, phase.location, phase.evidence
-    if fix.at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
+    at_ms = min(fix.at_ms, now_ms)
+    if at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
         return phase
     if not message.is_fresh:
         return phase.with_proofs(evidence, replace(where, last_sequence=message.sequence, last_fix=fix))
-    if not fix.is_proof or fix.accuracy_m > limits.fence.accuracy_max_m:
-        return _with_coarse_fix(phase, message, limits)
+    if fix.accuracy_m > limits.fence.accuracy_max_m:
+        return _with_coarse_fix(phase, message, at_ms, limits)
+    if not fix.is_proof:
+        where = replace(where, coarse_in_row=0, last_sequence=message.sequence, last_fix=fix)
+        return phase.with_proofs(evidence, where)
     speed_mps = limits.fence.speed_limit_mps(where.device_kind)
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
     place = _Place(evidence.fence_windows, evidence.first_outside_ms, where.outside_in_row, where.is_inside)
     if track.adopted is fix:
-        place = _follow_ring(place, where.fence.ring(fix, limits.fence), fix.at_ms, limits)
-    # Made anew field by field, as is all that every heartbeat makes: `replace` takes several times as long.
+        place = _follow_ring(place, where.fence.ring(fix, limits.fence), at_ms, limits)
+    # Built field by field: `replace` takes several times as long, and every heartbeat comes through here.
     return phase.with_proofs(
         Evidence(
             started_at_ms=evidence.started_at_ms,
-            presence=evidence.presence.prove(fix.at_ms, limits.meter, is_prompt=True),
+            presence=evidence.presence.prove(at_ms, limits.meter, is_prompt=True),
             media=evidence.media,
             fence_windows=place.fence_windows,
             first_outside_ms=place.first_outside_ms,
@@ -45,19 +53,19 @@ def with_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
     )
 
 
-def _with_coarse_fix(phase: Live, message: FixReported, limits: SessionLimits) -> Live:
-    """A fix that proves nothing; enough of them in a row are as good as silence."""
+def _with_coarse_fix(phase: Live, message: FixReported, at_ms: int, limits: SessionLimits) -> Live:
+    """Add a fix that is too coarse to prove anything; enough of them in a row break presence at once."""
     evidence, coarse = phase.evidence, phase.location.coarse_in_row + 1
     if coarse >= limits.fence.coarse_fixes:
-        evidence, coarse = replace(evidence, presence=evidence.presence.lose(message.fix.at_ms)), 0
+        evidence = replace(evidence, presence=evidence.presence.lose(at_ms))
     where = replace(phase.location, coarse_in_row=coarse, last_fix=message.fix, last_sequence=message.sequence)
     return phase.with_proofs(evidence, where)
 
 
 class _Place(NamedTuple):
-    """What the fence knows of a device."""
+    """What the fence knows about a device."""
 
-    fence_windows: tuple[Interval, ...]
+    fence_windows: tuple[FenceWindow, ...]
     first_outside_ms: int | None
     outside_in_row: int
     is_inside: bool | None
@@ -65,7 +73,7 @@ class _Place(NamedTuple):
 
 def _follow_ring(place: _Place, ring: Ring, at_ms: int, limits: SessionLimits) -> _Place:
     windows = place.fence_windows
-    is_open = bool(windows) and windows[-1][1] == OPEN
+    is_open = bool(windows) and windows[-1].to_ms == OPEN
     if ring is Ring.OUTSIDE:
         if is_open:
             return place
@@ -73,37 +81,45 @@ def _follow_ring(place: _Place, ring: Ring, at_ms: int, limits: SessionLimits) -
         first = at_ms if place.first_outside_ms is None else place.first_outside_ms
         if outside < limits.fence.outside_fixes:
             return _Place(windows, first, outside, place.is_inside)
-        return _Place((*windows, (first, OPEN)), None, 0, is_inside=False)
+        return _Place((*windows, FenceWindow(first, OPEN, at_ms)), None, 0, is_inside=False)
     if ring is not Ring.INSIDE:
         return _Place(windows, None, 0, place.is_inside)
     if is_open:
-        windows = (*windows[:-1], (windows[-1][0], at_ms))
+        windows = (*windows[:-1], windows[-1]._replace(to_ms=at_ms))
     return _Place(windows, None, 0, is_inside=True)
 
 
-def with_media(evidence: Evidence, message: MediaProved | MediaBroke, limits: SessionLimits) -> Evidence:
-    """Take in that media came, or went away; of before the start it says nothing."""
-    if message.at_ms < evidence.started_at_ms:
+def with_media(evidence: Evidence, message: MediaProved | MediaBroke, now_ms: int, limits: SessionLimits) -> Evidence:
+    """Add a proof or a loss of media. One from before the start is ignored; one from the future counts as of now."""
+    at_ms = min(message.at_ms, now_ms)
+    if at_ms < evidence.started_at_ms:
         return evidence
     media = evidence.media
     if isinstance(message, MediaProved):
-        return evidence.with_media(media.prove(message.at_ms, limits.meter))
-    return evidence.with_media(media.lose(message.at_ms))
+        return evidence.with_media(media.prove(at_ms, limits.meter))
+    return evidence.with_media(media.lose(at_ms))
 
 
-def recover_media(session: Session, proved_at_ms: int, limits: SessionLimits) -> Session:
-    """A LIVE session as stored, with a newer checkpoint of its media.
+def recovered(
+    live: Live, media_proved_at_ms: int | None, heartbeats: Sequence[FixReported], limits: SessionLimits
+) -> Live:
+    """Add what was recorded after the session's row was written: its heartbeats and the newest checkpoint of media."""
+    for message in heartbeats:
+        live = with_fix(live, message, message.fix.at_ms, limits)
+    if media_proved_at_ms is None or media_proved_at_ms < live.started_at_ms:
+        return live
+    return replace(live, evidence=live.evidence.with_media(_recovered_media(live, media_proved_at_ms, limits)))
 
-    Proofs between the row and the checkpoint were not kept one by one. While the row says RUNNING there was no
-    silence between them, since that would have been recorded as a pause; while it says PAUSED nothing is assumed.
+
+def _recovered_media(live: Live, proved_at_ms: int, limits: SessionLimits) -> Signal:
+    """Return the media signal of a stored row with a newer checkpoint.
+
+    Proofs between the row and the checkpoint were not stored one by one. While the row says RUNNING there was no dirty
+    gap between them, because a gap is recorded and the row written. While the row says PAUSED only the checkpoint
+    itself counts.
     """
-    live = session.phase
-    if not isinstance(live, Live) or proved_at_ms < live.started_at_ms:
-        return session
     media = live.evidence.media
     since_ms = live.started_at_ms if media.last_proof_ms is None else media.last_proof_ms
-    if live.pause_reason is not None:
-        media = media.prove(proved_at_ms, limits.meter)
-    elif proved_at_ms > since_ms:
-        media = media.span(since_ms, proved_at_ms)
-    return replace(session, phase=replace(live, evidence=replace(live.evidence, media=media)))
+    if live.pause_reason is not None or media.first_break(since_ms, proved_at_ms) is not None:
+        return media.prove(proved_at_ms, limits.meter)
+    return media.span(since_ms, proved_at_ms) if proved_at_ms > since_ms else media

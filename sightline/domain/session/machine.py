@@ -1,26 +1,30 @@
-"""The session's machine: `step(session, message, now)` gives the next session and what to do, or a refusal.
+"""The session's state machine: `step(session, message, now)` returns the next session and what to do, or a refusal.
 
-House rules. Every movement of a session's state happens in this file; what a LIVE session learns between them is in
-`evidence`. A step never acts: it returns events to record and effects to carry out after the commit. Deadlines are
-decided by timestamp inside every step, before the message is looked at, so a late call is refused whether or not a
-timer has fired. Every phase lists every message; a new message breaks the build at each phase until someone decides.
+Every change of a session's state happens in this file; what a LIVE session learns between two changes is in `evidence`.
+A step has no side effects: it returns events to record and effects to carry out after the commit. Deadlines are decided
+by timestamp inside every step, before the message is handled, so a late call is refused whether or not a timer fired.
+Every phase lists every message: a new message fails the type check at each phase until it is handled there.
+
+Time never goes back: a step at an instant before the newest one that the session knows happens at that newest instant.
+A heartbeat or a media event is judged by the time at which it was received, so one that was received before a deadline
+counts even if it is handled after it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from sightline.domain.geofence import Fence
 from sightline.domain.metering import (
     Evidence,
-    PauseReason,
     Window,
     charge,
     open_pause,
-    pause_end_ms,
+    pause_end,
     read_final,
 )
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.evidence import with_fix, with_media
+from sightline.domain.session.evidence import recovered, with_fix, with_media
 from sightline.domain.session.messages import (
     Assign,
     Cancel,
@@ -82,44 +86,66 @@ def create(terms: Terms) -> Step:
 def step(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
     """Take one step.
 
-    A fact that is no news leaves the session as it is (a Step without events). A command after a deadline is
-    refused as expired; `settle_deadline` says what the passed deadline made of the session.
+    A fact that changes nothing leaves the session as it is (a Step without events). A command after a deadline is
+    refused as expired; `settle_deadline` returns what the passed deadline made of the session.
     """
-    late = settle_deadline(session, now_ms, limits)
+    newest_ms = session.newest_ms
+    now_ms = max(now_ms, newest_ms)
+    at_ms = max(newest_ms, min(now_ms, _received_ms(message, now_ms)))
+    late = settle_deadline(session, at_ms, limits)
     if late is not None:
-        if isinstance(message, FACTS):
-            return _record_late_media(late, session, message, now_ms, limits)
-        return EXPIRED
+        return late if isinstance(message, FACTS) else EXPIRED
     match session.phase:
         case Requested():
             return _in_requested(session, message, now_ms, limits)
         case Assigned():
             return _in_assigned(session, session.phase, message, now_ms, limits)
         case Live():
-            return _in_live(session, session.phase, message, now_ms, limits)
+            return _in_live(session, session.phase, message, at_ms, limits)
         case Ended():
             return _in_ended(session, session.phase, message, now_ms)
         case Closed():
             return _in_closed(session, message)
 
 
-def _record_late_media(late: Step, session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step:
-    """Evidence of before the deadline that arrives after it still counts: apply it, then the deadline."""
-    live = session.phase
-    if not isinstance(live, Live) or not isinstance(message, MediaProved | MediaBroke):
-        return late
-    if not isinstance(late.session.phase, Ended) or message.at_ms >= late.session.phase.ended_at_ms:
-        return late
-    live = replace(live, evidence=with_media(live.evidence, message, limits))
-    again = settle_deadline(replace(session, phase=live), now_ms, limits)
-    return again if again is not None else _announce_pause(session, live, now_ms, limits)
+def _received_ms(message: Message, now_ms: int) -> int:
+    """When a message was received: for evidence its own time, for all else now."""
+    match message:
+        case FixReported(fix=fix):
+            return fix.at_ms
+        case MediaProved(at_ms=at_ms) | MediaBroke(at_ms=at_ms):
+            return at_ms
+        case _:
+            return now_ms
+
+
+def recover(
+    session: Session,
+    media_proved_at_ms: int | None,
+    heartbeats: Sequence[FixReported],
+    now_ms: int,
+    limits: SessionLimits,
+) -> Step:
+    """Bring a stored session up to date with what was recorded after its row, then settle its deadlines.
+
+    Args:
+        media_proved_at_ms: The newest checkpoint of its media, or None.
+        heartbeats: The operator's recorded heartbeats that the row does not know yet, by sequence.
+    """
+    if isinstance(session.phase, Live):
+        session = session.in_phase(recovered(session.phase, media_proved_at_ms, heartbeats, limits))
+    now_ms = max(now_ms, session.newest_ms)
+    if not isinstance(session.phase, Live):
+        return settle_deadline(session, now_ms, limits) or Step(session=session)
+    ended = _live_deadline(session, session.phase, now_ms, limits)
+    return ended if ended is not None else _announce_pause(session, session.phase, now_ms, limits)
 
 
 # Deadlines.
 
 
 def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Step | None:
-    """What a passed deadline makes of the session; None while no deadline has passed."""
+    """Return what a passed deadline makes of the session; None while no deadline has passed."""
     phase = session.phase
     if isinstance(phase, Requested) and now_ms >= session.terms.wait_deadline_ms:
         return _close(
@@ -134,19 +160,26 @@ def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Ste
             session, SessionState.EXPIRED, EndReason.START_TIMEOUT, phase.start_deadline_ms, EventKind.EXPIRED
         )
     if isinstance(phase, Live):
-        until_ms = min(now_ms, phase.ends_at_ms)
-        paused_out_ms = pause_end_ms(phase.evidence, until_ms, limits.meter)
-        if paused_out_ms is not None and paused_out_ms <= until_ms:
-            pause = open_pause(phase.evidence, paused_out_ms, limits.meter)
-            reason = pause.reason if pause is not None else PauseReason.LOCATION_STALE
-            return _end(session, phase, EndReason(reason.value), paused_out_ms, limits)
-        if now_ms >= phase.ends_at_ms:
-            return _end(session, phase, EndReason.MAX_DURATION, phase.ends_at_ms, limits)
+        now_ms = max(now_ms, phase.evidence.newest_ms)
+        # Without an open window the pauses cannot have reached a limit since the step before.
+        if now_ms >= phase.ends_at_ms or open_pause(phase.evidence, now_ms, limits.meter) is not None:
+            return _live_deadline(session, phase, now_ms, limits)
+    return None
+
+
+def _live_deadline(session: Session, phase: Live, now_ms: int, limits: SessionLimits) -> Step | None:
+    """End a LIVE session whose pauses reached a limit, or whose time is over, whichever happened first."""
+    paused_out = pause_end(phase.evidence, min(now_ms, phase.ends_at_ms), limits.meter)
+    if paused_out is not None:
+        reason = EndReason(paused_out.reason.value)
+        return _end(session, phase, reason, paused_out.ended_at_ms, limits, decided_at_ms=paused_out.decided_at_ms)
+    if now_ms >= phase.ends_at_ms:
+        return _end(session, phase, EndReason.MAX_DURATION, phase.ends_at_ms, limits)
     return None
 
 
 def deadline_ms(session: Session) -> int | None:
-    """The deadline that callers see as expiresAt; None in a terminal state."""
+    """Return the deadline that callers see as expiresAt; None in a terminal state."""
     match session.phase:
         case Requested():
             return session.terms.wait_deadline_ms
@@ -197,10 +230,10 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             reason = EndReason.CONSUMER_ENDED if by is Party.CONSUMER else EndReason.OPERATOR_ENDED
             return _end(session, phase, reason, now_ms, limits)
         case FixReported():
-            return _announce_pause(session, with_fix(phase, message, limits), now_ms, limits)
+            return _learn(session, phase, with_fix(phase, message, now_ms, limits), now_ms, limits)
         case MediaProved() | MediaBroke():
-            live = phase.with_proofs(with_media(phase.evidence, message, limits), phase.location)
-            return _announce_pause(session, live, now_ms, limits)
+            live = phase.with_proofs(with_media(phase.evidence, message, now_ms, limits), phase.location)
+            return _learn(session, phase, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
         case Assign() | GoLive() | Cancel() | CancelAssignment():
@@ -293,11 +326,18 @@ def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int,
     return Step(session=replace(session, phase=phase), events=(event,), effects=effects)
 
 
-def _end(session: Session, phase: Live, reason: EndReason, at_ms: int, limits: SessionLimits) -> Step:
+def _end(
+    session: Session,
+    phase: Live,
+    reason: EndReason,
+    at_ms: int,
+    limits: SessionLimits,
+    *,
+    decided_at_ms: int | None = None,
+) -> Step:
     terms = session.terms
-    reading = read_final(phase.evidence, at_ms, terms.max_duration_s, limits.meter)
+    reading = read_final(phase.evidence, at_ms, terms.max_duration_s, limits.meter, decided_at_ms=decided_at_ms)
     charged = charge(reading.clean_seconds, terms.rate, terms.hold)
-    windows = tuple(replace(window, to_ms=at_ms) if window.to_ms is None else window for window in reading.windows)
     ended = Ended(
         operator=phase.operator,
         assigned_at_ms=phase.assigned_at_ms,
@@ -307,9 +347,9 @@ def _end(session: Session, phase: Live, reason: EndReason, at_ms: int, limits: S
         video_ref=phase.video.ref,
         clean_seconds=reading.clean_seconds,
         charged=charged,
-        windows=windows,
+        windows=reading.windows,
     )
-    dirty = "; ".join(f"{window.from_ms}-{window.to_ms} {window.reason.value}" for window in windows)
+    dirty = "; ".join(f"{window.from_ms}-{window.to_ms} {window.reason.value}" for window in reading.windows)
     event = Event(
         EventKind.ENDED,
         at_ms,
@@ -350,8 +390,25 @@ def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged:
 # Pauses.
 
 
+def _learn(session: Session, before: Live, after: Live, now_ms: int, limits: SessionLimits) -> Step:
+    """Take in evidence: it may end the session, pause it or resume it.
+
+    A pause that began before this evidence and was not announced yet is recorded as well, although the evidence closes
+    it: a stored row must show every dirty gap, or recovery would take the time between two stored proofs as proved.
+    """
+    ended = settle_deadline(session.in_phase(after), now_ms, limits)
+    if ended is not None:
+        return ended
+    missed = open_pause(before.evidence, now_ms, limits.meter) if before.pause_reason is None else None
+    if missed is None:
+        return _announce_pause(session, after, now_ms, limits)
+    announced = replace(after, pause_reason=missed.reason)
+    step = _announce_pause(session, announced, now_ms, limits)
+    return replace(step, events=(_pause_event(missed, now_ms), *step.events))
+
+
 def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLimits) -> Step:
-    """Record a pause that opened or closed; other evidence is news to nobody and is not stored by itself."""
+    """Record a pause that opened or closed. Other evidence is recorded elsewhere and does not store the row."""
     pause = open_pause(live.evidence, now_ms, limits.meter)
     reason = pause.reason if pause is not None else None
     if reason is live.pause_reason:

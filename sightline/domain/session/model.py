@@ -244,6 +244,17 @@ class Session:
         return None if isinstance(self.phase, Requested) else self.phase.operator
 
     @property
+    def newest_ms(self) -> int:
+        """The newest instant that the session knows. Its time never goes back before it."""
+        match self.phase:
+            case Requested():
+                return self.terms.created_at_ms
+            case Assigned(assigned_at_ms=at_ms) | Ended(ended_at_ms=at_ms) | Closed(closed_at_ms=at_ms):
+                return at_ms
+            case Live(evidence=evidence):
+                return evidence.newest_ms
+
+    @property
     def is_terminal(self) -> bool:
         """Whether nothing more can happen to it, settlement aside."""
         return isinstance(self.phase, Ended | Closed)

@@ -5,6 +5,7 @@ import re
 from hashlib import sha256
 from typing import Final, final
 
+import orjson
 import structlog
 
 from sightline.domain.errors import RefusedError
@@ -12,6 +13,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.views import iso
 from sightline.http.deps import InternalDeps
 from sightline.http.pipeline.call import Call, Raw, Reply
+from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
@@ -83,14 +85,17 @@ class InternalResources:
             ),
         )
 
-    async def ready(self, _call: Call) -> Reply:
-        """200 where every part is, else 503 naming those that are not."""
-        parts = await self._deps.readiness()
-        waiting = sorted(name for name, is_ready in parts.items() if not is_ready)
-        if not waiting:
-            return Reply({"ready": True, "parts": dict(parts)})
-        message = f"Not ready: {', '.join(waiting)}"
-        raise RefusedError(Refusal(Code.UNAVAILABLE, "ready:parts", message, retry_after_s=1))
+    async def ready(self, _call: Call) -> Reply | Raw:
+        """200 when every check passes, else 503; both bodies hold every check with its figures."""
+        found = await self._deps.readiness()
+        checks = {name: {"ok": check.is_ok, "detail": check.detail, **check.figures} for name, check in found.items()}
+        failed = [f"{name}: {check.detail}" for name, check in found.items() if not check.is_ok]
+        if not failed:
+            return Reply({"ready": True, "checks": checks})
+        error = ApiError(Code.UNAVAILABLE, "ready:checks", f"Not ready. {' '.join(failed)}", retry_after_s=1)
+        body = orjson.loads(error.body(self._deps.clock.now_ms())) | {"checks": checks}
+        headers = (("content-type", "application/json"), ("retry-after", "1"))
+        return Raw(status=error.status, headers=headers, body=orjson.dumps(body))
 
     async def metrics(self, _call: Call) -> Raw:
         """The exposition format, version 0.0.4."""

@@ -11,7 +11,6 @@ import orjson
 from sightline.http.openapi.document import build_document
 from sightline.http.pipeline.call import Call, Raw
 from sightline.http.pipeline.options import EdgeOptions
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import AnyRoute, Route
 
 _CACHE: Final = ("cache-control", "no-cache")
@@ -45,7 +44,6 @@ def _route(path: str, operation_id: str, summary: str, handler: object) -> Route
         tag="docs",
         summary=summary,
         handler=handler,  # type: ignore[arg-type]  # a coroutine function of Call
-        rate=RateClass.NONE,
         is_documented=False,
     )
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol, TypeAlias, final
 
+import trio
+
 from sightline.actors.types import Answer as Answer
 from sightline.actors.types import Caller
 from sightline.domain.access import Principal
@@ -94,7 +96,8 @@ class Call:
     idempotency_key: str | None
     base_url: str
     client_ip: str
-    take: Callable[[RateClass, str], object]
+    take: Callable[[RateClass, str, int], object]
+    rate_wait_s: Callable[[RateClass, str], float]
 
     @property
     def workspace_id(self) -> str:
@@ -124,10 +127,21 @@ class Call:
         """On whose behalf the actors act."""
         return Caller(workspace_id=self.workspace_id, idempotency=self.idempotency(self.workspace_id))
 
-    def limit_rate(self, rate: RateClass, key: str) -> None:
-        """Spend from a budget inside a handler, as for each message of a WebSocket.
+    def limit_rate(self, rate: RateClass, key: str, cost: int = 1) -> None:
+        """Take tokens inside a handler, for example for each message of a WebSocket.
 
         Raises:
             ApiError: RATE_LIMITED.
         """
-        self.take(rate, key)
+        self.take(rate, key, cost)
+
+    async def pace_rate(self, rate: RateClass, key: str, wait_ms: int) -> None:
+        """Take a token, after waiting for it if it comes within `wait_ms`.
+
+        Raises:
+            ApiError: RATE_LIMITED if it does not.
+        """
+        wait_s = self.rate_wait_s(rate, key)
+        if 0 < wait_s <= wait_ms / 1_000:
+            await trio.sleep(wait_s)
+        self.take(rate, key, 1)

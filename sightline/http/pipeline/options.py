@@ -67,6 +67,8 @@ class EdgeOptions:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     recheck_s: float = 15.0
     """How often the credential of an open stream or WebSocket is checked again."""
+    log_heartbeat_every: int = 1
+    """One in N successful heartbeat calls is logged; 0 logs none."""
     version: str = "0.1.0"
     # How long calls that outlive their caller may take when the server stops.
     finish_s: float = 5.0

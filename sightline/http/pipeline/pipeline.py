@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal
+from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Answer, Call, Emit, Raw, Reply, Stream, TextHeaders
@@ -23,7 +23,7 @@ from sightline.http.pipeline.errors import ApiError, refused, request_id_of, sta
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import Edge, EdgeOptions
-from sightline.http.pipeline.rate_limit import RateClass, RateLimiter
+from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
 from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
 from sightline.http.server import MADE_OF_HEAD, Scope
@@ -84,6 +84,7 @@ class Pipeline:
         self._limiter = RateLimiter(options.rate_limits)
         self._standing = standing_headers(options.strict_transport_s)
         self._log = structlog.get_logger().bind()  # bound once: each call writes a line
+        self._heartbeats = 0
 
     def request_of(self, scope: Scope, body: bytes) -> Request:
         """Read an ASGI scope."""
@@ -149,7 +150,8 @@ class Pipeline:
             idempotency_key=key,
             base_url=self.base_url(request),
             client_ip=request.client_ip,
-            take=self._take,
+            take=partial(self._take, request),
+            rate_wait_s=self._rate_wait_s,
         )
 
     async def _authenticate(self, request: Request) -> Principal:
@@ -162,7 +164,7 @@ class Pipeline:
             return await self._edge.authenticate(request.headers)
         except RefusedError:
             if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
-                self._limiter.take(RateClass.FAILED, request.client_ip, request.started_s)
+                self._limiter.take(RateClass.FAILED, address_key(request.client_ip), request.started_s)
             raise
 
     async def while_authorized(self, request: Request, work: Callable[[], Awaitable[None]]) -> None:
@@ -207,8 +209,11 @@ class Pipeline:
         except RefusedError:
             return  # the status line is out: the stream ends, and the next request is told why
 
-    def _take(self, rate: RateClass, key: str) -> None:
-        self._limiter.take(rate, key, trio.current_time())
+    def _take(self, request: Request, rate: RateClass, key: str, cost: int) -> None:
+        request.rate_headers = self._limiter.take(rate, key, trio.current_time(), cost=cost)
+
+    def _rate_wait_s(self, rate: RateClass, key: str) -> float:
+        return self._limiter.wait_s(rate, key, trio.current_time())
 
     def base_url(self, request: Request) -> str:
         """How the caller reached us."""
@@ -283,16 +288,23 @@ class Pipeline:
         return self._outgoing(request, mapped.status, headers, body, mapped.code)
 
     def finished(self, request: Request, outgoing: Outgoing) -> None:
-        """Tell the log and the metrics, once per call."""
+        """Count the call and log it, once per call. Successful heartbeats are counted all, and logged one in N."""
         seconds = trio.current_time() - request.started_s
         template = _template(request)
         self._edge.observe(template, request.method, outgoing.status, seconds)
         fields: dict[str, Any] = {}
+        if outgoing.code is None and request.route is not None and request.route.rate is RateClass.LOCATION:
+            every = self._options.log_heartbeat_every
+            self._heartbeats += 1
+            if every == 0 or self._heartbeats % every:
+                return
+            if every > 1:
+                fields["one_in"] = every
         principal = request.principal
         if isinstance(principal, ApiKeyPrincipal):
-            fields = {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
+            fields |= {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
         elif principal is not None:
-            fields = {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
+            fields |= {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
         if outgoing.code is not None:
             fields["code"] = outgoing.code.value
         self._log.info(
@@ -322,14 +334,14 @@ def _template(request: Request) -> str:
 
 
 def _rate_key(request: Request, match: Match) -> str:
+    """The bucket of a request: the caller's workspace, else its wallet, else its address."""
     principal = request.principal
     if match.route.rate is RateClass.AUTH or principal is None:
-        return request.client_ip
-    if match.route.rate is RateClass.FRAME:
-        return f"{principal.workspace_id}/{match.values[0].lower() if match.values else ''}"
-    if match.route.rate is RateClass.LOCATION:
-        return str(principal.workspace_id)
-    return principal.key_id if isinstance(principal, ApiKeyPrincipal) else principal.wallet_address
+        return address_key(request.client_ip)
+    if principal.workspace_id is not None:
+        return principal.workspace_id
+    assert isinstance(principal, WalletPrincipal)
+    return principal.wallet_address
 
 
 def _parse_input(route: AnyRoute, request: Request) -> tuple[Any, Any]:

@@ -1,11 +1,12 @@
-"""Token buckets, as GCRA: one number per bucket, the moment at which it is full again.
+"""Rate limits: token buckets, computed as GCRA with one number per bucket (the time at which it is full again).
 
-Source: ITU-T I.371 (GCRA); draft-ietf-httpapi-ratelimit-headers-10 for the headers.
+Sources: ITU-T I.371 (GCRA); draft-ietf-httpapi-ratelimit-headers-10 for the headers.
 """
 
+import ipaddress
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self, final
 
@@ -14,64 +15,96 @@ from sightline.http.pipeline.errors import ApiError
 from sightline.http.server import Headers
 
 _BUCKETS_MAX: Final = 50_000
+_IPV6_PREFIX: Final = 64
+"""An IPv6 customer has a whole /64, so limits count per /64 and not per address."""
 
 
 class RateClass(StrEnum):
-    """Which budget a route spends from."""
+    """The budget that a route uses. Counted per workspace if the caller has one, else per wallet or address."""
 
     DEFAULT = "default"
     LIST = "list"
     FRAME = "frame"
+    """Frames of one session, per workspace and session."""
+    FRAMES = "frames"
+    """Frame requests of one workspace for all sessions, unknown ones included."""
     LOCATION = "location"
+    """Heartbeats; a batch costs one token for each ten."""
     QUOTE = "quote"
     CREATE = "create"
     AUTH = "auth"
+    """Challenges, sign-ins and workspace creation, per address."""
     FAILED = "failed"
-    """Credentials that were refused. Those that are good spend nothing here."""
+    """Refused credentials, per address. Valid credentials cost nothing."""
+    SIGNALLING = "signalling"
+    """WHIP and WHEP requests, per address."""
     NONE = "none"
+    """No limit; only for the internal listener."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`per_s` calls a second in the long run, `burst` at once."""
+    """A long-term rate of `per_s` requests a second, and `burst` requests at once."""
 
     per_s: float
     burst: int
 
     @property
     def window_s(self) -> int:
-        """How long an empty bucket takes to fill."""
+        """Seconds until an empty bucket is full."""
         return max(1, math.ceil(self.burst / self.per_s))
+
+
+DEFAULT_BUDGETS: Final[Mapping[RateClass, Budget]] = {
+    RateClass.DEFAULT: Budget(50, 100),
+    RateClass.LIST: Budget(10, 10),
+    RateClass.FRAME: Budget(10, 20),
+    RateClass.FRAMES: Budget(200, 400),
+    RateClass.LOCATION: Budget(4, 10),
+    RateClass.QUOTE: Budget(10, 10),
+    RateClass.CREATE: Budget(10, 10),
+    RateClass.AUTH: Budget(20 / 60, 20),
+    RateClass.FAILED: Budget(1, 60),
+    RateClass.SIGNALLING: Budget(20, 100),
+}
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Budgets per class. Per key or wallet, save frame (session), location (workspace), auth, failed (IP address)."""
+    """The budget of every class, and the switch."""
 
     is_enabled: bool = True
-    budgets: Mapping[RateClass, Budget] = field(
-        default_factory=lambda: {
-            RateClass.DEFAULT: Budget(50, 100),
-            RateClass.LIST: Budget(10, 10),
-            RateClass.FRAME: Budget(10, 20),
-            RateClass.LOCATION: Budget(4, 10),
-            RateClass.QUOTE: Budget(10, 10),
-            RateClass.CREATE: Budget(10, 10),
-            RateClass.AUTH: Budget(20 / 60, 20),
-            RateClass.FAILED: Budget(60 / 60, 60),
-        }
-    )
+    budgets: Mapping[RateClass, Budget] = field(default_factory=lambda: dict(DEFAULT_BUDGETS))
 
-    def with_failed_per_minute(self, count: int) -> Self:
-        """The same with another budget of refused credentials."""
-        return replace(self, budgets={**self.budgets, RateClass.FAILED: Budget(count / 60, count)})
+    @classmethod
+    def parse(cls, text: str, *, is_enabled: bool = True) -> Self:
+        """Read changed budgets, written `class=per_second/burst,...`, on top of the defaults.
+
+        Raises:
+            ValueError: A class is unknown or listed twice, or a number is not positive.
+        """
+        changed: dict[RateClass, Budget] = {}
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            name, _, numbers = item.partition("=")
+            per_s, _, burst = numbers.partition("/")
+            known = {str(rate): rate for rate in DEFAULT_BUDGETS}
+            if name not in known or known[name] in changed:
+                raise ValueError(f"{name!r} is not one of {', '.join(known)}, or is listed twice")
+            try:
+                budget = Budget(float(per_s), int(burst))
+            except ValueError:
+                raise ValueError(f"{item!r} is not written class=per_second/burst") from None
+            if not (budget.per_s > 0 and math.isfinite(budget.per_s) and budget.burst >= 1):
+                raise ValueError(f"{item!r}: the rate must be above 0 and the burst at least 1")
+            changed[known[name]] = budget
+        return cls(is_enabled=is_enabled, budgets={**DEFAULT_BUDGETS, **changed})
 
 
 @final
 class RateLimiter:
-    """All buckets of one server. Not shared between processes."""
+    """All buckets of one server process."""
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
@@ -82,11 +115,14 @@ class RateLimiter:
             for name, budget in limits.budgets.items()
         }
 
-    def take(self, rate: RateClass, key: str, now_s: float) -> Headers:
-        """Spend one call. Returns the headers that tell what is left.
+    def take(self, rate: RateClass, key: str, now_s: float, *, cost: int = 1) -> Headers:
+        """Take tokens from a bucket. Returns the headers that say what is left.
+
+        A request that costs more than the burst is let through when the bucket is full, and the bucket takes
+        correspondingly longer to fill again.
 
         Raises:
-            ApiError: RATE_LIMITED, when the bucket is empty; the call spends nothing.
+            ApiError: RATE_LIMITED if the bucket has too few tokens; none are taken.
         """
         budget = self._limits.budgets.get(rate)
         if budget is None or not self._limits.is_enabled:
@@ -95,20 +131,41 @@ class RateLimiter:
         capacity = budget.burst * interval
         bucket = (rate, key)
         full_at = max(self._full_at.get(bucket, 0.0), now_s)
-        wait = full_at + interval - capacity - now_s
-        # Sums of intervals are not exact: a bucket that is full but for rounding is full.
+        wait = full_at + min(cost, budget.burst) * interval - capacity - now_s
+        # Sums of intervals are inexact: a bucket that is full but for rounding counts as full.
         if wait > 1e-9:
             headers = self._headers(rate, 0, math.ceil(wait))
             raise ApiError(Code.RATE_LIMITED, f"rate:{rate}", retry_after_s=math.ceil(wait), headers=headers)
-        full_at += interval
+        full_at += cost * interval
         self._full_at[bucket] = full_at
         if len(self._full_at) > _BUCKETS_MAX:
-            self._forget_full(now_s)
-        left = int((capacity - (full_at - now_s)) / interval + 1e-9)
+            self._drop_full(now_s)
+        left = max(0, int((capacity - (full_at - now_s)) / interval + 1e-9))
         return self._headers(rate, left, math.ceil(full_at - now_s))
+
+    def wait_s(self, rate: RateClass, key: str, now_s: float) -> float:
+        """Seconds until the bucket has a token; 0 if it has one now."""
+        budget = self._limits.budgets.get(rate)
+        if budget is None or not self._limits.is_enabled:
+            return 0.0
+        return max(0.0, self._full_at.get((rate, key), 0.0) - (budget.burst - 1) / budget.per_s - now_s)
 
     def _headers(self, rate: RateClass, left: int, seconds: int) -> Headers:
         return [(b"ratelimit", b'"%b";r=%d;t=%d' % (self._names[rate], left, seconds)), self._policies[rate]]
 
-    def _forget_full(self, now_s: float) -> None:
+    def _drop_full(self, now_s: float) -> None:
+        """Forget buckets that are full: a new one is full too."""
         self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if full_at > now_s}
+
+
+def address_key(client_ip: str) -> str:
+    """The key of a client's address: the address itself for IPv4, its /64 network for IPv6."""
+    if ":" not in client_ip:
+        return client_ip
+    try:
+        address = ipaddress.IPv6Address(client_ip.partition("%")[0])
+    except ValueError:
+        return client_ip
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, _IPV6_PREFIX), strict=False))

@@ -109,7 +109,7 @@ class FrameResources:
                 ),
                 handler=self.frame,
                 operation=Operation.READ_SESSION,
-                rate=RateClass.FRAME,
+                rate=RateClass.FRAMES,
                 query=FrameQueryString,
                 media_type="image/jpeg",
                 errors=(*_ERRORS, Code.FRAME_NOT_AVAILABLE),
@@ -124,7 +124,7 @@ class FrameResources:
                 description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
                 handler=self.frames,
                 operation=Operation.READ_SESSION,
-                rate=RateClass.FRAME,
+                rate=RateClass.FRAMES,
                 query=FramesQueryString,
                 media_type="multipart/x-mixed-replace",
                 errors=_ERRORS,
@@ -135,6 +135,7 @@ class FrameResources:
         """The newest frame, or the next one after `after`. Never a placeholder."""
         query: FrameQueryString = call.query
         session_id = call.params["id"]
+        await call.pace_rate(RateClass.FRAME, f"{call.workspace_id}/{session_id}", query.wait_ms)
         feed = await self._deps.broker.reads.live_feed(session_id, call.workspace_id)
         reply = await self._deps.video.frame(
             feed.video_ref,
@@ -163,6 +164,7 @@ class FrameResources:
         """Frames one after the other, each once, at most `fps` a second, until the session ends."""
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
+        call.limit_rate(RateClass.FRAME, f"{workspace_id}/{session_id}")
         await self._deps.broker.reads.live_feed(session_id, workspace_id)
         self._slots.require_free(workspace_id)
 

@@ -20,6 +20,7 @@ from sightline.http.schemas.workspaces import Workspace
 
 TAG: Final = "location"
 ACCURACY_DEFAULT_M: Final = 50.0
+HEARTBEATS_PER_TOKEN: Final = 10
 MESSAGE_BYTES_MAX: Final = 4_096
 INBOX_MAX: Final = 64
 """Heartbeats of one socket that may wait for the commit under way."""
@@ -108,6 +109,9 @@ class LocationResources:
         """Take several; each is judged by itself."""
         body: HeartbeatsBody = call.body
         reports = [report_of(item) for item in body.items]
+        if len(reports) > HEARTBEATS_PER_TOKEN:  # the request itself cost the first token
+            cost = -(-len(reports) // HEARTBEATS_PER_TOKEN) - 1
+            call.limit_rate(RateClass.LOCATION, call.workspace_id, cost)
         workspace_id = await require_own_workspace(call, self._deps.broker)
         return await self._deps.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
 

@@ -34,7 +34,7 @@ class SignallingResources:
                 tag="video",
                 summary=f"{kind.upper()} signalling",
                 handler=self.signal,
-                rate=RateClass.NONE,
+                rate=RateClass.SIGNALLING,
                 params={"token": Param.TEXT, "resource": Param.TEXT},
                 finishes=True,
                 checks_origin=False,

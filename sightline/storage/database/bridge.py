@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, final
 
-import asyncpg
 import outcome
 import structlog
 import trio
@@ -25,7 +24,7 @@ import uvloop
 
 from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.pool import ConnectionPool, PoolOptions
-from sightline.storage.database.work import Kind, Unit, Work
+from sightline.storage.database.work import NOT_CONNECTED, Kind, Unit, Work
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -102,7 +101,7 @@ class Database:
         Raises:
             StoreUnavailableError: No connection within the deadline; nothing was applied.
             OutcomeUnknownError: The unit had begun, and its connection was lost or its deadline passed.
-            asyncpg.PostgresError: As the server said of a statement.
+            StatementRefusedError: The statement or an argument is wrong; nothing was applied.
 
         Cancellation: obeyed while waiting for a connection; afterwards the unit is left to finish, and its
         result is returned.
@@ -117,7 +116,7 @@ class Database:
         Raises:
             StoreUnavailableError: Surely nothing was applied.
             OutcomeUnknownError: COMMIT was sent, and the connection was lost or the deadline passed before its answer.
-            asyncpg.PostgresError: As the server said of a statement; rolled back.
+            StatementRefusedError: A statement or an argument is wrong; rolled back.
 
         Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
         """
@@ -227,7 +226,7 @@ class Database:
             await trio.to_thread.run_sync(
                 lambda: asyncio.run_coroutine_threadsafe(self._pool.warm_up(), self._loop).result(),
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except NOT_CONNECTED as error:
             raise StoreUnavailableError(f"database not reached: {error}") from error
 
     async def _close(self) -> None:

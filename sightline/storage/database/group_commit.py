@@ -14,6 +14,7 @@ How callers gather, and who leads: `sightline.storage.database.batching`.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -61,7 +62,7 @@ class GroupCommit:
         """Run the statement and return its row.
 
         Raises:
-            StoreUnavailableError, OutcomeUnknownError, asyncpg.PostgresError: As `Database.run`.
+            StoreUnavailableError, OutcomeUnknownError, StatementRefusedError: As `Database.run`.
 
         Cancellation: obeyed while gathered; nothing is written then.
         """
@@ -70,8 +71,8 @@ class GroupCommit:
         if step.runs_alone:
             return await self._database.run(lambda connection: connection.fetchrow(self._statement, *arguments))
         if step.error is not None:
-            # One error for all of a batch, an exception of its own for each.
-            raise type(step.error)(*step.error.args) from step.error
+            # The error of the batch, as an exception of its own for each caller.
+            raise copy(step.error) from step.error
         return step.row
 
     async def _serve(self, batch: list[_Step]) -> None:

@@ -1,10 +1,10 @@
 """Group read: concurrent look-ups by key share one query."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, final
 
-from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.batching import Batcher, Call
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
@@ -41,13 +41,13 @@ class GroupRead(Generic[K, V]):
         """Find one value, read after the call began; None if there is none.
 
         Raises:
-            StoreUnavailableError: As `Database.read`; also when the shared query failed.
+            StoreUnavailableError, StatementRefusedError: As `Database.read`, of the shared query.
         """
         look_up = _LookUp(key=key)
         await self._batcher.submit(look_up)
         if look_up.error is not None:
-            # A batch has one error; each caller gets an exception of its own.
-            raise StoreUnavailableError(*look_up.error.args) from look_up.error
+            # The error of the batch, as an exception of its own for each caller.
+            raise copy(look_up.error) from look_up.error
         found: V | None = look_up.found
         return found
 

@@ -1,11 +1,14 @@
-"""One unit of work on the asyncio side: take a connection, run, commit, clean up, and say honestly what became of it.
+"""One unit of work on the asyncio side: take a connection, run, commit, clean up, and report the outcome exactly.
 
-The phases decide what a cancellation or a missed deadline means:
+The phase decides what a cancellation or a missed deadline means:
 
-    WAITING     no connection yet        nothing happened RUNNING     the unit runs            a transaction
-    is rolled back; statements that commit themselves: not known COMMITTING  COMMIT is on the wire
-    cancellation is not obeyed, the answer is near; deadline: not known CLEANING    rolling back
-    nothing interrupts it; bounded by a time-out of its own
+| phase      | state                 | cancellation                    | deadline                               |
+|------------|-----------------------|---------------------------------|----------------------------------------|
+| WAITING    | no connection yet     | obeyed; nothing was applied     | nothing was applied                    |
+| RUNNING    | the unit runs         | READ, TRANSACT: rolled back     | READ, TRANSACT: rolled back            |
+|            |                       | RUN: not obeyed                 | RUN: outcome unknown                   |
+| COMMITTING | COMMIT was sent       | not obeyed; the answer is near  | outcome unknown                        |
+| CLEANING   | rolling back          | not obeyed                      | not obeyed; it has a timeout of its own |
 """
 
 import asyncio
@@ -17,29 +20,34 @@ import asyncpg
 
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.pool import Connection, ConnectionPool
+from sightline.storage.database.sqlstate import (
+    Meaning,
+    StatementRefusedError,
+    describe,
+    meaning_of,
+    needs_new_connection,
+)
 
 T = TypeVar("T")
 Unit: TypeAlias = Callable[[Connection], Awaitable[T]]
 
 ROLLBACK_TIMEOUT_S = 1.0
-"""A rollback slower than this costs the connection, which rolls back as well."""
+"""A slower rollback is given up and the connection closed, which rolls back as well."""
 
 ATTEMPTS_MAX = 4
-"""Runs of a unit before we give up on a database that keeps undoing it."""
+"""Runs of a unit that the database undoes each time."""
 
-NOT_REACHED = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-LOST = (OSError, asyncpg.PostgresConnectionError)
-UNDONE = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""The server chose us as the victim of concurrency; the same unit may well succeed now."""
+NOT_CONNECTED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What opening a connection may raise."""
 
 
 class Kind(enum.Enum):
     """What a unit of work may do, which decides what its failures mean."""
 
     READ = "read"
-    """Writes nothing: it may be cancelled and repeated at will."""
+    """Writes nothing: it may be cancelled and run again at any time."""
     RUN = "run"
-    """Statements that each commit themselves: once running, only the deadline stops it."""
+    """One statement that commits itself: once it runs, only the deadline stops it."""
     TRANSACT = "transact"
     """BEGIN and COMMIT around the unit."""
 
@@ -54,7 +62,7 @@ class Phase(enum.Enum):
 
 
 class _TryAgainError(Exception):
-    """The unit was surely undone and another run may succeed; the cause says why."""
+    """The unit was undone for certain and another run may succeed; the cause says why."""
 
 
 @final
@@ -74,12 +82,12 @@ class Work:
         self.task: asyncio.Task[Any] | None = None
 
     def start(self) -> "asyncio.Task[Any]":
-        """Begin. The task ends as `_perform` says."""
+        """Start the task, which ends as `_perform` documents."""
         self.task = asyncio.get_running_loop().create_task(self._perform())
         return self.task
 
     def cancel(self) -> None:
-        """Ask for an early end; obeyed only while that leaves no doubt about the outcome."""
+        """Ask for an early end; obeyed only while the outcome stays certain."""
         self._cancel_asked = True
         if self._phase is Phase.WAITING or (self._phase is Phase.RUNNING and self._kind is not Kind.RUN):
             self._interrupt()
@@ -91,7 +99,7 @@ class Work:
 
     def _interrupt(self) -> None:
         assert self.task is not None
-        # One cancellation at most: a second one would hit the clean-up after the first.
+        # At most one cancellation: a second one would hit the clean-up after the first.
         if not self.task.cancelling():
             self.task.cancel()
 
@@ -99,10 +107,10 @@ class Work:
         """Run the unit within its deadline.
 
         Raises:
-            StoreUnavailableError: Surely nothing was applied.
+            StoreUnavailableError: Nothing was applied.
             OutcomeUnknownError: It was sent for commit and the answer is lost.
+            StatementRefusedError: The database refused a statement as wrong; nothing was applied.
             asyncio.CancelledError: `cancel` was obeyed and nothing was applied.
-            asyncpg.PostgresError: What the server said of a statement; a transaction is rolled back.
         """
         timer = asyncio.get_running_loop().call_later(self._deadline_s, self._expire)
         try:
@@ -122,7 +130,8 @@ class Work:
                 return await self._attempt(connection)
             except _TryAgainError as error:
                 if attempt == ATTEMPTS_MAX:
-                    raise StoreUnavailableError(f"undone {attempt} times") from error.__cause__
+                    cause = describe(error.__cause__ or error)
+                    raise StoreUnavailableError(f"undone {attempt} times: {cause}") from error.__cause__
             if self._expired or self._cancel_asked:
                 raise asyncio.CancelledError
             self._phase = Phase.WAITING
@@ -131,8 +140,8 @@ class Work:
     async def _take(self) -> Connection:
         try:
             return await self._pool.acquire()
-        except NOT_REACHED as error:
-            raise StoreUnavailableError(f"no connection: {type(error).__name__}") from error
+        except NOT_CONNECTED as error:
+            raise StoreUnavailableError(f"no connection to the database: {describe(error)}") from error
 
     async def _attempt(self, connection: Connection) -> Any:
         try:
@@ -145,24 +154,24 @@ class Work:
                 if await connection.execute("COMMIT") != "COMMIT":
                     raise InvariantError("the unit hid an error of a statement; the transaction is undone")
         except BaseException as error:
-            doubtful = self._phase is Phase.COMMITTING or self._kind is Kind.RUN
+            in_doubt = self._phase is Phase.COMMITTING or self._kind is Kind.RUN
             self._phase = Phase.CLEANING
-            lost = isinstance(error, LOST) or connection.is_closed()
-            await self._clean(connection, error)
-            self._translate(error, lost=lost, doubtful=doubtful)
+            meaning = meaning_of(error, is_connected=not connection.is_closed())
+            if meaning is Meaning.LOST or needs_new_connection(error):
+                self._pool.discard(connection)
+            else:
+                await self._clean(connection, was_cancelled=isinstance(error, asyncio.CancelledError))
+            self._translate(error, meaning, in_doubt=in_doubt)
             raise
         self._pool.release(connection)
         return result
 
-    async def _clean(self, connection: Connection, error: BaseException) -> None:
+    async def _clean(self, connection: Connection, *, was_cancelled: bool) -> None:
         """Make the connection fit for the next unit, or discard it."""
-        if isinstance(error, LOST) or connection.is_closed():
-            self._pool.discard(connection)
-            return
-        if not isinstance(error, asyncio.CancelledError) and not connection.is_in_transaction():
+        if not was_cancelled and not connection.is_in_transaction():
             self._pool.release(connection)
             return
-        # This first waits until the server has given up a statement that was cut short.
+        # Waits first until the server has stopped a statement that was interrupted.
         clean = asyncio.ensure_future(connection.execute("ROLLBACK" if connection.is_in_transaction() else ""))
         done, _ = await asyncio.wait([clean], timeout=ROLLBACK_TIMEOUT_S)
         if done and clean.exception() is None and not connection.is_in_transaction():
@@ -172,13 +181,18 @@ class Work:
         clean.cancel()
         await asyncio.gather(clean, return_exceptions=True)
 
-    def _translate(self, error: BaseException, *, lost: bool, doubtful: bool) -> None:
-        """Raise what the error means for the caller; return if it stands for itself."""
-        if isinstance(error, asyncio.CancelledError) and self._expired and doubtful:
+    def _translate(self, error: BaseException, meaning: Meaning, *, in_doubt: bool) -> None:
+        """Raise what the error means for the caller; return if the error itself is to be raised."""
+        if isinstance(error, asyncio.CancelledError) and self._expired and in_doubt:
             raise OutcomeUnknownError("the deadline passed before the answer came") from None
-        if lost and doubtful:
-            raise OutcomeUnknownError("the connection was lost before the answer came") from error
-        if lost or isinstance(error, UNDONE):
-            raise _TryAgainError from error
-        if isinstance(error, asyncpg.QueryCanceledError):
-            raise StoreUnavailableError("the server gave up the statement") from error
+        match meaning:
+            case Meaning.LOST if in_doubt:
+                raise OutcomeUnknownError(f"no answer to the commit: {describe(error)}") from error
+            case Meaning.LOST | Meaning.UNDONE:
+                raise _TryAgainError from error
+            case Meaning.UNAVAILABLE:
+                raise StoreUnavailableError(f"the database refused for now: {describe(error)}") from error
+            case Meaning.BUG:
+                raise StatementRefusedError.of(error) from error
+            case Meaning.OTHER:
+                return

@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-import asyncpg
-
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import Committed, IdempotencyRecord, Rejected, RejectedWhy
+from sightline.storage.database.sqlstate import StatementRefusedError
 from sightline.storage.json import dump
 
 SQLSTATE = "SL001"
@@ -23,10 +22,10 @@ async def decided(result: Awaitable[Any], version: int) -> Committed | Rejected:
     """
     try:
         row = await result
-    except asyncpg.PostgresError as error:
+    except StatementRefusedError as error:
         if error.sqlstate != SQLSTATE:
             raise
-        return Rejected(RejectedWhy(str(error.args[0])))
+        return Rejected(RejectedWhy(error.reason))
     if row["why"] is not None:
         return Rejected(RejectedWhy(row["why"]))
     return Committed(version + 1, row["revision"])

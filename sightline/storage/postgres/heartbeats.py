@@ -4,14 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, final
 
-import asyncpg
-
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
 from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.database.sqlstate import CHECK_VIOLATION, StatementRefusedError
 from sightline.storage.postgres.idempotency import columns_of, record_all
 
 _TYPES: Final = {
@@ -53,6 +52,11 @@ LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER B
 SINCE: Final = f"""
 SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 AND at_ms >= $2 AND sequence > $3 ORDER BY sequence
 """  # noqa: S608
+
+
+@final
+class ShardLostError(StoreUnavailableError):
+    """Another server holds a shard of the rows; nothing was written."""
 
 
 def _row(heartbeat: Heartbeat) -> tuple[object, ...]:
@@ -143,7 +147,7 @@ class HeartbeatTable:
         """Record heartbeats and the answers to their calls, all or none; one statement.
 
         Raises:
-            StoreUnavailableError: Also when one of the leases is no longer held.
+            ShardLostError: One of the leases is no longer held; nothing was written.
         """
         assert batch or not answers, "an answer is kept with heartbeats"
         if not batch:
@@ -158,13 +162,15 @@ class HeartbeatTable:
         await self.make_days(days - self._days)
         try:
             is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
-        except asyncpg.CheckViolationError:
+        except StatementRefusedError as error:
+            if error.sqlstate != CHECK_VIOLATION:
+                raise
             # The partition was dropped under us: these are older than what is kept. Take them all the same.
             self._days -= days
             await self.make_days(days)
             is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         if not is_held:
-            raise StoreUnavailableError("a shard of these heartbeats is no longer held")
+            raise ShardLostError("a shard of these heartbeats is no longer held")
 
     async def latest(self, workspace_id: str) -> Heartbeat | None:
         """The newest heartbeat by sequence."""

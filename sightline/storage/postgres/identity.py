@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-import asyncpg
-
 from sightline.domain.access import Environment, Scope
 from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, StoreUnavailableError
@@ -298,7 +296,7 @@ async def _find_keys(connection: Connection, digests: Sequence[bytes]) -> dict[b
     return {row["digest"]: _record(row) for row in await connection.fetch(FIND_KEYS, digests)}
 
 
-def _wallet_session(row: "asyncpg.Record") -> WalletSession:
+def _wallet_session(row: Mapping[str, Any]) -> WalletSession:
     return WalletSession(
         session_id=str(row["session_id"]),
         wallet_address=row["wallet_address"],
@@ -310,7 +308,7 @@ def _wallet_session(row: "asyncpg.Record") -> WalletSession:
     )
 
 
-def _record(row: "asyncpg.Record | Mapping[str, Any]") -> ApiKeyRecord:
+def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
     return ApiKeyRecord(
         key_id=str(row["key_id"]),
         workspace_id=str(row["workspace_id"]),

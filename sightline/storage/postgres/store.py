@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
+import trio
+
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Session, SessionState
@@ -15,6 +17,7 @@ from sightline.ports.store import (
     IdempotencyRecord,
     RecordedEvent,
     Rejected,
+    RejectedWhy,
     SessionQuery,
     SessionWrite,
     ShardLease,
@@ -25,9 +28,10 @@ from sightline.ports.store import (
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.group_read import GroupRead
-from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, shards, workspaces
+from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import shard_of
-from sightline.storage.postgres.heartbeats import HeartbeatTable
+from sightline.storage.postgres.heartbeats import HeartbeatTable, ShardLostError
+from sightline.storage.postgres.shards import ShardOwnership
 
 
 @final
@@ -36,6 +40,7 @@ class PostgresStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._shards = ShardOwnership(database)
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
@@ -43,11 +48,32 @@ class PostgresStore:
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner."""
-        return await shards.acquire_shards(self._database, owner, incarnation)
+        return await self._shards.acquire(owner, incarnation)
+
+    @property
+    def fenced(self) -> trio.Event:
+        """Set when another server has taken shards of this one: by a refused write, or by `check_fence`.
+
+        Never cleared. A fenced server must stop: what it holds in memory is no longer true.
+        """
+        return self._shards.lost
+
+    async def check_fence(self) -> None:
+        """Read the owner of the shards and set `fenced` if it is another server. To be called each second.
+
+        Raises:
+            StoreUnavailableError: The database did not answer; nothing is known.
+        """
+        await self._shards.check()
+
+    def _noting_fence(self, result: Committed | Rejected) -> Committed | Rejected:
+        if result == Rejected(RejectedWhy.FENCED):
+            self._shards.lost.set()
+        return result
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
         """Store one session step."""
-        return await sessions.write_session(self._database, self._session_steps, write)
+        return self._noting_fence(await sessions.write_session(self._database, self._session_steps, write))
 
     async def load_session(self, session_id: str) -> StoredSession | None:
         """Read one session."""
@@ -75,7 +101,7 @@ class PostgresStore:
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step."""
-        return await workspaces.write_workspace(self._database, self._workspace_steps, write)
+        return self._noting_fence(await workspaces.write_workspace(self._database, self._workspace_steps, write))
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
         """Read one workspace; after a restart every device wakes its own at once, so they share queries."""
@@ -96,7 +122,11 @@ class PostgresStore:
         answers: Sequence[IdempotencyRecord] = (),
     ) -> None:
         """Record heartbeats and the answers to their calls, all or none."""
-        await self._heartbeats.append(batch, leases, answers)
+        try:
+            await self._heartbeats.append(batch, leases, answers)
+        except ShardLostError:
+            self._shards.lost.set()
+            raise
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""

@@ -7,7 +7,7 @@ import httpx
 from sightline.http.pipeline.rate_limit import RateLimits
 
 THING = "things/0a000000-0000-4000-8000-000000000003"
-LIMITS = RateLimits().with_failed_per_minute(3)
+LIMITS = RateLimits.parse("failed=0.05/3")
 
 
 def bearing(key: str) -> dict[str, str]:
@@ -55,6 +55,6 @@ async def test_a_wrong_cookie_counts_and_a_request_without_credential_does_not(r
 
 
 async def test_the_limit_is_switched_off_with_the_others(running: Any, door: str) -> None:
-    limits = RateLimits(is_enabled=False).with_failed_per_minute(1)
+    limits = RateLimits.parse("failed=1/1", is_enabled=False)
     async with running(rate_limits=limits) as app:
         assert set(await refused(app.http, door, 5)) == {401}

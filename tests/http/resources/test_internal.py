@@ -35,12 +35,19 @@ def event_of(world: World, ref: str, kind: str = "live_input.disconnected", numb
     }
 
 
-async def test_ready_says_which_part_is_not(world: World) -> None:
-    assert data_of(await world.internal.get("/readyz")) == {"ready": True, "parts": world.ready}
+async def test_readyz_names_every_check_and_the_failed_ones(world: World) -> None:
+    up = {
+        "database": {"ok": True, "detail": "The database is up."},
+        "video": {"ok": True, "detail": "The video is up."},
+    }
+    assert data_of(await world.internal.get("/readyz")) == {"ready": True, "checks": up}
     world.ready["video"] = False
     answer = await world.internal.get("/readyz")
-    assert error_of(answer) == (503, "UNAVAILABLE", "ready:parts")
-    assert "video" in answer.json()["message"]
+    assert answer.status_code == 503
+    assert (answer.json()["code"], answer.json()["detail"]) == ("UNAVAILABLE", "ready:checks")
+    assert answer.json()["message"] == "Not ready. video: The video is down."
+    assert answer.json()["checks"] == up | {"video": {"ok": False, "detail": "The video is down."}}
+    assert answer.headers["retry-after"] == "1"
 
 
 async def test_metrics_count_calls_by_route_and_never_by_path(world: World) -> None:

@@ -1,0 +1,104 @@
+"""The readiness checks of a running server. GET /readyz answers 503 while one of them fails."""
+
+import shutil
+from collections.abc import Mapping
+from typing import Final, final
+
+from sightline.bootstrap.core import Core
+from sightline.ports.health import ReadinessCheck
+from sightline.storage.postgres.readiness import probe_database
+from sightline.video.embedded import EmbeddedBackend
+
+MEGABYTE: Final = 1_000_000
+CAUSES_SHOWN: Final = 5
+
+
+@final
+class Readiness:
+    """Runs the checks, with the bounds of the settings."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._started_at_ms = core.clock.now_ms()
+
+    async def check(self) -> Mapping[str, ReadinessCheck]:
+        """Run every check. None of them raises; each has a deadline."""
+        database = await probe_database(self._core.database, self._core.actors.deps.epochs)
+        fenced = database.fenced_shards
+        checks = {
+            "database": ReadinessCheck(
+                is_ok=database.problem is None,
+                detail="The database accepts writes."
+                if database.problem is None
+                else f"The database accepts no writes: {database.problem}.",
+            ),
+            "ownership": ReadinessCheck(
+                is_ok=fenced == 0,
+                detail="No other server has taken over."
+                if fenced == 0
+                else "Another server uses this database and has taken over: stop one of them.",
+                figures={"fencedShards": fenced},
+            ),
+            "actors": self._actors(),
+            "relayer": self._relayer(),
+            "watcher": self._watcher(),
+            "disk": self._disk(),
+        }
+        if isinstance(self._core.video, EmbeddedBackend):
+            ready, wanted = self._core.video.worker_counts()
+            checks["video"] = ReadinessCheck(
+                is_ok=ready > 0,
+                detail=f"{ready} of {wanted} video workers are ready.",
+                figures={"workersReady": ready, "workers": wanted},
+            )
+        return checks
+
+    def _actors(self) -> ReadinessCheck:
+        registry, bound = self._core.actors.registry, self._core.settings.ready_parked_actors
+        parked = {
+            f"{kind}/{actor_id}": reason
+            for kind, counts in registry.statistics().kinds.items()
+            for actor_id, reason in counts.parked.items()
+        }
+        if not registry.accepts_asks:
+            detail = "The actors are stopping."
+        else:
+            detail = f"{len(parked)} actors are parked (at most {bound})."
+        causes = dict(list(parked.items())[:CAUSES_SHOWN])
+        return ReadinessCheck(
+            is_ok=registry.accepts_asks and len(parked) <= bound,
+            detail=detail,
+            figures={"parked": len(parked), "causes": causes},
+        )
+
+    def _relayer(self) -> ReadinessCheck:
+        snapshot, bound = self._core.chain.snapshot(), self._core.settings.ready_relayer_lag_seconds
+        return self._lag("The relayer's last round", snapshot["relayerRoundAtMs"], bound, snapshot["haltedBecause"])
+
+    def _watcher(self) -> ReadinessCheck:
+        snapshot, bound = self._core.chain.snapshot(), self._core.settings.ready_watcher_lag_seconds
+        check = self._lag("The watcher's last round", snapshot["seenAtMs"], bound, snapshot["haltedBecause"])
+        return ReadinessCheck(
+            is_ok=check.is_ok, detail=check.detail, figures={**check.figures, "lagBlocks": snapshot["lagBlocks"]}
+        )
+
+    def _lag(self, what: str, at_ms: int, bound_s: int, halted_because: str | None) -> ReadinessCheck:
+        age_s = max(0, self._core.clock.now_ms() - max(at_ms, self._started_at_ms)) / 1_000
+        detail = f"{what} was {age_s:.0f} s ago (at most {bound_s} s)."
+        if halted_because is not None:
+            detail = f"Halted: {halted_because}."
+        return ReadinessCheck(
+            is_ok=halted_because is None and age_s <= bound_s, detail=detail, figures={"ageSeconds": round(age_s, 1)}
+        )
+
+    def _disk(self) -> ReadinessCheck:
+        directory, bound = self._core.settings.data_dir, self._core.settings.ready_disk_free_mb
+        try:
+            free = shutil.disk_usage(directory).free // MEGABYTE
+        except OSError as error:
+            return ReadinessCheck(is_ok=False, detail=f"The data directory cannot be read: {error.strerror}.")
+        return ReadinessCheck(
+            is_ok=free >= bound,
+            detail=f"{free} MB are free in the data directory (at least {bound} MB).",
+            figures={"freeMegabytes": free},
+        )

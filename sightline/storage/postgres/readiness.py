@@ -1,0 +1,43 @@
+"""The database's part of the readiness check."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+import asyncpg
+
+from sightline.domain.errors import SightlineError
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
+
+DEADLINE_MS: Final = 2_000
+
+_WRITE: Final = """
+INSERT INTO readiness_probe (id, written_at) VALUES (true, now())
+ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseProbe:
+    """What a probe found."""
+
+    problem: str | None
+    """Why the database cannot be written; None if it can."""
+    fenced_shards: int = 0
+    """Shards that another server has taken over; this one must not serve them."""
+
+
+async def probe_database(database: Database, epochs: Mapping[int, int]) -> DatabaseProbe:
+    """Write a row, commit it, and compare the shards' epochs with ours."""
+
+    async def unit(connection: Connection) -> int:
+        await connection.execute(_WRITE)
+        rows = await connection.fetch("SELECT id, epoch FROM shard")
+        return sum(epochs.get(row["id"]) != row["epoch"] for row in rows)
+
+    try:
+        return DatabaseProbe(problem=None, fenced_shards=await database.transact(unit, deadline_ms=DEADLINE_MS))
+    except (SightlineError, asyncpg.PostgresError, OSError) as error:
+        return DatabaseProbe(problem=str(error) or type(error).__name__)

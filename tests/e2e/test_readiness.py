@@ -1,0 +1,108 @@
+"""GET /readyz of a real server: 200 when it can serve, 503 with the check that failed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from sightline.client import Api
+from sightline.system.server_address_file import read_server_addresses
+from tests.conftest import on_server
+from tests.e2e.server import PLACE, Server, a_tenant, until
+
+
+@pytest.fixture
+def server_on(data_directory: Path, database_dsn: str) -> Iterator[Server]:
+    """A server on a Postgres that the test may misuse."""
+    made = Server(data_directory, env={"SIGHTLINE_DATABASE_URL": database_dsn, "SIGHTLINE_READY_PARKED_ACTORS": "0"})
+    yield made
+    made.end()
+
+
+async def readiness(server: Server) -> tuple[int, dict[str, Any]]:
+    """The status, and the checks by name."""
+    where = read_server_addresses(server.directory / "data")
+    assert where is not None
+    async with httpx.AsyncClient(timeout=10) as http:
+        answer = await http.get(f"{where.internal_url}/readyz")
+    body = answer.json()
+    return answer.status_code, body["data"]["checks"] if answer.status_code == 200 else body["checks"]
+
+
+async def until_ready(server: Server) -> None:
+    await until(lambda: readiness(server), lambda seen: seen[0] == 200, "ready")
+
+
+async def until_failed(server: Server, check: str) -> dict[str, Any]:
+    """Wait until exactly this check fails; return it."""
+
+    def fails(seen: tuple[int, dict[str, Any]]) -> bool:
+        return seen[0] == 503 and [name for name, found in seen[1].items() if not found["ok"]] == [check]
+
+    _, checks = await until(lambda: readiness(server), fails, f"{check} fails")
+    found: dict[str, Any] = checks[check]
+    return found
+
+
+def execute(dsn: str, statement: str) -> None:
+    on_server(dsn, lambda connection: connection.execute(statement))
+
+
+async def test_a_read_only_database_is_not_ready_until_it_takes_writes_again(
+    server_on: Server, database_dsn: str, postgres_dsn: str
+) -> None:
+    await server_on.start()
+    await until_ready(server_on)
+    name = database_dsn.partition("?")[0].rpartition("/")[2]
+    end_connections = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    execute(postgres_dsn, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    execute(postgres_dsn, end_connections)
+    assert "no writes" in (await until_failed(server_on, "database"))["detail"]
+    execute(postgres_dsn, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    execute(postgres_dsn, end_connections)
+    await until_ready(server_on)
+
+
+async def test_a_server_whose_shards_another_one_took_is_not_ready(server_on: Server, database_dsn: str) -> None:
+    await server_on.start()
+    await until_ready(server_on)
+    execute(database_dsn, "SELECT take_shards('another host', 'another server')")
+    status, checks = await readiness(server_on)
+    assert (status, checks["ownership"]["ok"]) == (503, False)
+    assert checks["ownership"]["fencedShards"] > 0
+
+
+async def test_a_parked_actor_is_not_ready_and_named_with_its_cause(server_on: Server, database_dsn: str) -> None:
+    await server_on.start()
+    consumer = await a_tenant(server_on.url, "CONSUMER", "reader")
+    async with Api(server_on.url, key=consumer.key) as api:
+        session = await api.post("/sessions", lat=PLACE[0], lng=PLACE[1], waitTimeoutSeconds=3600)
+    assert await server_on.stop() == 0
+    execute(database_dsn, f"UPDATE session SET doc = '{{}}' WHERE id = '{session['id']}'")
+    await server_on.start()
+    failed = await until_failed(server_on, "actors")
+    assert failed["parked"] == 1
+    assert f"session/{session['id']}" in failed["causes"]
+
+
+async def test_too_little_disk_is_not_ready(server: Server) -> None:
+    server.env["SIGHTLINE_READY_DISK_FREE_MB"] = str(10**9)
+    await server.start()
+    failed = await until_failed(server, "disk")
+    assert 0 < failed["freeMegabytes"] < 10**9
+
+
+async def test_a_server_whose_video_workers_died_is_not_ready_until_they_are_back(server: Server) -> None:
+    await server.start()
+    await until_ready(server)
+    assert server.process is not None
+    for child in psutil.Process(server.process.pid).children(recursive=True):
+        if any("sightline.video.worker" in word for word in child.cmdline()):
+            os.kill(child.pid, signal.SIGKILL)
+    assert (await until_failed(server, "video"))["workersReady"] == 0
+    await until_ready(server)

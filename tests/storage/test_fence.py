@@ -1,0 +1,51 @@
+"""A server whose shards another one took notices it: at its next write, or at its next look at the database."""
+
+from dataclasses import replace
+
+import pytest
+
+from sightline.domain.errors import StoreUnavailableError
+from sightline.ports.store import Rejected, RejectedWhy, SessionWrite, ShardLease, WorkspaceWrite
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.store import PostgresStore
+from tests.contract.builders import T0, a_heartbeat, a_session, a_workspace, an_id
+
+
+async def two_servers(database: Database) -> tuple[PostgresStore, int]:
+    """The store of a server whose shards were taken by another one, and its epoch."""
+    first, second = PostgresStore(database), PostgresStore(database)
+    epoch = (await first.acquire_shards("host", "first"))[3]
+    await first.check_fence()
+    assert not first.fenced.is_set()
+    await second.acquire_shards("host", "second")
+    await second.check_fence()
+    assert not second.fenced.is_set()
+    assert not first.fenced.is_set()
+    return first, epoch
+
+
+async def test_a_look_at_the_owner_of_the_shards_finds_the_server_fenced(database: Database) -> None:
+    first, _ = await two_servers(database)
+    await first.check_fence()
+    assert first.fenced.is_set()
+
+
+async def test_a_session_write_that_is_fenced_off_finds_the_server_fenced(database: Database) -> None:
+    first, epoch = await two_servers(database)
+    write = SessionWrite(lease=ShardLease(3, epoch), session=a_session(), at_ms=T0, due_at_ms=None)
+    assert await first.write_session(write) == Rejected(RejectedWhy.FENCED)
+    assert first.fenced.is_set()
+
+
+async def test_a_workspace_write_that_is_fenced_off_finds_the_server_fenced(database: Database) -> None:
+    first, epoch = await two_servers(database)
+    write = WorkspaceWrite(lease=ShardLease(3, epoch), workspace=replace(a_workspace(), version=1), at_ms=T0)
+    assert await first.write_workspace(write) == Rejected(RejectedWhy.FENCED)
+    assert first.fenced.is_set()
+
+
+async def test_heartbeats_that_are_fenced_off_find_the_server_fenced(database: Database) -> None:
+    first, epoch = await two_servers(database)
+    with pytest.raises(StoreUnavailableError):
+        await first.append_heartbeats([a_heartbeat(an_id(), 1)], [ShardLease(3, epoch)])
+    assert first.fenced.is_set()
