@@ -1,20 +1,22 @@
-"""What callers of the actors say and get: plain values, no HTTP in them."""
+"""Arguments and answers of the broker: plain domain values."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Generic, NamedTuple, TypeVar, final
 
 from sightline.domain.geofence import Fix
-from sightline.domain.operator.model import WorkspaceRole
-from sightline.domain.session.messages import Party
-from sightline.domain.session.model import Session, SessionState
-from sightline.domain.views import View
+from sightline.domain.operator.model import Workspace, WorkspaceRole
+from sightline.domain.refusal import Refusal
+from sightline.domain.session.model import MeterState, SessionState
+from sightline.domain.session.status import SessionStatus
 from sightline.ports.store import IdempotencyKey, SessionKey, SessionView
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """On whose behalf a command is given, and the key that makes a repeat of it the same command."""
+    """The workspace that gives a command, and the idempotency key of its call."""
 
     workspace_id: str
     idempotency: IdempotencyKey | None = None
@@ -22,11 +24,13 @@ class Caller:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command is answered: `data` of the envelope, and its timestamp. A replay gives both again."""
+class Answer(Generic[T_co]):
+    """The answer to a command, and when it was given. A replay returns the same answer again."""
 
-    data: View
+    value: T_co
     at_ms: int
+    token: str | None = None
+    """Consistency token of an assignment, once its relations are written."""
 
 
 @final
@@ -76,6 +80,32 @@ class HeartbeatReport(NamedTuple):
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class HeartbeatVerdict:
+    """The outcome of one heartbeat of a batch; `refusal` None: accepted and durable."""
+
+    sequence: int
+    refusal: Refusal | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchVerdict:
+    """The outcome of a batch of heartbeats, in the order of the batch."""
+
+    items: tuple[HeartbeatVerdict, ...]
+    workspace: Workspace
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CancelledAssignments:
+    """Sessions whose assignment a call cancelled, oldest first."""
+
+    session_ids: tuple[str, ...]
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionListing:
     """A page of sessions that a workspace asks for. `view` None: all it is party to."""
@@ -93,19 +123,17 @@ class SessionListing:
 class SessionPage:
     """A page, newest first; `next` is None at the end."""
 
-    items: list[View]
+    items: list[SessionStatus]
     next: SessionKey | None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFeed:
-    """A LIVE session's feed as the frame endpoint needs it."""
+    """The video input of a LIVE session, and the state of its meter and location."""
 
-    session: Session
     video_ref: str
     whep_url: str
-    meter_state: str
+    meter_state: MeterState
     is_in_geofence: bool | None
     last_fix: Fix | None
-    sides: frozenset[Party]

@@ -13,17 +13,19 @@ from sightline.config import Settings
 from sightline.domain.access import Principal
 from sightline.domain.refusal import Refusal
 from sightline.domain.units import MINUTE_MS
-from sightline.http.asgi.app import Edge, EdgeOptions, build_app
-from sightline.http.deps import Deps, InternalDeps, ResourceOptions
+from sightline.http.asgi.app import build_app
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Gauges, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.pipeline.routes import routes_of
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
 from sightline.http.server import Limits as HttpLimits
+from sightline.http.services import InternalServices, ResourceOptions, Services
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
@@ -112,7 +114,7 @@ def _check_origin(
 def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
     """The interface of the service."""
     settings = core.settings
-    deps = Deps(
+    deps = Services(
         broker=core.actors.broker,
         store=core.store,
         relations=core.relations,
@@ -149,7 +151,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
 
 def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
     """Readiness, metrics, and the video provider's webhooks: never on the public listener."""
-    deps = InternalDeps(
+    deps = InternalServices(
         store=core.store,
         forward_media=core.actors.pump.forward,
         readiness=Readiness(core).check,
@@ -164,8 +166,8 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         clock=core.clock,
         ids=core.ids,
     )
-    hooks = EngineHookResources(core.video).routes() if isinstance(core.video, EngineHooks) else ()
-    routes = (*internal_routes(deps), *OperationResources(core.actors.registry, core.ledger).routes(), *hooks)
+    hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
+    routes = (*internal_routes(deps), *routes_of(OperationResources(core.actors.registry, core.ledger)), *hooks)
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
 
 

@@ -10,7 +10,7 @@ from sightline.domain.units import MINUTE_MS
 from sightline.identity import refusals
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
 from sightline.ports.clock import Clock
-from sightline.ports.identity import ApiKeyRecord, IdentityStore
+from sightline.ports.identity import ApiKeyRecord, IdentityStore, MintedKey
 from sightline.ports.ids import Ids
 
 LABEL_LENGTH_MAX: Final = 80
@@ -25,22 +25,6 @@ class ApiKeyOptions:
     """Unrevoked keys of one workspace."""
     grace_ms: int = MINUTE_MS
     """How long a revoked key goes on working."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MintedKey:
-    """A fresh key. `plaintext` exists here alone.
-
-    Give it to the caller once, keep it nowhere, log it never.
-    """
-
-    record: ApiKeyRecord
-    plaintext: str
-
-    def __repr__(self) -> str:
-        """Show everything but the key."""
-        return f"MintedKey({self.record!r})"
 
 
 @final

@@ -5,14 +5,13 @@ another one stands; when somebody else was faster it is decided again from what 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.domain.access import Role
 from sightline.domain.addresses import parse_address, shown_address
 from sightline.domain.errors import AuthzUnavailableError, RefusedError
 from sightline.identity import refusals
-from sightline.ports.identity import Member, WorkspaceBrief, WorkspaceDirectory
+from sightline.ports.identity import Member, Membership, WorkspaceDirectory
 from sightline.ports.relations import (
     ROLE_OF_RELATION,
     WORKSPACE,
@@ -26,15 +25,6 @@ from sightline.ports.relations import (
 
 _ATTEMPTS_MAX: Final = 5
 _POWER: Final = {role: power for power, role in enumerate(Role)}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """A workspace that a wallet can access, and as what."""
-
-    workspace: WorkspaceBrief
-    role: Role
 
 
 @final

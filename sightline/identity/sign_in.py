@@ -17,11 +17,11 @@ from sightline.domain.units import HOUR_MS, MINUTE_MS
 from sightline.identity import refusals
 from sightline.identity.challenge import NONCE_BYTES, ChallengeText
 from sightline.identity.cookies import CookieCodec
-from sightline.identity.members import Members, Membership
+from sightline.identity.members import Members
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.clock import Clock
-from sightline.ports.identity import IdentityStore, Nonce, Purpose
+from sightline.ports.identity import Challenge, IdentityStore, Nonce, Purpose, SignedIn
 from sightline.ports.ids import Ids
 
 log = structlog.get_logger()
@@ -39,30 +39,6 @@ class SignInOptions:
     nonce_ttl_ms: int = 5 * MINUTE_MS
     nonce_kept_ms: int = HOUR_MS
     """How long an expired nonce is kept before it is deleted."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Challenge:
-    """The text to sign, and its nonce."""
-
-    nonce: str
-    message: str
-    expires_at_ms: int
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedIn:
-    """A wallet session and its Set-Cookie header. `set_cookie` is secret: it must not be logged."""
-
-    principal: WalletPrincipal
-    set_cookie: str
-    memberships: tuple[Membership, ...] = ()
-
-    def __repr__(self) -> str:
-        """Show everything but the cookie."""
-        return f"SignedIn({self.principal!r})"
 
 
 @final

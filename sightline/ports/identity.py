@@ -4,11 +4,11 @@ Members have no table: a membership is an edge of the authorization graph (`sigh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, final
 
-from sightline.domain.access import Environment, Role, Scope
+from sightline.domain.access import Environment, Role, Scope, WalletPrincipal
 
 
 class Purpose(StrEnum):
@@ -172,4 +172,119 @@ class WorkspaceDirectory(Protocol):
 
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
         """Return those that exist and are not deleted, in any order."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """A text that a wallet signs (EIP-4361), named by its nonce."""
+
+    nonce: str
+    message: str
+    expires_at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A workspace that a wallet can access, and its role there."""
+
+    workspace: WorkspaceBrief
+    role: Role
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """A wallet session."""
+
+    principal: WalletPrincipal
+    set_cookie: str = field(repr=False)
+    """The Set-Cookie header that carries the session: a secret of the client."""
+    memberships: tuple[Membership, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MintedKey:
+    """A new API key. The plaintext is returned once and not stored."""
+
+    record: ApiKeyRecord
+    plaintext: str = field(repr=False)
+
+
+class SignInService(Protocol):
+    """Turns wallet signatures into sessions."""
+
+    async def challenge(self, address: str, purpose: Purpose) -> Challenge:
+        """Compose a text for the wallet to sign."""
+        ...
+
+    async def login(
+        self, address: str, nonce: str, signature: str, *, client_ip: str = "", user_agent: str = ""
+    ) -> SignedIn:
+        """Open a wallet session."""
+        ...
+
+    async def select(self, principal: WalletPrincipal, workspace_id: str) -> SignedIn:
+        """Choose the workspace the session acts for."""
+        ...
+
+    async def prove(self, address: str, nonce: str, signature: str, purpose: Purpose) -> str:
+        """Check a signature and use its nonce up; returns the address in EIP-55 form."""
+        ...
+
+    async def give_back(self, nonce: str) -> None:
+        """Make a used nonce valid again, after a dependency failed before its proof had any effect."""
+        ...
+
+
+class WalletSessionService(Protocol):
+    """The sign-ins of wallets."""
+
+    async def open_of(self, wallet_address: str) -> Sequence[WalletSession]:
+        """The open sign-ins of a wallet, newest first."""
+        ...
+
+    async def end(self, wallet_address: str, session_id: str) -> WalletSession:
+        """End a sign-in."""
+        ...
+
+
+class MemberService(Protocol):
+    """Members of workspaces."""
+
+    async def members_of(self, workspace_id: str) -> Sequence[Member]:
+        """List members, owners first."""
+        ...
+
+    async def memberships_of(self, address: str) -> Sequence[Membership]:
+        """List the workspaces of a wallet, by slug."""
+        ...
+
+    async def add(self, workspace_id: str, address: str, role: str) -> Member:
+        """Make a wallet a member, or change its role."""
+        ...
+
+    async def remove(self, workspace_id: str, address: str) -> Member:
+        """Remove a member; returns the member as it was."""
+        ...
+
+
+class ApiKeyService(Protocol):
+    """API keys of workspaces."""
+
+    async def mint(
+        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str]
+    ) -> MintedKey:
+        """Make a key."""
+        ...
+
+    async def keys_in(self, workspace_id: str) -> Sequence[ApiKeyRecord]:
+        """List keys, newest first."""
+        ...
+
+    async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
+        """Revoke a key."""
         ...

@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import trio
 
@@ -73,7 +73,7 @@ class Reply:
     session_id: str | None
     key: str
     outcome: str
-    data: Mapping[str, Any] | None = None
+    value: object = None
     detail: str | None = None
     was_unknown: bool = False
     """Whether an earlier try of the same command ended without an answer."""

@@ -31,7 +31,7 @@ async def results_of(calls):
 
     async def run(call):
         try:
-            results.append((await call()).data)
+            results.append((await call()).value)
         except RefusedError as error:
             results.append(error.refusal.code)
 
@@ -52,11 +52,11 @@ async def test_n_dispatches_over_m_operators_make_as_many_distinct_pairs_as_ther
     assigned = [result for result in results if not isinstance(result, Code)]
     pairs = min(requests, operators)
     assert len(assigned) == pairs
-    assert len({view["operatorWorkspaceId"] for view in assigned}) == pairs
-    assert len({view["id"] for view in assigned}) == pairs
+    assert len({view.operator_workspace_id for view in assigned}) == pairs
+    assert len({view.terms.id for view in assigned}) == pairs
     assert [result for result in results if isinstance(result, Code)] == [Code.UNAVAILABLE] * (requests - pairs)
     busy = [operator for operator in everyone if await world.availability(operator) == "BUSY"]
-    assert sorted(busy) == sorted(view["operatorWorkspaceId"] for view in assigned)
+    assert sorted(busy) == sorted(view.operator_workspace_id for view in assigned)
 
 
 async def test_two_dispatches_of_one_session_are_one_answer_and_one_refusal(world):
@@ -81,7 +81,7 @@ async def test_a_dispatch_and_an_accept_of_one_session_give_it_to_one_of_them(wo
     )
     winner = next(result for result in results if not isinstance(result, Code))
     assert Code.INVALID_STATE in results
-    loser = {first, second} - {winner["operatorWorkspaceId"]}
+    loser = {first, second} - {winner.operator_workspace_id}
     assert await world.availability(loser.pop()) == "ONLINE"
 
 
@@ -90,7 +90,7 @@ async def test_nobody_online_is_unavailable_with_a_time_to_come_back(world):
     session = await world.request(consumer)
     refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
     assert (refusal.code, refusal.message, refusal.retry_after_s) == (Code.UNAVAILABLE, "No operator available", 5)
-    assert (await world.view(session, consumer))["state"] == "REQUESTED"
+    assert (await world.view(session, consumer)).state == "REQUESTED"
 
 
 async def test_the_longest_idle_comes_first_and_a_no_op_patch_keeps_the_place(world):
@@ -103,8 +103,8 @@ async def test_the_longest_idle_comes_first_and_a_no_op_patch_keeps_the_place(wo
     await world.broker.patch_workspace(operators[0], world.caller(operators[0]), patch)
     for expected in operators:
         session = await world.request(consumer)
-        assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
-        assert assigned["operatorWorkspaceId"] == expected
+        assigned = (await world.broker.dispatch(session, world.caller(consumer))).value
+        assert assigned.operator_workspace_id == expected
 
 
 async def test_who_covers_the_point_comes_before_who_does_not_and_who_was_seen_before_who_went_silent(world):
@@ -118,8 +118,8 @@ async def test_who_covers_the_point_comes_before_who_does_not_and_who_was_seen_b
     await world.heartbeat(fresh, 1)
     for expected in (fresh, silent, far):
         session = await world.request(consumer)
-        assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
-        assert assigned["operatorWorkspaceId"] == expected
+        assigned = (await world.broker.dispatch(session, world.caller(consumer))).value
+        assert assigned.operator_workspace_id == expected
 
 
 # Halves that get lost.
@@ -132,7 +132,7 @@ async def test_a_relation_that_cannot_be_written_leaves_nobody_busy(world):
     with pytest.raises(AuthzUnavailableError):
         await world.broker.dispatch(session, world.caller(consumer))
     await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=1)
-    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
 
 
 async def test_a_session_that_cannot_be_stored_leaves_nobody_busy(world):
@@ -142,7 +142,7 @@ async def test_a_session_that_cannot_be_stored_leaves_nobody_busy(world):
     with pytest.raises(StoreUnavailableError):
         await world.broker.dispatch(session, world.caller(consumer))
     await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=5)
-    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
 
 
 @pytest.mark.parametrize(("fault", "after"), [("lost", "ONLINE"), ("applied", "BUSY")])
@@ -154,7 +154,7 @@ async def test_an_assignment_of_unknown_outcome_keeps_its_operator_only_if_it_ca
         await world.broker.dispatch(session, world.caller(consumer))
     await trio.sleep(40)
     assert await world.availability(operator) == after
-    assert (await world.view(session, consumer))["state"] == ("ASSIGNED" if fault == "applied" else "REQUESTED")
+    assert (await world.view(session, consumer)).state == ("ASSIGNED" if fault == "applied" else "REQUESTED")
 
 
 @pytest.mark.parametrize("fault", ["lost", "applied", "refused"])
@@ -166,7 +166,7 @@ async def test_a_claim_whose_outcome_is_not_known_is_given_back(world, fault):
         await world.broker.dispatch(session, world.caller(consumer))
     await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=40)
     await trio.sleep(10)  # a dispatcher that set the operator aside takes it back
-    assert (await world.broker.dispatch(session, world.caller(consumer))).data["state"] == "ASSIGNED"
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
 
 
 async def test_an_expired_request_that_had_just_found_an_operator_gives_it_back(world):
@@ -201,10 +201,10 @@ async def test_video_that_fails_at_start_leaves_the_session_assigned_and_a_retry
     world.faults.at["create_input"] = ["refused"]
     with pytest.raises(VideoUnavailableError):
         await world.broker.start(session, world.caller(operator))
-    assert (await world.view(session, operator))["state"] == "ASSIGNED"
+    assert (await world.view(session, operator)).state == "ASSIGNED"
     await world.until(lambda: is_availability(world, operator, before), within_s=1)
-    started = (await world.broker.start(session, world.caller(operator))).data
-    assert started["session"]["state"] == "LIVE"
+    started = (await world.broker.start(session, world.caller(operator))).value
+    assert started.state == "LIVE"
 
 
 async def test_video_that_takes_too_long_is_unavailable_and_not_unknown(world):
@@ -214,7 +214,7 @@ async def test_video_that_takes_too_long_is_unavailable_and_not_unknown(world):
     world.faults.at["create_input"] = ["hang"]
     with pytest.raises(VideoUnavailableError):
         await world.broker.start(session, world.caller(operator))
-    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+    assert (await world.broker.start(session, world.caller(operator))).value.state == "LIVE"
 
 
 async def test_a_start_that_cannot_be_stored_closes_its_input_and_vacates_the_operator(world):
@@ -227,7 +227,7 @@ async def test_a_start_that_cannot_be_stored_closes_its_input_and_vacates_the_op
     await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=5)
     await trio.testing.wait_all_tasks_blocked()
     assert not world.video.inputs
-    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+    assert (await world.broker.start(session, world.caller(operator))).value.state == "LIVE"
 
 
 async def test_an_operator_that_fell_silent_is_of_the_first_tier_again_when_it_is_heard_of(world):
@@ -242,12 +242,12 @@ async def test_an_operator_that_fell_silent_is_of_the_first_tier_again_when_it_i
     fresh = await world.operator()
     first = await world.request(consumer, lat=LAT, lng=LNG)
     answer = await world.broker.dispatch(first, world.caller(consumer))
-    assert answer.data["operatorWorkspaceId"] == fresh  # never seen counts as fresh; both others were passed over
+    assert answer.value.operator_workspace_id == fresh  # never seen counts as fresh; both others were passed over
     await world.heartbeat(back, 2)
     for expected in (back, silent):
         session = await world.request(consumer, lat=LAT, lng=LNG)
         answer = await world.broker.dispatch(session, world.caller(consumer))
-        assert answer.data["operatorWorkspaceId"] == expected
+        assert answer.value.operator_workspace_id == expected
 
 
 async def test_an_operator_is_live_in_one_session_at_a_time(world):

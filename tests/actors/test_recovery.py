@@ -62,7 +62,7 @@ async def test_a_claim_whose_session_is_still_requested_is_given_back_with_its_r
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
     assert not await is_related(world, session, operator)
     answer = await world.broker.dispatch(session, world.caller(consumer))
-    assert answer.data["operatorWorkspaceId"] == operator
+    assert answer.value.operator_workspace_id == operator
     assert await is_related(world, session, operator)
 
 
@@ -93,7 +93,7 @@ async def test_a_claim_on_a_session_that_has_ended_is_given_back_and_its_operato
     await nursery.start(world.run)
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
     assert await is_related(world, session, operator)
-    assert (await world.view(session, operator))["state"] == "ENDED"
+    assert (await world.view(session, operator)).state == "ENDED"
 
 
 async def test_a_claim_that_is_live_on_a_session_that_never_started_is_only_an_assignment_again(world, nursery):
@@ -104,7 +104,7 @@ async def test_a_claim_that_is_live_on_a_session_that_never_started_is_only_an_a
     assert await standing_of(world, operator) == ("BUSY", {session: True})
     await nursery.start(world.run)
     await world.until(lambda: is_standing(world, operator, "ONLINE", {session: False}))
-    assert (await world.broker.start(session, world.caller(operator))).data["session"]["state"] == "LIVE"
+    assert (await world.broker.start(session, world.caller(operator))).value.state == "LIVE"
 
 
 @pytest.mark.parametrize("is_dispatched", [True, False], ids=["dispatched", "accepted"])
@@ -155,7 +155,7 @@ async def test_a_session_that_expired_while_the_server_was_down_is_over_when_it_
     await nursery.start(world.run)
     ends = {waiting: "WAIT_TIMEOUT", assigned: "START_TIMEOUT", live: "MAX_DURATION"}
     for session, reason in ends.items():
-        assert (await world.view(session, consumer))["endReason"] == reason
+        assert (await world.view(session, consumer)).end_reason == reason
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
 
 
@@ -178,7 +178,7 @@ async def test_a_start_waits_for_the_store_and_for_sessions_that_do_not_load_at_
     world.faults.at.update(unfinished_sessions=["refused", "refused"], load_session=["refused", "refused"])
     await nursery.start(world.run)
     await world.until(lambda: is_loaded(world, session))
-    assert (await world.view(session, consumer))["state"] == "LIVE"
+    assert (await world.view(session, consumer)).state == "LIVE"
 
 
 async def is_loaded(world, session):

@@ -15,33 +15,34 @@ from tests.actors.world import BOTH_SIDES, refusal_of
 async def test_a_session_is_requested_dispatched_filmed_paused_resumed_and_ended(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
-    assert (await world.view(session, consumer))["state"] == "REQUESTED"
+    assert (await world.view(session, consumer)).state == "REQUESTED"
 
-    assigned = (await world.broker.dispatch(session, world.caller(consumer))).data
-    assert (assigned["state"], assigned["operatorWorkspaceId"], assigned["authorized"]) == ("ASSIGNED", operator, True)
-    assert assigned["consistencyToken"]
+    dispatched = await world.broker.dispatch(session, world.caller(consumer))
+    assigned = dispatched.value
+    assert (assigned.state, assigned.operator_workspace_id) == ("ASSIGNED", operator)
+    assert dispatched.token
     assert await world.availability(operator) == "BUSY"
 
-    started = (await world.broker.start(session, world.caller(operator))).data
-    assert started["session"]["state"] == "LIVE"
-    assert started["whipUrl"]
-    assert (await world.view(session, consumer))["whipUrl"] is None
+    started = (await world.broker.start(session, world.caller(operator))).value
+    assert started.state == "LIVE"
+    assert started.whip_url
+    assert (await world.view(session, consumer)).whip_url is None
 
     sequence = await world.film(session, operator, 20)
     view = await world.view(session, consumer)
-    assert (view["meterState"], view["cleanSeconds"]) == ("RUNNING", 18)  # up to the last proof
+    assert (view.meter_state, view.clean_seconds) == ("RUNNING", 18)  # up to the last proof
 
     await trio.sleep(20)  # nothing is proved any more: stale since 18 + 2 s
     view = await world.view(session, consumer)
-    assert (view["meterState"], view["pauseReason"], view["cleanSeconds"]) == ("PAUSED", "LOCATION_STALE", 18)
+    assert (view.meter_state, view.pause_reason, view.clean_seconds) == ("PAUSED", "LOCATION_STALE", 18)
 
     await world.film(session, operator, 10, sequence)
     view = await world.view(session, consumer)
-    assert (view["meterState"], view["pauseReason"], view["cleanSeconds"]) == ("RUNNING", None, 28)
+    assert (view.meter_state, view.pause_reason, view.clean_seconds) == ("RUNNING", None, 28)
 
-    ended = (await world.broker.end(session, world.caller(consumer), BOTH_SIDES)).data
-    assert (ended["state"], ended["endReason"], ended["cleanSeconds"]) == ("ENDED", "CONSUMER_ENDED", 30)
-    assert ended["chargedMicroUsdc"] == str(30 * int(ended["ratePerSecondMicroUsdc"]))
+    ended = (await world.broker.end(session, world.caller(consumer), BOTH_SIDES)).value
+    assert (ended.state, ended.end_reason, ended.clean_seconds) == ("ENDED", "CONSUMER_ENDED", 30)
+    assert ended.charged == 30 * ended.terms.rate
     assert await world.availability(operator) == "ONLINE"
     assert world.settlements == 1
     await world.until(lambda: no_inputs(world))
@@ -57,11 +58,11 @@ async def test_the_meter_shows_its_windows_and_the_head_of_its_chain(world):
     await world.film(session, operator, 4)
     world.frames(session, MediaKind.DISCONNECTED)
     await trio.sleep(1)
-    meter = (await world.broker.reads.meter(session, consumer)).data
-    assert meter["meterState"] == "PAUSED"
-    assert [(window["reason"], window["to"]) for window in meter["windows"]] == [("MEDIA_LOST", None)]
+    meter = (await world.broker.reads.meter(session, consumer)).value
+    assert meter.state == "PAUSED"
+    assert [(window.reason, window.to_ms) for window in meter.windows] == [("MEDIA_LOST", None)]
     events = await world.store.session_events(session)
-    assert meter["headHash"] == events[-1].hash
+    assert meter.head_hash == events[-1].hash
     assert [event.event.kind for event in events] == ["CREATED", "ASSIGNED", "STARTED", "PAUSED"]
 
 
@@ -73,7 +74,7 @@ async def test_a_request_expires_by_itself_at_its_deadline(world, seconds, state
     stored = await world.stored(session)
     assert stored.state == state
     view = await world.view(session, consumer)
-    assert (view["state"], view["endReason"]) == (state, reason)
+    assert (view.state, view.end_reason) == (state, reason)
 
 
 async def test_a_late_call_is_refused_as_expired(world):
@@ -91,7 +92,7 @@ async def test_three_start_timeouts_in_a_row_put_the_operator_offline(world):
         session = await world.request(consumer)
         await world.broker.dispatch(session, world.caller(consumer))
         await trio.sleep(121)
-        assert (await world.view(session, consumer))["endReason"] == "START_TIMEOUT"
+        assert (await world.view(session, consumer)).end_reason == "START_TIMEOUT"
     assert await world.availability(operator) == "OFFLINE"
 
 
@@ -123,9 +124,9 @@ async def test_leaving_the_fence_pauses_and_coming_back_resumes(world):
         await world.heartbeat(operator, sequence + step, lng=away)
         world.frames(session)
         await trio.sleep(2)
-    assert (await world.view(session, consumer))["pauseReason"] == "GEOFENCE_EXIT"
+    assert (await world.view(session, consumer)).pause_reason == "GEOFENCE_EXIT"
     await world.film(session, operator, 40, sequence + 6)
-    assert (await world.view(session, consumer))["meterState"] == "RUNNING"
+    assert (await world.view(session, consumer)).meter_state == "RUNNING"
 
 
 async def test_an_older_heartbeat_is_refused_and_names_the_last(world):
@@ -143,8 +144,8 @@ async def test_a_batch_of_heartbeats_is_taken_one_by_one(world):
 
     operator = await world.operator()
     reports = [HeartbeatReport(lat=1.0, lng=2.0, sequence=sequence) for sequence in (1, 2, 2, 5)]
-    answer = (await world.broker.heartbeats(operator, reports)).data
-    assert [item["ok"] for item in answer["items"]] == [True, True, False, True]
+    answer = (await world.broker.heartbeats(operator, reports)).value
+    assert [item.refusal is None for item in answer.items] == [True, True, False, True]
     assert (await world.store.latest_heartbeat(operator)).sequence == 5
 
 
@@ -167,8 +168,8 @@ async def test_a_heartbeat_may_name_only_the_live_session(world):
 async def test_accept_assigns_the_callers_own_workspace_and_leaves_it_online(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
-    assigned = (await world.broker.accept(session, world.caller(operator), operator)).data
-    assert (assigned["state"], bool(assigned["consistencyToken"])) == ("ASSIGNED", True)
+    accepted = await world.broker.accept(session, world.caller(operator), operator)
+    assert (accepted.value.state, bool(accepted.token)) == ("ASSIGNED", True)
     assert await world.availability(operator) == "ONLINE"
     await world.broker.start(session, world.caller(operator))
     assert await world.availability(operator) == "BUSY"
@@ -191,11 +192,11 @@ async def test_cancel_all_drops_every_assignment_oldest_first(world):
         await world.broker.accept(sessions[-1], world.caller(operator), operator)
         await trio.sleep(1)
     requested = await world.request(consumer)
-    answer = (await world.broker.cancel_all(world.caller(operator))).data
-    assert answer == {"count": 3, "cancelled": sessions}
-    assert (await world.view(sessions[0], consumer))["endReason"] == "OPERATOR_CANCELLED"
-    assert (await world.view(requested, consumer))["state"] == "REQUESTED"
-    assert (await world.broker.cancel_all(world.caller(operator))).data == {"count": 0, "cancelled": []}
+    answer = (await world.broker.cancel_all(world.caller(operator))).value
+    assert answer.session_ids == tuple(sessions)
+    assert (await world.view(sessions[0], consumer)).end_reason == "OPERATOR_CANCELLED"
+    assert (await world.view(requested, consumer)).state == "REQUESTED"
+    assert (await world.broker.cancel_all(world.caller(operator))).value.session_ids == ()
 
 
 async def test_only_parties_may_act_and_each_only_for_its_side(world):
@@ -226,10 +227,10 @@ async def test_a_list_shows_newest_first_and_pages(world):
         sessions.append(await world.request(consumer))
         await trio.sleep(1)
     page = await world.broker.reads.list_sessions(consumer, SessionListing(view=None, limit=3))
-    assert [item["id"] for item in page.items] == sessions[:1:-1]
+    assert [item.terms.id for item in page.items] == sessions[:1:-1]
     assert isinstance(page.next, SessionKey)
     rest = await world.broker.reads.list_sessions(consumer, SessionListing(view=None, limit=3, after=page.next))
-    assert ([item["id"] for item in rest.items], rest.next) == (sessions[1::-1], None)
+    assert ([item.terms.id for item in rest.items], rest.next) == (sessions[1::-1], None)
 
 
 async def test_watchers_see_the_present_and_then_each_change(world):
@@ -239,12 +240,12 @@ async def test_watchers_see_the_present_and_then_each_change(world):
         assert [(await anext(changes))[0] for _ in range(2)] == ["session", "meter"]
         await world.broker.dispatch(session, world.caller(consumer))
         name, view = await anext(changes)
-        assert (name, view["state"]) == ("session", "ASSIGNED")
+        assert (name, view.state) == ("session", "ASSIGNED")
     assert len(world.watchers) == 0
     async with world.broker.updates.watch_workspace(operator) as changes:
         assert (await anext(changes))[0] == "workspace"
         name, view = await anext(changes)
-        assert (name, view["id"]) == ("assignment", session)
+        assert (name, view.terms.id) == ("assignment", session)
         await world.broker.start(session, world.caller(operator))
         seen = [await anext(changes) for _ in range(2)]
-        assert ("assignment", "LIVE") in [(name, view.get("state")) for name, view in seen]
+        assert ("assignment", "LIVE") in [(kind, getattr(value, "state", None)) for kind, value in seen]

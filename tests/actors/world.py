@@ -193,7 +193,11 @@ class World:
         """A new workspace's id."""
         number = self.ids._count
         new = NewWorkspace(wallet_address=WALLET, slug=f"w-{number}", name="W", roles=tuple(roles))
-        return (await self.broker.create_workspace(new)).data["id"]
+
+        async def prove():
+            return new
+
+        return (await self.broker.create_workspace(prove)).value.id
 
     async def consumer(self):
         return await self.workspace(WorkspaceRole.CONSUMER)
@@ -220,7 +224,7 @@ class World:
                 **terms,
             }
         )
-        return (await self.broker.create_session(self.caller(consumer, key), new)).data["id"]
+        return (await self.broker.create_session(self.caller(consumer, key), new)).value.terms.id
 
     async def live(self, consumer, operator, **terms):
         """A session that has just been started."""
@@ -247,10 +251,10 @@ class World:
         return sequence
 
     async def view(self, session, workspace):
-        return (await self.broker.reads.read_session(session, workspace)).data
+        return (await self.broker.reads.read_session(session, workspace)).value
 
     async def availability(self, workspace):
-        return (await self.broker.reads.read_workspace(workspace)).data["availabilityState"]
+        return (await self.broker.reads.read_workspace(workspace)).value.availability
 
     async def stored(self, session):
         return (await self.store.load_session(session)).session

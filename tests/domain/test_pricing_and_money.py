@@ -8,7 +8,6 @@ from sightline.domain.metering import charge
 from sightline.domain.pricing import Quote, price
 from sightline.domain.settlement import fee_of
 from sightline.domain.units import MicroUsdc, floor_div, round_half_up_div
-from sightline.domain.views import quote_view
 from tests.domain.builders import T0
 
 BASE = MicroUsdc(1000)
@@ -80,26 +79,21 @@ def test_the_rate_is_the_product_rounded_half_up_and_at_least_one(base, supply, 
 )
 def test_a_quote_is_reproducible_from_the_factors_it_shows(base, supply, demand, corridor_bps, duration_s):
     spot = price(MicroUsdc(base), supply=supply, demand=demand, corridor_bps=corridor_bps)
-    view = quote_view(
-        Quote(
-            id="q",
-            workspace_id="w",
-            lat=0.0,
-            lng=0.0,
-            duration_s=duration_s,
-            price=spot,
-            available_operators=supply,
-            created_at_ms=T0,
-            expires_at_ms=T0 + 120_000,
-        )
+    quote = Quote(
+        id="q",
+        workspace_id="w",
+        lat=0.0,
+        lng=0.0,
+        duration_s=duration_s,
+        price=spot,
+        available_operators=supply,
+        created_at_ms=T0,
+        expires_at_ms=T0 + 120_000,
     )
-    factors = [round(view[name] * 10_000) for name in ("supplyFactor", "demandFactor", "corridorMultiplier")]
-    product = int(view["baseRatePerSecondMicroUsdc"])
-    for factor in factors:
-        product *= factor
+    product = spot.base_rate * spot.supply_bps * spot.demand_bps * spot.corridor_bps
     rate = max(1, round_half_up_div(product, 10**12))
-    assert view["ratePerSecondMicroUsdc"] == str(rate)
-    assert view["estimatedTotalMicroUsdc"] == str(rate * duration_s)
+    assert spot.rate == rate
+    assert quote.estimated_total == rate * duration_s
 
 
 @pytest.mark.parametrize(

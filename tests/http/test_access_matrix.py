@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from sightline.http.deps import ResourceOptions
+from sightline.http.services import ResourceOptions
 from tests.http.world import (
     BERLIN,
     EVERY_SCOPE,

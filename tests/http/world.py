@@ -30,7 +30,6 @@ from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.http.asgi.app import build_app
-from sightline.http.deps import Deps, InternalDeps, ResourceOptions
 from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
@@ -40,6 +39,7 @@ from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
+from sightline.http.services import InternalServices, ResourceOptions, Services
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import Authorizer
@@ -293,7 +293,7 @@ class World:
         await nursery.start(actors.run)
         return self.broker
 
-    def _deps(self, broker: Broker) -> Deps:
+    def _deps(self, broker: Broker) -> Services:
         cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="http://sightline.test", is_https=False)
         hasher = KeyHasher(b"p" * 32)
         sessions = WalletSessions(self.identity, self.clock, self.ids)
@@ -301,7 +301,7 @@ class World:
         self.members = members = Members(self.relations, Directory(self.store))
         verifier = SignatureVerifier(self.chain)
         named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
-        return Deps(
+        return Services(
             broker=broker,
             store=self.store,
             relations=self.relations,
@@ -324,7 +324,7 @@ class World:
         await trio.lowlevel.checkpoint()
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
 
-    def _internal_deps(self) -> InternalDeps:
+    def _internal_deps(self) -> InternalServices:
         async def readiness() -> dict[str, ReadinessCheck]:
             await trio.lowlevel.checkpoint()
             return {
@@ -332,7 +332,7 @@ class World:
                 for name, is_ok in self.ready.items()
             }
 
-        return InternalDeps(
+        return InternalServices(
             store=self.store,
             forward_media=self.pump.forward,
             readiness=readiness,

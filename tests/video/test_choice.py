@@ -10,6 +10,7 @@ from sightline.bootstrap.video import external_engine
 from sightline.config import Settings
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.pipeline.call import Raw
+from sightline.http.pipeline.routes import routes_of
 from sightline.ports.video import EngineHooks
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -65,6 +66,6 @@ async def test_only_an_external_engine_has_a_door_and_it_checks_who_knocks(tmp_p
     cloudflare = ExternalBackend(chosen(tmp_path, **CLOUDFLARE), options, clock=SystemClock())
     assert await cloudflare.engine_hook("cloudflare", {"cf-webhook-auth": "hook"}, b"{}") == 200
     assert await cloudflare.engine_hook("cloudflare", {"cf-webhook-auth": "guess"}, b"{}") == 401
-    (route,) = EngineHookResources(backend).routes()
+    (route,) = routes_of(EngineHookResources(backend))
     assert (route.method, route.path, route.handler.__name__) == ("POST", "/internal/engines/{engine}", "take")
     assert Raw(status=401).status == 401

@@ -1,10 +1,11 @@
-"""The broker: what callers of the actors use. Holds no state; every answer comes from an actor, from what an actor has
-published, or from one indexed query."""
+"""The broker: facade over the actors for the HTTP edge and the simulator. Holds no state of its own."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, final
+from functools import partial
+from typing import Any, Final, TypeVar, final
 
+from sightline.actors.answers import record_of, recorded_answer
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import (
@@ -26,16 +27,27 @@ from sightline.actors.service.live_updates import LiveUpdates
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.pricing import Pricing
 from sightline.actors.service.reads import Reads
-from sightline.actors.types import Answer, Caller, HeartbeatReport, NewSession, NewWorkspace
+from sightline.actors.types import (
+    Answer,
+    BatchVerdict,
+    Caller,
+    CancelledAssignments,
+    HeartbeatReport,
+    NewSession,
+    NewWorkspace,
+)
 from sightline.actors.workspace.cancel_assignments import assignments_to_drop, drop_assignment
-from sightline.actors.workspace.reports import record_of
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import Terms
+from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import MicroUsdc
 from sightline.ports.store import IdempotencyKey
+
+T = TypeVar("T")
 
 CREATE_TIMEOUT_S: Final = 10.0
 RELEASE_TIMEOUT_S: Final = 2.0
@@ -45,18 +57,20 @@ NOT_CONSUMER: Final = Refusal(Code.NOT_AUTHORIZED, "session:notConsumer", "The w
 
 @final
 class Broker:
-    """What Sightline does for its callers: their commands itself, all else by its parts.
+    """Commands to sessions and workspaces; queries, prices and subscriptions by its parts.
+
+    A command with an idempotency key is answered from the record of an earlier call with that key, if there is one.
 
     Attributes:
-        reads: Sessions and workspaces as they now stand.
-        pricing: What a point costs.
-        updates: What changes, as it changes.
+        reads: Queries of sessions and workspaces.
+        pricing: Quotes and spot rates.
+        updates: Subscriptions to sessions and workspaces.
     """
 
     def __init__(self, registry: Registry, deps: Deps) -> None:
         self._registry = registry
         self._deps = deps
-        self._replays = Replays(deps.store, deps.relations)
+        self._replays = Replays(deps.store)
         self._look_up = LookUp(registry, deps)
         self.reads = Reads(registry, deps, self._look_up)
         self.pricing = Pricing(registry, deps)
@@ -64,13 +78,13 @@ class Broker:
 
     # Sessions.
 
-    async def create_session(self, caller: Caller, new: NewSession) -> Answer:
+    async def create_session(self, caller: Caller, new: NewSession) -> Answer[SessionStatus]:
         """Create a session at the quoted rate, or at the spot rate."""
         workspace = await self._look_up.require_workspace(caller.workspace_id)
         if not workspace.is_consumer:
             raise RefusedError(NOT_CONSUMER)
 
-        async def create() -> Answer:
+        async def create() -> Answer[SessionStatus]:
             rate = await self.pricing.rate_for(caller.workspace_id, new)
             hold = MicroUsdc(rate * new.max_duration_s)
             terms = Terms(
@@ -93,60 +107,62 @@ class Broker:
             is_enforced = self._deps.limits.funds_policy == "enforced"
             return await self._ask_session(terms.id, CreateSession(terms, caller, is_enforced))
 
-        return await self._once(caller, create)
+        return await self._once(caller.idempotency, create)
 
-    async def dispatch(self, session_id: str, caller: Caller) -> Answer:
+    async def dispatch(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Assign the longest-idle operator."""
 
-        async def dispatch() -> Answer:
+        async def dispatch() -> Answer[SessionStatus]:
             await self._look_up.require_session(session_id)
             workspace = await self._look_up.require_workspace(caller.workspace_id)
             if not workspace.is_consumer:
                 raise RefusedError(NOT_CONSUMER)
             return await self._ask_session(session_id, DispatchSession(caller))
 
-        return await self._once(caller, dispatch)
+        return await self._once(caller.idempotency, dispatch)
 
-    async def accept(self, session_id: str, caller: Caller, operator_workspace_id: str) -> Answer:
+    async def accept(self, session_id: str, caller: Caller, operator_workspace_id: str) -> Answer[SessionStatus]:
         """Assign the caller's own workspace."""
 
-        async def accept() -> Answer:
+        async def accept() -> Answer[SessionStatus]:
             await self._look_up.require_session(session_id)
             if operator_workspace_id != caller.workspace_id:
                 raise RefusedError(NOT_PARTY)
             await self._look_up.require_operator(caller.workspace_id)
             return await self._ask_session(session_id, AcceptSession(caller))
 
-        return await self._once(caller, accept)
+        return await self._once(caller.idempotency, accept)
 
-    async def start(self, session_id: str, caller: Caller) -> Answer:
+    async def start(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Go live."""
 
-        async def start() -> Answer:
+        async def start() -> Answer[SessionStatus]:
             await self._look_up.require_session(session_id)
             await self._look_up.require_operator(caller.workspace_id)
             return await self._ask_session(session_id, StartSession(caller))
 
-        return await self._once(caller, start)
+        return await self._once(caller.idempotency, start)
 
-    async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer:
+    async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
         """Hang up, for one of the sides that the credential may speak for."""
 
-        async def end() -> Answer:
+        async def end() -> Answer[SessionStatus]:
             answer = await self._ask_session(session_id, EndSession(caller, sides))
-            await self._await_release(answer.data["operatorWorkspaceId"])
+            operator = answer.value.operator_workspace_id
+            if operator is not None:
+                await self._await_release(operator)
             return answer
 
-        return await self._once(caller, end)
+        return await self._once(caller.idempotency, end)
 
-    async def cancel(self, session_id: str, caller: Caller) -> Answer:
+    async def cancel(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Withdraw a request."""
-        return await self._once(caller, lambda: self._ask_session(session_id, CancelSession(caller)))
+        return await self._once(caller.idempotency, lambda: self._ask_session(session_id, CancelSession(caller)))
 
-    async def cancel_all(self, caller: Caller) -> Answer:
-        """Drop every assignment of the caller's workspace."""
+    async def cancel_all(self, caller: Caller) -> Answer[CancelledAssignments]:
+        """Cancel every assignment of the caller's workspace."""
 
-        async def cancel_all() -> Answer:
+        async def cancel_all() -> Answer[CancelledAssignments]:
             await self._look_up.require_operator(caller.workspace_id)
             wanted = await assignments_to_drop(self._deps, caller)
             dropped = [
@@ -155,78 +171,87 @@ class Broker:
                 if await drop_assignment(self._registry, self._deps, session_id, caller)
             ]
             await self._await_release(caller.workspace_id)
-            answer = Answer({"count": len(dropped), "cancelled": dropped}, self._now())
+            answer = Answer(CancelledAssignments(tuple(dropped)), self._now())
             if caller.idempotency is not None:
                 await self._deps.store.record_idempotent(record_of(caller.idempotency, answer))
             return answer
 
-        return await self._once(caller, cancel_all)
+        return await self._once(caller.idempotency, cancel_all)
 
     # Workspaces.
 
-    async def create_workspace(self, new: NewWorkspace, idempotency: IdempotencyKey | None = None) -> Answer:
-        """Create a workspace; its wallet becomes the OWNER."""
-        workspace_id = self._deps.ids.uuid()
-        caller = Caller(workspace_id=workspace_id, idempotency=idempotency)
-        workspace = self._registry.ref(WORKSPACE, workspace_id)
+    async def create_workspace(
+        self, prove: Callable[[], Awaitable[NewWorkspace]], key: IdempotencyKey | None = None
+    ) -> Answer[Workspace]:
+        """Create a workspace; its wallet becomes the OWNER.
 
-        async def create() -> Answer:
-            answer: Answer = await workspace.ask(CreateWorkspace(new, caller), timeout_s=CREATE_TIMEOUT_S)
+        Args:
+            prove: Returns the workspace to create, its wallet proved. Not called when the call is a repeat.
+        """
+
+        async def create() -> Answer[Workspace]:
+            new, workspace_id = await prove(), self._deps.ids.uuid()
+            workspace = self._registry.ref(WORKSPACE, workspace_id)
+            command = CreateWorkspace(new, Caller(workspace_id=workspace_id, idempotency=key))
+            answer: Answer[Workspace] = await workspace.ask(command, timeout_s=CREATE_TIMEOUT_S)
             return answer
 
-        return await self._once(caller, create)
+        return await self._once(key, create)
 
-    async def patch_workspace(self, workspace_id: str, caller: Caller, patch: Patch) -> Answer:
+    async def patch_workspace(self, workspace_id: str, caller: Caller, patch: Patch) -> Answer[Workspace]:
         """Change a workspace."""
         workspace = self._registry.ref(WORKSPACE, workspace_id)
 
-        async def change() -> Answer:
-            answer: Answer = await workspace.ask(PatchWorkspace(patch, caller), timeout_s=COMMAND_TIMEOUT_S)
+        async def change() -> Answer[Workspace]:
+            command = PatchWorkspace(patch, caller)
+            answer: Answer[Workspace] = await workspace.ask(command, timeout_s=COMMAND_TIMEOUT_S)
             return answer
 
-        return await self._once(caller, change)
+        return await self._once(caller.idempotency, change)
 
-    async def heartbeat(self, workspace_id: str, report: HeartbeatReport, key: IdempotencyKey | None = None) -> Answer:
-        """Take one heartbeat; it is durable when this returns, and with it the answer, if the call has a key."""
+    async def heartbeat(
+        self, workspace_id: str, report: HeartbeatReport, key: IdempotencyKey | None = None
+    ) -> Answer[Workspace]:
+        """Accept one heartbeat; returns once it is durable, together with the answer when the call has a key."""
         workspace = self._registry.ref(WORKSPACE, workspace_id)
 
-        async def take() -> Answer:
-            answer: Answer = await workspace.ask(
+        async def take() -> Answer[Workspace]:
+            answer: Answer[Workspace] = await workspace.ask(
                 ReportHeartbeat(report, key), timeout_s=self._deps.limits.ask_timeout_s, conflate_key="heartbeat"
             )
             return answer
 
-        return await take() if key is None else await self._replays.once(key, take)
+        return await take() if key is None else await self._once(key, take)
 
     async def heartbeats(
         self, workspace_id: str, reports: Sequence[HeartbeatReport], key: IdempotencyKey | None = None
-    ) -> Answer:
-        """Take several heartbeats in order; those that were accepted are durable when this returns."""
+    ) -> Answer[BatchVerdict]:
+        """Accept several heartbeats in order; returns once the accepted ones are durable."""
         workspace = self._registry.ref(WORKSPACE, workspace_id)
 
-        async def take() -> Answer:
-            answer: Answer = await workspace.ask(
+        async def take() -> Answer[BatchVerdict]:
+            answer: Answer[BatchVerdict] = await workspace.ask(
                 ReportHeartbeats(tuple(reports), key), timeout_s=self._deps.limits.ask_timeout_s
             )
             return answer
 
-        return await take() if key is None else await self._replays.once(key, take)
+        return await take() if key is None else await self._once(key, take)
 
     # Helpers.
 
     def _now(self) -> int:
         return self._deps.clock.now_ms()
 
-    async def _once(self, caller: Caller, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        if caller.idempotency is None:
-            return await act()
-        return await self._replays.once(caller.idempotency, act)
+    async def _once(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer[T]]]) -> Answer[T]:
+        return await self._replays.once(key, act, partial(recorded_answer, relations=self._deps.relations))
 
-    async def _ask_session(self, session_id: str, command: Any) -> Answer:
-        answer: Answer = await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
+    async def _ask_session(self, session_id: str, command: Any) -> Answer[SessionStatus]:
+        answer: Answer[SessionStatus] = await self._registry.ref(SESSION, session_id).ask(
+            command, timeout_s=COMMAND_TIMEOUT_S
+        )
         return answer
 
     async def _await_release(self, workspace_id: str) -> None:
-        """Let the operator's workspace take in what its session has just told it, so that a reader sees it free."""
+        """Wait until the operator's workspace has handled its release, so that the next read shows it free."""
         with suppress(SightlineError):
             await self._registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=RELEASE_TIMEOUT_S)

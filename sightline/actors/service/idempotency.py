@@ -1,33 +1,41 @@
-"""One call, one effect: a repeat with the same idempotency key gets the answer that was recorded with the effect."""
+"""Idempotency: a repeat with the same key is answered from the record that was stored with the first call's effect."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, final
+from typing import Final, TypeVar, final
 
 from sightline.actors.refusals import IN_PROGRESS
-from sightline.actors.types import Answer
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline.ports.relations import Relations
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord, Store
 
-MISMATCH: Final = Refusal(Code.CONFLICT, "idempotency:mismatch", "The key was used with another body")
+T = TypeVar("T")
+
+MISMATCH: Final = Refusal(
+    Code.CONFLICT, "idempotency:mismatch", "The Idempotency-Key was used before with another request body"
+)
 
 
 @final
 class Replays:
-    """Looks up recorded answers and keeps two calls with one key from running at once."""
+    """Looks up recorded answers, and lets only one call run per key."""
 
-    def __init__(self, store: Store, relations: Relations) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._relations = relations
         self._running: set[tuple[str, str, str, str]] = set()
 
-    async def once(self, key: IdempotencyKey, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Give the recorded answer, or act.
+    async def once(
+        self,
+        key: IdempotencyKey | None,
+        act: Callable[[], Awaitable[T]],
+        answer_of: Callable[[IdempotencyRecord], T],
+    ) -> T:
+        """Return the recorded answer of an earlier call with this key, else run `act`, which records its answer.
 
         Raises:
-            RefusedError: CONFLICT, when the key was used with another body, or is being used now.
+            RefusedError: CONFLICT when the key was used with another body, or a call with it is still running.
         """
+        if key is None:
+            return await act()
         name = (key.workspace_id, key.method, key.path, key.key)
         if name in self._running:
             raise RefusedError(IN_PROGRESS)
@@ -38,21 +46,12 @@ class Replays:
                 try:
                     return await act()
                 except RefusedError:
-                    # The first call may have taken effect since we looked: its caller left, or was told of no outcome.
+                    # An earlier call whose outcome was unknown to its caller may have taken effect since the look-up.
                     record = await self._store.find_idempotent(key)
                     if record is None:
                         raise
-            return self._replay(key, record)
         finally:
             self._running.discard(name)
-
-    def _replay(self, key: IdempotencyKey, record: IdempotencyRecord) -> Answer:
         if record.key.body_hash != key.body_hash:
             raise RefusedError(MISMATCH)
-        data: Any = record.result["data"]
-        token = record.result["token"]
-        if token is None and record.revision is not None:
-            token = self._relations.token_for(record.revision)
-        if "assignedAt" in data and data.get("state") == "ASSIGNED":
-            data = {**data, "consistencyToken": token}
-        return Answer(data, record.at_ms)
+        return answer_of(record)

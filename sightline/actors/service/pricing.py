@@ -13,7 +13,6 @@ from sightline.domain.pricing import Price, Quote, price
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc
-from sightline.domain.views import quote_view
 
 
 @final
@@ -24,7 +23,7 @@ class Pricing:
         self._registry = registry
         self._deps = deps
 
-    async def quote(self, workspace_id: str, lat: float, lng: float, duration_s: int) -> Answer:
+    async def quote(self, workspace_id: str, lat: float, lng: float, duration_s: int) -> Answer[Quote]:
         """Price a point, and keep the price for a while."""
         spot, supply = await self._spot(workspace_id, lat, lng)
         now_ms = self._deps.clock.now_ms()
@@ -40,7 +39,7 @@ class Pricing:
             expires_at_ms=now_ms + self._deps.limits.quote_ttl_ms,
         )
         await self._deps.store.insert_quote(quote)
-        return Answer(quote_view(quote), now_ms)
+        return Answer(quote, now_ms)
 
     async def rate_for(self, workspace_id: str, new: NewSession) -> MicroUsdc:
         """The rate of a new session: of the quote that it names, or the spot rate."""

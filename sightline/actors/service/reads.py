@@ -1,4 +1,4 @@
-"""Reads: what a workspace may see of sessions and workspaces, as answers."""
+"""Queries: what a workspace may see of sessions and workspaces."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,15 @@ from sightline.domain.metering import read_live
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Live, Requested, Session, SessionState
-from sightline.domain.views import View, effective_state, meter_view, parties_of, session_view, workspace_view
+from sightline.domain.session.status import (
+    MeterStatus,
+    SessionStatus,
+    effective_state,
+    meter_state,
+    meter_status,
+    parties_of,
+    session_status,
+)
 from sightline.ports.store import SessionKey, SessionQuery, SessionView
 
 LIST_READS_MAX: Final = 20
@@ -32,14 +40,13 @@ class Reads:
         self._deps = deps
         self._look_up = look_up
 
-    async def read_session(self, session_id: str, workspace_id: str) -> Answer:
+    async def read_session(self, session_id: str, workspace_id: str) -> Answer[SessionStatus]:
         """The session, for a party of it, or while REQUESTED for an operator that covers its point."""
         session = await self._look_up.require_session(session_id)
-        sides = parties_of(session, workspace_id)
-        if not sides and not await self._may_accept(session, workspace_id):
+        if not parties_of(session, workspace_id) and not await self._may_accept(session, workspace_id):
             raise RefusedError(NOT_PARTY)
         now_ms = self._now()
-        return Answer(session_view(session, now_ms, self._deps.limits.session, sides), now_ms)
+        return Answer(session_status(session, now_ms, self._deps.limits.session, workspace_id), now_ms)
 
     async def list_sessions(self, workspace_id: str, listing: SessionListing) -> SessionPage:
         """A page of sessions, newest first."""
@@ -58,25 +65,20 @@ class Reads:
             after=listing.after,
             coverage=coverage,
         )
-        items: list[View] = []
+        items: list[SessionStatus] = []
         for _ in range(LIST_READS_MAX):
             found = await self._deps.store.list_sessions(query)
             for session in found:
                 if len(items) == listing.limit:
                     return SessionPage(items, query.after)
-                view = await self._listed(session, workspace_id)
-                is_still_open = listing.view is not SessionView.OPEN or view["state"] == SessionState.REQUESTED
-                if is_still_open and (not listing.states or view["state"] in listing.states):
-                    items.append(view)
+                status = await self._listed(session, workspace_id)
+                is_still_open = listing.view is not SessionView.OPEN or status.state is SessionState.REQUESTED
+                if is_still_open and (not listing.states or status.state in listing.states):
+                    items.append(status)
                 query = replace(query, after=SessionKey(session.terms.created_at_ms, session.id))
             if len(found) < query.limit:
                 return SessionPage(items, None)
         return SessionPage(items, query.after)
-
-    async def viewer_token(self, session_id: str, workspace_id: str) -> Answer:
-        """Where to play the LIVE session."""
-        feed = await self.live_feed(session_id, workspace_id)
-        return Answer({"videoBackendRef": feed.video_ref, "whepUrl": feed.whep_url}, self._now())
 
     async def live_feed(self, session_id: str, workspace_id: str) -> LiveFeed:
         """The feed of a LIVE session, for a party of it."""
@@ -86,20 +88,18 @@ class Reads:
             raise RefusedError(NOT_LIVE)
         reading = read_live(phase.evidence, self._now(), session.terms.max_duration_s, self._deps.limits.session.meter)
         return LiveFeed(
-            session=session,
             video_ref=phase.video.ref,
             whep_url=phase.video.whep_url,
-            meter_state="PAUSED" if reading.pause is not None else "RUNNING",
+            meter_state=meter_state(reading),
             is_in_geofence=phase.location.is_inside,
             last_fix=phase.location.track.adopted,
-            sides=parties_of(session, workspace_id),
         )
 
-    async def meter(self, session_id: str, workspace_id: str) -> Answer:
+    async def meter(self, session_id: str, workspace_id: str) -> Answer[MeterStatus]:
         """The meter and its evidence."""
         session = await self.require_session_as_party(session_id, workspace_id)
         now_ms = self._now()
-        return Answer(meter_view(session, now_ms, self._deps.limits.session), now_ms)
+        return Answer(meter_status(session, now_ms, self._deps.limits.session), now_ms)
 
     async def require_session_as_party(self, session_id: str, workspace_id: str) -> Session:
         """The session itself, for a party of it."""
@@ -108,9 +108,9 @@ class Reads:
             raise RefusedError(NOT_PARTY)
         return session
 
-    async def read_workspace(self, workspace_id: str) -> Answer:
+    async def read_workspace(self, workspace_id: str) -> Answer[Workspace]:
         """The workspace."""
-        return Answer(workspace_view(await self._look_up.require_workspace(workspace_id)), self._now())
+        return Answer(await self._look_up.require_workspace(workspace_id), self._now())
 
     async def workspaces(self, ids: Sequence[str]) -> list[Workspace]:
         """Several workspaces, in the order of their ids' list; unknown ones are left out."""
@@ -127,14 +127,14 @@ class Reads:
         workspace = await self._look_up.require_workspace(workspace_id)
         return workspace.is_supplier and workspace.covers(session.terms.lat, session.terms.lng)
 
-    async def _listed(self, session: Session, workspace_id: str) -> View:
+    async def _listed(self, session: Session, workspace_id: str) -> SessionStatus:
         """A stored session as a list shows it: the actor's newer one, deadlines that passed allowed for."""
         known = self._registry.peek(SESSION, session.id)
         latest = known if known is not None and known.version >= session.version else session
         now_ms = self._now()
         if effective_state(latest, now_ms) is not latest.state:
             latest = await self._look_up.find_session(session.id) or latest
-        return session_view(latest, now_ms, self._deps.limits.session, parties_of(latest, workspace_id))
+        return session_status(latest, now_ms, self._deps.limits.session, workspace_id)
 
 
 def _states_to_look_at(wanted: frozenset[SessionState]) -> frozenset[SessionState]:

@@ -63,7 +63,7 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.model import Assigned, Live, Requested, Session
-from sightline.domain.views import parties_of
+from sightline.domain.session.status import SessionStatus, parties_of
 from sightline.ports.relations import TupleUpdate, consumer_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord
 
@@ -198,7 +198,7 @@ class SessionActor:
         if not isinstance(session.phase, phase):
             raise RefusedError(machine.wrong_state(session))
 
-    async def _create(self, command: CreateSession) -> Answer:
+    async def _create(self, command: CreateSession) -> Answer[SessionStatus]:
         if self._durable.session is not None:
             raise ReloadRequestedError("the session exists already")
         step = machine.create(command.terms)
@@ -207,7 +207,7 @@ class SessionActor:
         staged = await self._deps.relations.stage([TupleUpdate(consumer_edge(terms.id, terms.consumer_workspace_id))])
         return await self._durable.commit_command(step, command.caller, tuples=staged.in_commit, hold=hold)
 
-    async def _take(self, message: Message, caller: Caller) -> Answer:
+    async def _take(self, message: Message, caller: Caller) -> Answer[SessionStatus]:
         """Step by a command that needs nobody else, and answer with the session."""
         step = await self._durable.step(message)
         return await self._durable.commit_command(step, caller)
@@ -250,7 +250,7 @@ class SessionActor:
                     envelope.reply(await self._durable.commit_command(step, caller, tuples=tuples, token=token))
                 case VideoReady():
                     step = await self._durable.step(GoLive(outcome.video))
-                    envelope.reply(await self._durable.commit_command(step, envelope.message.caller, is_start=True))
+                    envelope.reply(await self._durable.commit_command(step, envelope.message.caller))
         except RefusedError as refused:
             envelope.fail_if_open(refused)
             await let_go(self._context, self._deps, outcome, self._durable.session)

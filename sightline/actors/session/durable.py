@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import final
 
+from sightline.actors.answers import record_of
 from sightline.actors.deps import Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.messages import ClaimStanding
@@ -17,7 +18,7 @@ from sightline.domain.session import machine
 from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
 from sightline.domain.session.model import Assigned, Live, Session, VideoInput
 from sightline.domain.session.record import chain
-from sightline.domain.views import View, parties_of, session_view, start_view
+from sightline.domain.session.status import SessionStatus, parties_of, session_status
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
 
@@ -127,22 +128,15 @@ class DurableSession:
         tuples: tuple[TupleUpdate, ...] = (),
         hold: HoldRequest | None = None,
         token: str | None = None,
-        is_start: bool = False,
-    ) -> Answer:
-        """Store a command's step with the answer it is given, so that a repeat of the call gives it again."""
+    ) -> Answer[SessionStatus]:
+        """Store a command's step together with its answer, from which a repeat of the call is answered."""
         now_ms = self._now()
-        sides = parties_of(step.session, caller.workspace_id)
-        view: View = session_view(step.session, now_ms, self._limits, sides)
-        data = start_view(step.session, view) if is_start else view
-        record = None
-        if caller.idempotency is not None:
-            record = IdempotencyRecord(key=caller.idempotency, result={"data": data, "token": token}, at_ms=now_ms)
+        answer = Answer(session_status(step.session, now_ms, self._limits, caller.workspace_id), now_ms, token)
+        record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
         revision = await self.commit(step, at_ms=now_ms, tuples=tuples, hold=hold, record=record)
-        if token is None and revision is not None:
-            token = self._deps.relations.token_for(revision)
-        if isinstance(step.session.phase, Assigned):
-            data = {**data, "consistencyToken": token}
-        return Answer(data, now_ms)
+        if isinstance(step.session.phase, Assigned) and token is None and revision is not None:
+            return replace(answer, token=self._deps.relations.token_for(revision))
+        return answer
 
     async def commit(
         self,

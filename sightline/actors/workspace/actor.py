@@ -8,6 +8,7 @@ its row and the recorded heartbeats. What becomes of a heartbeat is in `heartbea
 from dataclasses import replace
 from typing import Final, final
 
+from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
@@ -35,7 +36,6 @@ from sightline.actors.types import Answer, Caller
 from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, doubted_claims
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.heartbeats import NOT_SUPPLIER, HeartbeatIntake
-from sightline.actors.workspace.reports import record_of
 from sightline.actors.write_rejections import workspace_rejected
 from sightline.domain.access import Role
 from sightline.domain.errors import InvariantError, RefusedError
@@ -50,7 +50,6 @@ from sightline.domain.operator.machine import (
 )
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
-from sightline.domain.views import workspace_view
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import IdempotencyRecord, Rejected, WorkspaceWrite
 
@@ -134,7 +133,7 @@ class WorkspaceActor:
 
     # Commands.
 
-    async def _create(self, command: CreateWorkspace) -> Answer:
+    async def _create(self, command: CreateWorkspace) -> Answer[Workspace]:
         if self._workspace is not None:
             raise ReloadRequestedError("the workspace exists already")
         new, now_ms = command.workspace, self._now()
@@ -151,7 +150,7 @@ class WorkspaceActor:
         staged = await self._deps.relations.stage([owner])
         return await self._commit_command(workspace, command.caller, tuples=staged.in_commit)
 
-    async def _patch(self, command: PatchWorkspace) -> Answer:
+    async def _patch(self, command: PatchWorkspace) -> Answer[Workspace]:
         workspace, patch = self._existing(), command.patch
         if not workspace.is_supplier and patch != replace(machine.Patch(), name=patch.name):
             raise RefusedError(NOT_SUPPLIER)
@@ -162,9 +161,9 @@ class WorkspaceActor:
             return await self._answer_unchanged(workspace, command.caller)
         return await self._commit_command(changed, command.caller)
 
-    async def _answer_unchanged(self, workspace: Workspace, caller: Caller) -> Answer:
+    async def _answer_unchanged(self, workspace: Workspace, caller: Caller) -> Answer[Workspace]:
         """Nothing to store but the answer: a repeat after somebody else's change must not change it back."""
-        answer = Answer(workspace_view(workspace), self._now())
+        answer = Answer(workspace, self._now())
         if caller.idempotency is not None:
             await self._deps.store.record_idempotent(record_of(caller.idempotency, answer))
         return answer
@@ -251,8 +250,8 @@ class WorkspaceActor:
 
     async def _commit_command(
         self, workspace: Workspace, caller: Caller, *, tuples: tuple[TupleUpdate, ...] = ()
-    ) -> Answer:
-        answer = Answer(workspace_view(workspace), self._now())
+    ) -> Answer[Workspace]:
+        answer = Answer(workspace, self._now())
         record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
         await self._commit(workspace, tuples=tuples, record=record)
         return answer

@@ -6,6 +6,7 @@ session that is live.
 
 from typing import Final, final
 
+from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, Deps
 from sightline.actors.kernel.behaviour import Context
 from sightline.actors.kernel.envelope import Envelope
@@ -14,7 +15,7 @@ from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.messages import HeartbeatsWritten, HeartbeatTaken, OperatorSeen, ReportHeartbeat, ReportHeartbeats
 from sightline.actors.refusals import IN_PROGRESS
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter, Submitted
-from sightline.actors.workspace.reports import Writing, answer_of, heartbeat_of, judge, record_of
+from sightline.actors.workspace.reports import Writing, answer_of, heartbeat_of, judge
 from sightline.domain.errors import RefusedError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal

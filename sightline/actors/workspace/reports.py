@@ -6,12 +6,11 @@ from typing import NamedTuple
 from sightline.actors.deps import Limits
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.messages import ReportHeartbeat, ReportHeartbeats
-from sightline.actors.types import Answer, HeartbeatReport
+from sightline.actors.types import Answer, BatchVerdict, HeartbeatReport, HeartbeatVerdict
 from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.views import View, workspace_view
-from sightline.ports.store import Heartbeat, IdempotencyKey, IdempotencyRecord
+from sightline.ports.store import Heartbeat, IdempotencyKey
 
 
 class Writing(NamedTuple):
@@ -20,7 +19,7 @@ class Writing(NamedTuple):
     envelope: Envelope
     heartbeats: tuple[Heartbeat, ...]
     verdicts: tuple[Refusal | None, ...]
-    answer: Answer | None
+    answer: Answer[Workspace] | Answer[BatchVerdict] | None
     """What is recorded with the heartbeats; None of a report without a key, which is answered when it is known."""
 
     @property
@@ -75,20 +74,11 @@ def heartbeat_of(workspace: Workspace, report: HeartbeatReport, now_ms: int, lim
 
 def answer_of(
     message: ReportHeartbeat | ReportHeartbeats, verdicts: Sequence[Refusal | None], workspace: Workspace, now_ms: int
-) -> Answer:
-    """What a report is answered: the workspace, and of several reports a verdict on each."""
-    view = workspace_view(workspace)
+) -> Answer[Workspace] | Answer[BatchVerdict]:
+    """The answer to a report: the workspace, and for a batch also a verdict on each heartbeat."""
     if isinstance(message, ReportHeartbeat):
-        return Answer(view, now_ms)
-    items: list[View] = []
-    for report, refusal in zip(message.reports, verdicts, strict=True):
-        item: View = {"sequence": report.sequence, "ok": refusal is None}
-        if refusal is not None:
-            item |= {"code": refusal.code.value, "detail": refusal.detail, "message": refusal.message}
-        items.append(item)
-    return Answer({"items": items, "workspace": view}, now_ms)
-
-
-def record_of(key: IdempotencyKey, answer: Answer) -> IdempotencyRecord:
-    """The record that gives the same answer to a repeat."""
-    return IdempotencyRecord(key=key, result={"data": answer.data, "token": None}, at_ms=answer.at_ms)
+        return Answer(workspace, now_ms)
+    items = [
+        HeartbeatVerdict(report.sequence, refusal) for report, refusal in zip(message.reports, verdicts, strict=True)
+    ]
+    return Answer(BatchVerdict(tuple(items), workspace), now_ms)

@@ -13,8 +13,7 @@ from sightline.http.asgi.asgi_websocket import serve_socket
 from sightline.http.asgi.background import Background
 from sightline.http.openapi.docs_page import document_routes
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.options import Edge as Edge
-from sightline.http.pipeline.options import EdgeOptions as EdgeOptions
+from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.pipeline import Pipeline
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route

@@ -3,7 +3,7 @@
 import trio
 
 from sightline.http.pipeline.call import Stream
-from sightline.http.pipeline.pipeline import Outgoing, Pipeline, Request
+from sightline.http.pipeline.pipeline import Incoming, Outgoing, Pipeline
 from sightline.http.pipeline.router import Match
 from sightline.http.server import ClientGoneError, Receive, Scope, Send
 
@@ -28,7 +28,7 @@ async def send_outgoing(send: Send, outgoing: Outgoing, body: bytes) -> None:
 
 
 async def _stream(
-    pipeline: Pipeline, request: Request, outgoing: Outgoing, stream: Stream, receive: Receive, send: Send
+    pipeline: Pipeline, request: Incoming, outgoing: Outgoing, stream: Stream, receive: Receive, send: Send
 ) -> None:
     async def emit(data: bytes) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -16,7 +16,7 @@ from werkzeug.datastructures import Headers
 
 from sightline.http.asgi.background import Background
 from sightline.http.pipeline.call import Stream
-from sightline.http.pipeline.pipeline import Outgoing, Pipeline, Request
+from sightline.http.pipeline.pipeline import Incoming, Outgoing, Pipeline
 from sightline.http.pipeline.router import Match
 from sightline.http.pipeline.routes import Route
 from sightline.http.server import Scope
@@ -57,7 +57,7 @@ def quart_scope(scope: Scope, match: Match) -> Scope:
     return {**scope, "path": match.route.path, _ORIGINAL: (scope, match)}
 
 
-def _respond(pipeline: Pipeline, request: Request, outgoing: Outgoing, background: Background) -> TrioResponse:
+def _respond(pipeline: Pipeline, request: Incoming, outgoing: Outgoing, background: Background) -> TrioResponse:
     headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in outgoing.headers])
     if not isinstance(outgoing.body, Stream):
         return TrioResponse(outgoing.body, status=outgoing.status, headers=headers)
@@ -71,7 +71,7 @@ def _respond(pipeline: Pipeline, request: Request, outgoing: Outgoing, backgroun
 
 
 async def _pull(
-    pipeline: Pipeline, request: Request, outgoing: Outgoing, stream: Stream, background: Background
+    pipeline: Pipeline, request: Incoming, outgoing: Outgoing, stream: Stream, background: Background
 ) -> AsyncIterator[bytes]:
     """Turn a stream that pushes into one that is pulled; it has a task of its own, since a generator that is
     suspended must not hold a nursery open."""

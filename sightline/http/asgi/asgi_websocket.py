@@ -62,24 +62,25 @@ async def serve_socket(pipeline: Pipeline, scope: Scope, receive: Receive, send:
     await receive()
     request = pipeline.request_of(scope, b"")
     try:
-        call = await pipeline.admit(request, pipeline.router.match(SOCKET, request.raw_path))
+        match = pipeline.router.match(SOCKET, request.raw_path)
+        call = await pipeline.admit(request, match)
     except Exception as error:  # noqa: BLE001 (mapped, and logged if nobody foresaw it)
         outgoing = pipeline.failed(request, error)
         pipeline.finished(request, outgoing)
         await _refuse(send, outgoing)
         return
-    assert isinstance(call.route, SocketRoute)
+    assert isinstance(match.route, SocketRoute)
     await send({"type": "websocket.accept", "headers": [(b"x-request-id", request.request_id.encode("ascii"))]})
     socket = AsgiSocket(receive, send)
     code: Code | None = None
     try:
-        await pipeline.while_authorized(request, partial(call.route.handler, call, socket))
+        await pipeline.while_authorized(request, partial(match.route.handler, call, socket))
     except SocketClosedError:
         pass
     except Exception as error:
         mapped = to_api_error(error, is_read=False)
         if mapped is None:
-            log.exception("http_socket_failed", request_id=request.request_id, route=call.route.path)
+            log.exception("http_socket_failed", request_id=request.request_id, route=match.route.path)
             mapped = ApiError(Code.INTERNAL_ERROR)
         code = mapped.code
         await _close_quietly(socket, mapped)

@@ -19,23 +19,17 @@ class EngineHookResources:
     def __init__(self, hooks: EngineHooks) -> None:
         self._hooks = hooks
 
-    def routes(self) -> tuple[Route, ...]:
-        """The one call."""
-        return (
-            Route(
-                method="POST",
-                path="/internal/engines/{engine}",
-                operation_id="postEngineHook",
-                tag="internal",
-                summary="A callback of an external video engine",
-                handler=self.take,
-                params={"engine": Param.TEXT},
-                rate=RateClass.NONE,
-                raw_body=("application/json",),
-                checks_origin=False,
-            ),
-        )
-
+    @Route(
+        "POST",
+        "/internal/engines/{engine}",
+        "postEngineHook",
+        "internal",
+        "A callback of an external video engine",
+        params={"engine": Param.TEXT},
+        rate=RateClass.NONE,
+        raw_body=("application/json",),
+        checks_origin=False,
+    )
     async def take(self, call: Call) -> Raw:
         """Hand over; the answer is a bare status, which is all that engines look at."""
         status = await self._hooks.engine_hook(call.params["engine"], call.headers.as_dict(), call.raw_body)

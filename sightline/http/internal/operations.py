@@ -7,10 +7,10 @@ from typing import Final, final
 from sightline.actors.kernel import Registry
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.views import iso, iso_or_none
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
+from sightline.http.schemas.base import iso, iso_or_none
 from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
 
 UNSETTLED: Final = tuple(state for state in SettlementState if state is not SettlementState.CONFIRMED)
@@ -26,41 +26,14 @@ class OperationResources:
         self._registry = registry
         self._ledger = ledger
 
-    def routes(self) -> tuple[Route, ...]:
-        """The calls."""
-        return (
-            Route(
-                method="GET",
-                path="/internal/actors",
-                operation_id="getActors",
-                tag="internal",
-                summary="Counts of every kind of actor, and which are parked, with the reason",
-                handler=self.actors,
-                rate=RateClass.NONE,
-            ),
-            Route(
-                method="POST",
-                path="/internal/actors/{kind}/{id}/revive",
-                operation_id="reviveActor",
-                tag="internal",
-                summary="Give a parked actor another chance",
-                handler=self.revive,
-                params={"kind": Param.TEXT, "id": Param.TEXT},
-                rate=RateClass.NONE,
-                errors=(Code.NOT_FOUND,),
-                checks_origin=False,
-            ),
-            Route(
-                method="GET",
-                path="/internal/settlements",
-                operation_id="getUnsettled",
-                tag="internal",
-                summary="Settlements that are not confirmed, and why",
-                handler=self.settlements,
-                rate=RateClass.NONE,
-            ),
-        )
-
+    @Route(
+        "GET",
+        "/internal/actors",
+        "getActors",
+        "internal",
+        "Counts of every kind of actor, and which are parked, with the reason",
+        rate=RateClass.NONE,
+    )
     async def actors(self, _call: Call) -> Reply:
         """The kernel's statistics."""
         statistics = self._registry.statistics()
@@ -74,6 +47,17 @@ class OperationResources:
             }
         return Reply({"kinds": kinds, "timers": statistics.timers})
 
+    @Route(
+        "POST",
+        "/internal/actors/{kind}/{id}/revive",
+        "reviveActor",
+        "internal",
+        "Give a parked actor another chance",
+        params={"kind": Param.TEXT, "id": Param.TEXT},
+        rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND,),
+        checks_origin=False,
+    )
     async def revive(self, call: Call) -> Reply:
         """Load a parked actor again; answers what it published, or why it cannot be loaded."""
         kind, actor_id = call.params["kind"], call.params["id"]
@@ -83,6 +67,14 @@ class OperationResources:
         await self._registry.revive(kind, actor_id, timeout_s=REVIVE_TIMEOUT_S)
         return Reply({"kind": kind, "id": actor_id, "revived": True})
 
+    @Route(
+        "GET",
+        "/internal/settlements",
+        "getUnsettled",
+        "internal",
+        "Settlements that are not confirmed, and why",
+        rate=RateClass.NONE,
+    )
     async def settlements(self, _call: Call) -> Reply:
         """The outbox, confirmed ones left out, oldest first."""
         records = await self._ledger.settlements(UNSETTLED, limit=LISTED_MAX)

@@ -31,21 +31,25 @@ def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Ro
         return Raw(200, headers, page)
 
     return [
-        _route("/openapi.json", "getOpenApi", "The OpenAPI document", openapi),
-        _route("/docs", "getDocs", "The documentation as a page", docs),
+        Route(
+            "GET",
+            "/openapi.json",
+            "getOpenApi",
+            "docs",
+            "The OpenAPI document",
+            handler=openapi,
+            is_documented=False,
+        ),
+        Route(
+            "GET",
+            "/docs",
+            "getDocs",
+            "docs",
+            "The documentation as a page",
+            handler=docs,
+            is_documented=False,
+        ),
     ]
-
-
-def _route(path: str, operation_id: str, summary: str, handler: object) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        operation_id=operation_id,
-        tag="docs",
-        summary=summary,
-        handler=handler,  # type: ignore[arg-type]  # a coroutine function of Call
-        is_documented=False,
-    )
 
 
 def _page() -> tuple[bytes, str]:

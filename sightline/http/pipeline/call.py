@@ -1,19 +1,20 @@
-"""What a handler gets and what it may give back. Nothing here knows a framework or a socket."""
+"""What a handler gets and what it may return. Nothing here depends on a framework or a socket."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, TypeVar, final
 
 import trio
 
-from sightline.actors.types import Answer as Answer
-from sightline.actors.types import Caller
+from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Principal
 from sightline.http.pipeline.headers import Headers
-from sightline.http.pipeline.routes import AnyRoute, RateClass
+from sightline.http.pipeline.rate_limit import RateClass
 from sightline.ports.store import IdempotencyKey
 
+T = TypeVar("T")
+JsonObject: TypeAlias = Mapping[str, object]
 TextHeaders: TypeAlias = tuple[tuple[str, str], ...]
 Emit: TypeAlias = Callable[[bytes], Awaitable[None]]
 
@@ -21,20 +22,25 @@ Emit: TypeAlias = Callable[[bytes], Awaitable[None]]
 @final
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The success envelope with headers of its own. `at_ms` None: now.
+    """`data` of the success envelope, its timestamp (None: now), and additional headers.
 
-    An `etag` that the caller's If-None-Match names turns a GET's answer into 304.
+    A GET whose If-None-Match names the reply's `etag` header is answered 304.
     """
 
-    data: Mapping[str, object]
+    data: JsonObject
     at_ms: int | None = None
     headers: TextHeaders = ()
+
+
+def reply(answer: Answer[T], present: Callable[[T], JsonObject]) -> Reply:
+    """Present the value of an answer as JSON."""
+    return Reply(present(answer.value), answer.at_ms)
 
 
 @final
 @dataclass(slots=True)
 class Raw:
-    """An answer without envelope: pictures, pages, SDP, JSON-RPC."""
+    """A response without envelope: images, pages, SDP, JSON-RPC."""
 
     status: int = 200
     headers: TextHeaders = ()
@@ -44,14 +50,14 @@ class Raw:
 @final
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer without declared end. `write` runs until it returns and is cancelled when the client leaves."""
+    """A response of unknown length. `write` runs until it returns; it is cancelled when the client disconnects."""
 
     write: Callable[[Emit], Awaitable[None]]
     headers: TextHeaders = ()
 
 
 class SocketClosedError(Exception):
-    """The WebSocket has ended."""
+    """The WebSocket is closed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"closed with {code}")
@@ -62,7 +68,7 @@ class Socket(Protocol):
     """An accepted WebSocket."""
 
     async def receive(self) -> str | bytes:
-        """The next message. Raises SocketClosedError."""
+        """Return the next message. Raises SocketClosedError."""
         ...
 
     async def send(self, text: str) -> None:
@@ -70,20 +76,19 @@ class Socket(Protocol):
         ...
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say goodbye."""
+        """Close with a status code (RFC 6455, section 7.4)."""
         ...
 
 
 @final
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One call, admitted: the credential may make it, and its parts are valid.
+    """One admitted call: its credential is authorized, and its parameters, query and body are valid.
 
-    Never changed once made. Not frozen all the same, nor are Raw and the pipeline's Outgoing: each call makes one, and
-    to make a frozen one takes four times as long.
+    Not changed after it is made. It is not frozen, like Raw and Outgoing, because one is made for each call and a
+    frozen dataclass takes four times as long to make.
     """
 
-    route: AnyRoute
     method: str
     path: str
     params: Mapping[str, str]
@@ -101,18 +106,13 @@ class Call:
 
     @property
     def workspace_id(self) -> str:
-        """The principal's workspace. Only for routes whose operation needs one."""
+        """The principal's workspace. Only for routes whose operation requires one."""
         assert self.principal is not None
         assert self.principal.workspace_id is not None
         return self.principal.workspace_id
 
-    @property
-    def consistency_token(self) -> str | None:
-        """What an earlier answer said must be seen."""
-        return self.headers.get("x-svc-consistency-token")
-
     def idempotency(self, scope: str) -> IdempotencyKey | None:
-        """The key that makes a repeat of this call the same call, within `scope` (a workspace, or a wallet)."""
+        """The idempotency key of this call within `scope` (a workspace id, or a wallet address)."""
         if self.idempotency_key is None:
             return None
         return IdempotencyKey(
@@ -124,7 +124,7 @@ class Call:
         )
 
     def caller(self) -> Caller:
-        """On whose behalf the actors act."""
+        """The workspace and idempotency key under which the actors run the command."""
         return Caller(workspace_id=self.workspace_id, idempotency=self.idempotency(self.workspace_id))
 
     def limit_rate(self, rate: RateClass, key: str, cost: int = 1) -> None:

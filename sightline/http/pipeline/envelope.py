@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from sightline.domain.views import iso as iso
+from sightline.http.schemas.base import iso
 
 SUCCESS_MESSAGE = "Request successful"
 

@@ -1,78 +1,73 @@
-"""Idempotency of calls whose effect is no actor's: their answer is recorded right after the effect.
+"""Idempotency of calls that no actor handles: their reply is recorded after the effect.
 
-The effects of these calls are themselves repeatable (a member is a member, a revoked key stays revoked), so a crash
-between effect and record changes nothing for a caller who repeats the call.
+The effects of these calls are repeatable by themselves (adding a member, revoking a key), so a crash between the
+effect and its record changes nothing for a caller that repeats the call.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, final
+from typing import Any, final
 
 import structlog
 
+from sightline.actors.answers import NOT_REPLAYABLE
 from sightline.actors.service.idempotency import Replays
-from sightline.actors.types import Answer
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
-from sightline.domain.refusal import Code, Refusal
-from sightline.ports.relations import Relations
+from sightline.http.pipeline.call import Reply
+from sightline.ports.clock import Clock
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord, Store
-
-NOT_REPLAYABLE: Final = Refusal(
-    Code.CONFLICT, "idempotency:notReplayable", "The key was used; what it made was shown once and is not kept"
-)
 
 log = structlog.get_logger()
 
 
 @final
-class Once:
-    """Gives the recorded answer to a repeated call."""
+class Idempotency:
+    """Replays recorded replies."""
 
-    def __init__(self, store: Store, relations: Relations) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
-        self._replays = Replays(store, relations)
+        self._clock = clock
+        self._replays = Replays(store)
 
-    async def recorded(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Act and record the answer, or give the recorded one."""
-        if key is None:
-            return await act()
+    async def recorded(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Return the recorded reply of an earlier call with this key, else run `act` and record its reply."""
 
-        async def act_and_record() -> Answer:
-            answer = await act()
-            await self._record(key, answer)
-            return answer
+        async def act_and_record() -> Reply:
+            reply = await act()
+            if key is None:
+                return reply
+            now_ms = self._clock.now_ms()
+            await self._record(key, {"data": reply.data}, now_ms)
+            return Reply(reply.data, now_ms)
 
-        return await self._replays.once(key, act_and_record)
+        return await self._replays.once(key, act_and_record, _recorded_reply)
 
-    async def replayed(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Act, or give the recorded answer; `act` records it itself, with its effect."""
-        return await act() if key is None else await self._replays.once(key, act)
-
-    async def unrepeated(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Act, and only remember that it was done.
+    async def once(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Run `act` and record that it was done, without its reply, which holds a secret.
 
         Raises:
-            RefusedError: CONFLICT `idempotency:notReplayable` when it was.
+            RefusedError: CONFLICT `idempotency:notReplayable` for a repeat.
         """
-        if key is None:
-            return await act()
-        is_fresh = False
 
-        async def act_once() -> Answer:
-            nonlocal is_fresh
-            is_fresh = True
-            answer = await act()
-            try:
-                await self._record(key, Answer({}, answer.at_ms))
-            except (UnavailableError, OutcomeUnknownError) as error:
-                # The caller must get what exists only here; a repeat may then make another one.
-                log.warning("use_of_idempotency_key_not_recorded", reason=str(error))
-            return answer
+        async def act_and_mark() -> Reply:
+            reply = await act()
+            if key is not None:
+                try:
+                    await self._record(key, {}, self._clock.now_ms())
+                except (UnavailableError, OutcomeUnknownError) as error:
+                    # The reply exists only here and must reach the caller, although a repeat may make another key.
+                    log.warning("idempotency_record_failed", reason=str(error))
+            return reply
 
-        answer = await self._replays.once(key, act_once)
-        if not is_fresh:
-            raise RefusedError(NOT_REPLAYABLE)
-        return answer
+        return await self._replays.once(key, act_and_mark, _refuse_replay)
 
-    async def _record(self, key: IdempotencyKey, answer: Answer) -> None:
-        result = {"data": answer.data, "token": None}
-        await self._store.record_idempotent(IdempotencyRecord(key=key, result=result, at_ms=answer.at_ms))
+    async def _record(self, key: IdempotencyKey, result: dict[str, object], at_ms: int) -> None:
+        await self._store.record_idempotent(IdempotencyRecord(key=key, result=result, at_ms=at_ms))
+
+
+def _recorded_reply(record: IdempotencyRecord) -> Reply:
+    data: Any = record.result["data"]
+    return Reply(data, record.at_ms)
+
+
+def _refuse_replay(_record: IdempotencyRecord) -> Reply:
+    raise RefusedError(NOT_REPLAYABLE)

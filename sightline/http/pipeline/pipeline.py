@@ -5,7 +5,7 @@ Order of checks: route (404, 405) -> credential (401) -> selection (400) -> kind
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, final
@@ -17,7 +17,7 @@ import trio
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
-from sightline.http.pipeline.call import Answer, Call, Emit, Raw, Reply, Stream, TextHeaders
+from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
 from sightline.http.pipeline.errors import ApiError, refused, request_id_of, standing_headers, to_api_error
 from sightline.http.pipeline.headers import Headers
@@ -38,7 +38,7 @@ _UNKNOWN_ROUTE: Final = "unknown"
 
 @final
 @dataclass(slots=True)
-class Request:
+class Incoming:
     """What came in, and what is learnt of it on the way."""
 
     method: str
@@ -86,12 +86,12 @@ class Pipeline:
         self._log = structlog.get_logger().bind()  # bound once: each call writes a line
         self._heartbeats = 0
 
-    def request_of(self, scope: Scope, body: bytes) -> Request:
+    def request_of(self, scope: Scope, body: bytes) -> Incoming:
         """Read an ASGI scope."""
         headers = _headers_of(scope)
         client = scope.get("client") or ("", 0)
         host, port = scope.get("server") or ("localhost", 0)
-        return Request(
+        return Incoming(
             method=scope.get("method", "GET"),
             path=scope["path"],
             raw_path=scope.get("raw_path") or scope["path"].encode(),
@@ -105,21 +105,21 @@ class Pipeline:
             started_s=trio.current_time(),
         )
 
-    async def answer(self, request: Request, match: Match | None = None) -> Outgoing:
+    async def answer(self, request: Incoming, match: Match | None = None) -> Outgoing:
         """Answer a request. Only cancellation leaves this as an exception."""
         try:
             if match is None:
                 match = self.router.match(request.method, request.raw_path)
-            call = await self.admit(request, match)
-            assert isinstance(call.route, Route)
-            outgoing = self._render(request, await call.route.handler(call))
+            route = match.route
+            assert isinstance(route, Route)
+            outgoing = self._render(request, await route.handler(await self.admit(request, match)))
         except Exception as error:  # noqa: BLE001 (mapped, and logged if nobody foresaw it)
             outgoing = self.failed(request, error)
         if not isinstance(outgoing.body, Stream):
             self.finished(request, outgoing)
         return outgoing
 
-    async def admit(self, request: Request, match: Match) -> Call:
+    async def admit(self, request: Incoming, match: Match) -> Call:
         """Run every check before the handler.
 
         Raises:
@@ -137,7 +137,6 @@ class Pipeline:
         params = check_params(match)
         query, body = _parse_input(route, request)
         return Call(
-            route=route,
             method=request.method,
             path=request.path,
             params=params,
@@ -154,7 +153,7 @@ class Pipeline:
             rate_wait_s=self._rate_wait_s,
         )
 
-    async def _authenticate(self, request: Request) -> Principal:
+    async def _authenticate(self, request: Incoming) -> Principal:
         """Who is calling. Too many refused credentials of one address are told to wait.
 
         The limit is looked at after the refusal, so that callers with good credentials behind the same address never
@@ -167,7 +166,7 @@ class Pipeline:
                 self._limiter.take(RateClass.FAILED, address_key(request.client_ip), request.started_s)
             raise
 
-    async def while_authorized(self, request: Request, work: Callable[[], Awaitable[None]]) -> None:
+    async def while_authorized(self, request: Incoming, work: Callable[[], Awaitable[None]]) -> None:
         """Run the work of a stream or WebSocket, and check its credential again every `recheck_s`.
 
         An unavailable dependency does not end the work: the next check decides.
@@ -203,25 +202,25 @@ class Pipeline:
         if ended is not None:
             raise ended
 
-    async def _write_while_authorized(self, request: Request, stream: Stream, emit: Emit) -> None:
+    async def _write_while_authorized(self, request: Incoming, stream: Stream, emit: Emit) -> None:
         try:
             await self.while_authorized(request, partial(stream.write, emit))
         except RefusedError:
             return  # the status line is out: the stream ends, and the next request is told why
 
-    def _take(self, request: Request, rate: RateClass, key: str, cost: int) -> None:
+    def _take(self, request: Incoming, rate: RateClass, key: str, cost: int) -> None:
         request.rate_headers = self._limiter.take(rate, key, trio.current_time(), cost=cost)
 
     def _rate_wait_s(self, rate: RateClass, key: str) -> float:
         return self._limiter.wait_s(rate, key, trio.current_time())
 
-    def base_url(self, request: Request) -> str:
+    def base_url(self, request: Incoming) -> str:
         """How the caller reached us."""
         if self._options.public_url is not None:
             return self._options.public_url
         return f"{request.scheme}://{request.headers.get('host') or request.server}"
 
-    def _check_origin(self, request: Request, route: AnyRoute) -> None:
+    def _check_origin(self, request: Incoming, route: AnyRoute) -> None:
         if isinstance(request.principal, ApiKeyPrincipal):
             return  # a browser sends cookies unasked, never a key
         is_socket = isinstance(route, SocketRoute)
@@ -234,7 +233,7 @@ class Pipeline:
         if refusal is not None:
             raise refused(refusal)
 
-    def _idempotency_key(self, request: Request, route: AnyRoute) -> str | None:
+    def _idempotency_key(self, request: Incoming, route: AnyRoute) -> str | None:
         key = request.headers.get("idempotency-key")
         if key is None or not isinstance(route, Route) or not route.is_unsafe:
             return None
@@ -242,10 +241,8 @@ class Pipeline:
             raise ApiError(Code.INVALID_INPUT, "idempotency:key")
         return key
 
-    def _render(self, request: Request, result: Result) -> Outgoing:
+    def _render(self, request: Incoming, result: Result) -> Outgoing:
         match result:
-            case Answer(data=data, at_ms=at_ms):
-                return self._envelope(request, data, at_ms, ())
             case Reply(data=data, at_ms=at, headers=headers):
                 at_ms = self._edge.clock.now_ms() if at is None else at
                 return self._envelope(request, data, at_ms, headers)
@@ -254,10 +251,8 @@ class Pipeline:
             case Stream(headers=headers):
                 write = partial(self._write_while_authorized, request, result)
                 return self._outgoing(request, 200, _encode(headers), Stream(write))
-            case Mapping():
-                return self._envelope(request, result, self._edge.clock.now_ms(), ())
 
-    def _envelope(self, request: Request, data: Mapping[str, object], at_ms: int, headers: TextHeaders) -> Outgoing:
+    def _envelope(self, request: Incoming, data: JsonObject, at_ms: int, headers: TextHeaders) -> Outgoing:
         sent: RawHeaders = [(b"content-type", _JSON)]
         if headers:
             sent.extend(_encode(headers))
@@ -268,14 +263,14 @@ class Pipeline:
         return self._outgoing(request, 200, sent, success(data, at_ms))
 
     def _outgoing(
-        self, request: Request, status: int, headers: RawHeaders, body: bytes | Stream, code: Code | None = None
+        self, request: Incoming, status: int, headers: RawHeaders, body: bytes | Stream, code: Code | None = None
     ) -> Outgoing:
         headers.append((b"x-request-id", request.request_id.encode("ascii")))
         headers.extend(self._standing)
         headers.extend(request.rate_headers)
         return Outgoing(status, headers, body, code)
 
-    def failed(self, request: Request, error: Exception) -> Outgoing:
+    def failed(self, request: Incoming, error: Exception) -> Outgoing:
         """The answer for what went wrong; what nobody foresaw is logged with its stack and tells nothing."""
         mapped = to_api_error(error, is_read=request.is_read)
         if mapped is None:
@@ -287,7 +282,7 @@ class Pipeline:
         body = mapped.body(self._edge.clock.now_ms())
         return self._outgoing(request, mapped.status, headers, body, mapped.code)
 
-    def finished(self, request: Request, outgoing: Outgoing) -> None:
+    def finished(self, request: Incoming, outgoing: Outgoing) -> None:
         """Count the call and log it, once per call. Successful heartbeats are counted all, and logged one in N."""
         seconds = trio.current_time() - request.started_s
         template = _template(request)
@@ -329,11 +324,11 @@ def _headers_of(scope: Scope) -> Headers:
     return headers
 
 
-def _template(request: Request) -> str:
+def _template(request: Incoming) -> str:
     return _UNKNOWN_ROUTE if request.route is None else request.route.path
 
 
-def _rate_key(request: Request, match: Match) -> str:
+def _rate_key(request: Incoming, match: Match) -> str:
     """The bucket of a request: the caller's workspace, else its wallet, else its address."""
     principal = request.principal
     if match.route.rate is RateClass.AUTH or principal is None:
@@ -344,7 +339,7 @@ def _rate_key(request: Request, match: Match) -> str:
     return principal.wallet_address
 
 
-def _parse_input(route: AnyRoute, request: Request) -> tuple[Any, Any]:
+def _parse_input(route: AnyRoute, request: Incoming) -> tuple[Any, Any]:
     if isinstance(route, SocketRoute):
         return None, None
     return _parse_query(route, request.query_string), _parse_body(route, request)
@@ -361,7 +356,7 @@ def _parse_query(route: Route, query_string: bytes) -> Any:
     return route.query.parse(values)
 
 
-def _parse_body(route: Route, request: Request) -> Any:
+def _parse_body(route: Route, request: Incoming) -> Any:
     sent = request.headers.get("content-type") or ""
     if sent != "application/json":
         sent = sent.partition(";")[0].strip().lower()
@@ -385,7 +380,7 @@ def _unsupported(accepted: tuple[str, ...]) -> ApiError:
     )
 
 
-def _is_unchanged(request: Request, headers: RawHeaders) -> bool:
+def _is_unchanged(request: Incoming, headers: RawHeaders) -> bool:
     wanted = request.headers.get("if-none-match")
     if wanted is None:
         return False

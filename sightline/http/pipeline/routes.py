@@ -1,28 +1,27 @@
-"""The route table: everything the interface promises about a call, in one value per call.
+"""Routes: everything the interface promises about a call, declared at its handler.
 
-The dispatcher, the Quart application and the OpenAPI document are made from it, so that they cannot differ.
+`Route` and `SocketRoute` decorate the methods of a resource class; `routes_of` collects them. The router, the Quart
+application, the access matrix and the OpenAPI document are all derived from the collected routes.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, final
 
 from pydantic import BaseModel
 
-from sightline.actors.types import Answer
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
-from sightline.http.pipeline.rate_limit import RateClass as RateClass
+from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
+from sightline.http.pipeline.rate_limit import RateClass
 
-if TYPE_CHECKING:
-    from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
-
-_UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_DECLARED: Final = "__declared_routes__"
 
 
 class Param(Enum):
-    """What a path parameter must look like."""
+    """The required form of a path parameter."""
 
     UUID = auto()
     ADDRESS = auto()
@@ -30,11 +29,11 @@ class Param(Enum):
 
 
 class BodyModel(Protocol):
-    """A request body's model: pydantic for the document, `parse` for the call."""
+    """Model of a request body: a pydantic model for the OpenAPI document, `parse` for the call."""
 
     @classmethod
     def parse(cls, raw: object, /) -> Self:
-        """Validate. Raises RefusedError with the label of the first offending field."""
+        """Validate. Raises RefusedError with the label of the first invalid field."""
         ...
 
     @classmethod
@@ -44,11 +43,11 @@ class BodyModel(Protocol):
 
 
 class QueryModel(Protocol):
-    """A query string's model."""
+    """Model of a query string."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Sequence[str]], /) -> Self:
-        """Validate. Raises RefusedError with the label of the first offending parameter."""
+        """Validate. Raises RefusedError with the label of the first invalid parameter."""
         ...
 
     @classmethod
@@ -57,27 +56,35 @@ class QueryModel(Protocol):
         ...
 
 
-Result: TypeAlias = "Answer | Reply | Raw | Stream | Mapping[str, object]"
-Handler: TypeAlias = Callable[["Call"], Awaitable[Result]]
-SocketHandler: TypeAlias = Callable[["Call", "Socket"], Awaitable[None]]
+Result: TypeAlias = Reply | Raw | Stream
+Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
+SocketHandler: TypeAlias = Callable[[Call, Socket], Awaitable[None]]
+Method = TypeVar("Method", bound=Callable[..., Awaitable[object]])
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An OpenAPI link: what can be called next with a value of this answer."""
+    """An OpenAPI link: an operation that can be called next with a value of this response."""
 
     operation_id: str
     parameters: Mapping[str, str]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One call of the interface. See docs/adr/0021-http-pipeline.md for the order in which its parts are checked.
+async def _no_handler(*_: object) -> Any:
+    raise AssertionError("the route was not collected by routes_of")
 
-    `operation` None: public. `finishes` None: an unsafe call goes on when its client has left. `is_hot`: answered
-    without Quart. `errors`: codes beyond those that the other fields imply.
+
+@final
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One HTTP call of the interface. The order of its checks is in the docstring of `pipeline.py`.
+
+    Attributes:
+        operation: Access rule; None: public.
+        finishes: Whether the call goes on when its client disconnects; None: when its method is unsafe.
+        is_hot: Answered by the ASGI application itself, without Quart.
+        errors: Error codes beyond those implied by the other fields.
     """
 
     method: str
@@ -85,7 +92,7 @@ class Route:
     operation_id: str
     tag: str
     summary: str
-    handler: Handler
+    _: KW_ONLY
     description: str = ""
     operation: Operation | None = None
     rate: RateClass = RateClass.DEFAULT
@@ -102,20 +109,25 @@ class Route:
     checks_origin: bool = True
     links: tuple[Link, ...] = ()
     is_documented: bool = True
+    handler: Handler = _no_handler
+
+    def __call__(self, method: Method) -> Method:
+        """Decorate a handler."""
+        return _declare(self, method)
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether the call may change something."""
+        """Whether the call may change state."""
         return self.method in _UNSAFE
 
     @property
     def outlives_caller(self) -> bool:
-        """Whether the call goes on when its client has left."""
+        """Whether the call goes on when its client disconnects."""
         return self.is_unsafe if self.finishes is None else self.finishes
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SocketRoute:
     """One WebSocket of the interface; it opens with GET."""
 
@@ -123,11 +135,30 @@ class SocketRoute:
     operation_id: str
     tag: str
     summary: str
-    handler: SocketHandler
+    _: KW_ONLY
     description: str = ""
     operation: Operation | None = None
     rate: RateClass = RateClass.NONE
     params: Mapping[str, Param] = field(default_factory=dict)
+    handler: SocketHandler = _no_handler
+
+    def __call__(self, method: Method) -> Method:
+        """Decorate a handler."""
+        return _declare(self, method)
 
 
 AnyRoute: TypeAlias = Route | SocketRoute
+
+
+def routes_of(resource: object) -> tuple[AnyRoute, ...]:
+    """The routes declared by the methods of a resource, in order, each with its bound handler."""
+    return tuple(
+        replace(route, handler=getattr(resource, name))
+        for name, method in vars(type(resource)).items()
+        for route in getattr(method, _DECLARED, ())
+    )
+
+
+def _declare(route: AnyRoute, method: Method) -> Method:
+    setattr(method, _DECLARED, (route, *getattr(method, _DECLARED, ())))
+    return method

@@ -4,24 +4,24 @@ What comes first is the current state, so a client that resumes misses nothing t
 after its Last-Event-ID, and states that were passed through meanwhile are not replayed.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import orjson
 import trio
 
+from sightline.actors.service.live_updates import Update, Updates
 from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError, SightlineError
+from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code
-from sightline.domain.views import View
-from sightline.http.deps import Deps
-from sightline.http.pipeline.call import Call, Emit, Stream
+from sightline.domain.session.status import MeterStatus, SessionStatus
+from sightline.http.pipeline.call import Call, Emit, JsonObject, Stream
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.resources.streams import StreamSlots
-
-Changes: TypeAlias = AsyncIterator[tuple[str, View]]
+from sightline.http.schemas.sessions import meter_json, session_json
+from sightline.http.schemas.workspaces import workspace_json
+from sightline.http.services import Services
 
 TAG: Final = "live updates"
 _KEEPALIVE: Final = b":\n\n"
@@ -33,7 +33,18 @@ _HEADERS: Final = (
 )
 
 
-def event_text(number: int, name: str, data: View) -> bytes:
+def update_json(update: Update) -> JsonObject:
+    """Present the value of an update: `Session`, `Meter` or `Workspace`."""
+    match update.value:
+        case SessionStatus() as status:
+            return session_json(status)
+        case MeterStatus() as meter:
+            return meter_json(meter)
+        case Workspace() as workspace:
+            return workspace_json(workspace)
+
+
+def event_text(number: int, name: str, data: JsonObject) -> bytes:
     """One event."""
     return f"id: {number}\nevent: {name}\ndata: ".encode() + orjson.dumps(data) + b"\n\n"
 
@@ -49,77 +60,68 @@ def last_number(header: str | None) -> int:
 class EventResources:
     """/sessions/{id}/events and /workspaces/{id}/events."""
 
-    def __init__(self, deps: Deps, slots: StreamSlots) -> None:
-        self._deps = deps
+    def __init__(self, services: Services, slots: StreamSlots) -> None:
+        self._services = services
         self._slots = slots
 
-    def routes(self) -> tuple[Route, ...]:
-        """The calls of this resource."""
-        return (
-            Route(
-                method="GET",
-                path="/api/v1/sessions/{id}/events",
-                operation_id="watchSession",
-                tag=TAG,
-                summary="A session and its meter, now and on every change",
-                description=(
-                    "Events session and meter. First comes the current state; id counts per stream and goes "
-                    "on after Last-Event-ID. A comment every 15 s keeps the stream open; after an hour it "
-                    "ends."
-                ),
-                handler=self.session_events,
-                operation=Operation.WATCH_EVENTS,
-                media_type="text/event-stream",
-                errors=(Code.SESSION_NOT_FOUND,),
-            ),
-            Route(
-                method="GET",
-                path="/api/v1/workspaces/{id}/events",
-                operation_id="watchWorkspace",
-                tag=TAG,
-                summary="The caller's workspace and its assignments, now and on every change",
-                description="Events workspace and assignment, otherwise like a session's stream.",
-                handler=self.workspace_events,
-                operation=Operation.WATCH_EVENTS,
-                media_type="text/event-stream",
-                errors=(Code.NOT_FOUND,),
-            ),
-        )
-
+    @Route(
+        "GET",
+        "/api/v1/sessions/{id}/events",
+        "watchSession",
+        TAG,
+        "A session and its meter, now and on every change",
+        description="Events session and meter. First comes the current state; id counts per stream and goes "
+        "on after Last-Event-ID. A comment every 15 s keeps the stream open; after an hour it "
+        "ends.",
+        operation=Operation.WATCH_EVENTS,
+        media_type="text/event-stream",
+        errors=(Code.SESSION_NOT_FOUND,),
+    )
     async def session_events(self, call: Call) -> Stream:
         """Events `session` and `meter`."""
-        broker, session_id = self._deps.broker, call.params["id"]
+        broker, session_id = self._services.broker, call.params["id"]
         # Refused here, while an error can still be answered in the envelope.
         await broker.reads.require_session_as_party(session_id, call.workspace_id)
         return self._stream(call, broker.updates.watch_session(session_id, call.workspace_id))
 
+    @Route(
+        "GET",
+        "/api/v1/workspaces/{id}/events",
+        "watchWorkspace",
+        TAG,
+        "The caller's workspace and its assignments, now and on every change",
+        description="Events workspace and assignment, otherwise like a session's stream.",
+        operation=Operation.WATCH_EVENTS,
+        media_type="text/event-stream",
+        errors=(Code.NOT_FOUND,),
+    )
     async def workspace_events(self, call: Call) -> Stream:
         """Events `workspace` and `assignment`."""
-        workspace_id = await require_own_workspace(call, self._deps.broker)
-        return self._stream(call, self._deps.broker.updates.watch_workspace(workspace_id))
+        workspace_id = await require_own_workspace(call, self._services.broker)
+        return self._stream(call, self._services.broker.updates.watch_workspace(workspace_id))
 
-    def _stream(self, call: Call, watched: AbstractAsyncContextManager[Changes]) -> Stream:
+    def _stream(self, call: Call, watched: Updates) -> Stream:
         number = last_number(call.headers.get("last-event-id"))
         workspace_id = call.workspace_id
         self._slots.require_free(workspace_id)
 
         async def write(emit: Emit) -> None:
-            lifetime_s = self._deps.options.stream_lifetime_ms / 1_000
+            lifetime_s = self._services.options.stream_lifetime_ms / 1_000
             with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
                 await self._write(emit, watched, number)
 
         return Stream(write=write, headers=_HEADERS)
 
-    async def _write(self, emit: Emit, watched: AbstractAsyncContextManager[Changes], number: int) -> None:
-        sender, receiver = trio.open_memory_channel[tuple[str, View]](0)
+    async def _write(self, emit: Emit, watched: Updates, number: int) -> None:
+        sender, receiver = trio.open_memory_channel[Update](0)
 
         async def follow() -> None:
             # A task of its own: a time-out around an async generator's step would end the generator.
             async with sender:
                 try:
-                    async with watched as changes:
-                        async for change in changes:
-                            await sender.send(change)
+                    async with watched as updates:
+                        async for update in updates:
+                            await sender.send(update)
                 except (RefusedError, SightlineError):
                     return  # ended for the client to come again and be told why
 
@@ -127,14 +129,14 @@ class EventResources:
             nursery.start_soon(follow)
             async with receiver:
                 while True:
-                    with trio.move_on_after(self._deps.options.keepalive_ms / 1_000) as silence:
+                    with trio.move_on_after(self._services.options.keepalive_ms / 1_000) as silence:
                         try:
-                            name, data = await receiver.receive()
+                            update = await receiver.receive()
                         except trio.EndOfChannel:
                             break
                     if silence.cancelled_caught:
                         await emit(_KEEPALIVE)
                         continue
                     number += 1
-                    await emit(event_text(number, name, data))
+                    await emit(event_text(number, update.kind, update_json(update)))
             nursery.cancel_scope.cancel()

@@ -12,13 +12,13 @@ from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError
 from sightline.domain.geofence import Fix
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.views import iso
-from sightline.http.deps import Deps
 from sightline.http.pipeline.call import Call, Emit, Raw, Stream, TextHeaders
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.streams import StreamSlots
+from sightline.http.schemas.base import iso
 from sightline.http.schemas.sessions import FrameQueryString, FramesQueryString
+from sightline.http.services import Services
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery
 
 BOUNDARY: Final = "sightline-frame"
@@ -88,56 +88,34 @@ def is_named(if_none_match: str | None, tag: str) -> bool:
 class FrameResources:
     """/sessions/{id}/frame and /frames."""
 
-    def __init__(self, deps: Deps, slots: StreamSlots) -> None:
-        self._deps = deps
+    def __init__(self, services: Services, slots: StreamSlots) -> None:
+        self._services = services
         self._slots = slots
 
-    def routes(self) -> tuple[Route, ...]:
-        """The calls of this resource."""
-        return (
-            Route(
-                method="GET",
-                path="/api/v1/sessions/{id}/frame",
-                operation_id="getFrame",
-                tag="video",
-                summary="The newest frame as JPEG",
-                description=(
-                    "Headers: ETag is the frame's sequence, Last-Modified its capture; x-svc-frame-sequence, "
-                    "-captured-at, -age-ms, -width, -height, -state (live, black, frozen), x-svc-meter-state, "
-                    "x-svc-in-geofence (true, false, unknown), x-svc-location. With after and waitMs the "
-                    "answer comes as soon as there is a newer frame, else 304. Never a placeholder."
-                ),
-                handler=self.frame,
-                operation=Operation.READ_SESSION,
-                rate=RateClass.FRAMES,
-                query=FrameQueryString,
-                media_type="image/jpeg",
-                errors=(*_ERRORS, Code.FRAME_NOT_AVAILABLE),
-                is_hot=True,
-            ),
-            Route(
-                method="GET",
-                path="/api/v1/sessions/{id}/frames",
-                operation_id="streamFrames",
-                tag="video",
-                summary="Frames as multipart/x-mixed-replace",
-                description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
-                handler=self.frames,
-                operation=Operation.READ_SESSION,
-                rate=RateClass.FRAMES,
-                query=FramesQueryString,
-                media_type="multipart/x-mixed-replace",
-                errors=_ERRORS,
-            ),
-        )
-
+    @Route(
+        "GET",
+        "/api/v1/sessions/{id}/frame",
+        "getFrame",
+        "video",
+        "The newest frame as JPEG",
+        description="Headers: ETag is the frame's sequence, Last-Modified its capture; x-svc-frame-sequence, "
+        "-captured-at, -age-ms, -width, -height, -state (live, black, frozen), x-svc-meter-state, "
+        "x-svc-in-geofence (true, false, unknown), x-svc-location. With after and waitMs the "
+        "answer comes as soon as there is a newer frame, else 304. Never a placeholder.",
+        operation=Operation.READ_SESSION,
+        rate=RateClass.FRAMES,
+        query=FrameQueryString,
+        media_type="image/jpeg",
+        errors=(*_ERRORS, Code.FRAME_NOT_AVAILABLE),
+        is_hot=True,
+    )
     async def frame(self, call: Call) -> Raw:
         """The newest frame, or the next one after `after`. Never a placeholder."""
         query: FrameQueryString = call.query
         session_id = call.params["id"]
         await call.pace_rate(RateClass.FRAME, f"{call.workspace_id}/{session_id}", query.wait_ms)
-        feed = await self._deps.broker.reads.live_feed(session_id, call.workspace_id)
-        reply = await self._deps.video.frame(
+        feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
+        reply = await self._services.video.frame(
             feed.video_ref,
             FrameQuery(
                 width=query.width,
@@ -148,7 +126,7 @@ class FrameResources:
             ),
         )
         if query.wait_ms > 0:
-            feed = await self._deps.broker.reads.live_feed(session_id, call.workspace_id)
+            feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
         shared = (("cache-control", "no-store"), *feed_headers(feed))
         if isinstance(reply, FrameMissing):
             if reply.reason is not FrameMissingReason.NOT_NEWER:
@@ -160,16 +138,29 @@ class FrameResources:
             return Raw(status=304, headers=headers)
         return Raw(headers=(("content-type", "image/jpeg"), *headers), body=reply.jpeg)
 
+    @Route(
+        "GET",
+        "/api/v1/sessions/{id}/frames",
+        "streamFrames",
+        "video",
+        "Frames as multipart/x-mixed-replace",
+        description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
+        operation=Operation.READ_SESSION,
+        rate=RateClass.FRAME,
+        query=FramesQueryString,
+        media_type="multipart/x-mixed-replace",
+        errors=_ERRORS,
+    )
     async def frames(self, call: Call) -> Stream:
         """Frames one after the other, each once, at most `fps` a second, until the session ends."""
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
         call.limit_rate(RateClass.FRAME, f"{workspace_id}/{session_id}")
-        await self._deps.broker.reads.live_feed(session_id, workspace_id)
+        await self._services.broker.reads.live_feed(session_id, workspace_id)
         self._slots.require_free(workspace_id)
 
         async def write(emit: Emit) -> None:
-            lifetime_s = self._deps.options.stream_lifetime_ms / 1_000
+            lifetime_s = self._services.options.stream_lifetime_ms / 1_000
             with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
                 await self._send_frames(emit, session_id, workspace_id, query)
             await emit(f"--{BOUNDARY}--\r\n".encode())
@@ -182,10 +173,10 @@ class FrameResources:
         while True:
             next_s = trio.current_time() + 1 / query.fps
             try:
-                feed = await self._deps.broker.reads.live_feed(session_id, workspace_id)
+                feed = await self._services.broker.reads.live_feed(session_id, workspace_id)
             except RefusedError:
                 return
-            reply = await self._deps.video.frame(
+            reply = await self._services.video.frame(
                 feed.video_ref,
                 FrameQuery(
                     width=query.width,
@@ -197,7 +188,7 @@ class FrameResources:
             )
             if isinstance(reply, FrameMissing):
                 if reply.reason is not FrameMissingReason.NOT_NEWER:
-                    await trio.sleep(self._deps.options.frame_retry_ms / 1_000)
+                    await trio.sleep(self._services.options.frame_retry_ms / 1_000)
                 continue
             after = reply.sequence
             await emit(_part(reply, feed))

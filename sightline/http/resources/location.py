@@ -1,22 +1,22 @@
 """Operator location: single heartbeats, batches, and a WebSocket. Nothing is acknowledged before it is durable."""
 
-from typing import Any, Final, final
+from typing import Final, final
 
 import orjson
 import trio
 
-from sightline.actors.types import Answer, HeartbeatReport
+from sightline.actors.types import HeartbeatReport, HeartbeatVerdict
 from sightline.domain.access import Operation
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.refusal import Code, Refusal
-from sightline.http.deps import Deps
-from sightline.http.pipeline.call import Call, Socket, SocketClosedError
+from sightline.http.pipeline.call import Call, JsonObject, Reply, Socket, SocketClosedError, reply
 from sightline.http.pipeline.errors import ApiError, to_api_error
 from sightline.http.pipeline.rate_limit import RateClass
-from sightline.http.pipeline.routes import AnyRoute, Route, SocketRoute
+from sightline.http.pipeline.routes import Route, SocketRoute
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.location import HeartbeatBody, HeartbeatsBody, HeartbeatVerdicts
-from sightline.http.schemas.workspaces import Workspace
+from sightline.http.schemas.workspaces import Workspace, workspace_json
+from sightline.http.services import Services
 
 TAG: Final = "location"
 ACCURACY_DEFAULT_M: Final = 50.0
@@ -49,78 +49,70 @@ def report_of(body: HeartbeatBody) -> HeartbeatReport:
 class LocationResources:
     """/workspaces/{id}/location, /locations, /location/stream."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
-    def routes(self) -> tuple[AnyRoute, ...]:
-        """The calls of this resource."""
-        return (
-            Route(
-                method="POST",
-                path="/api/v1/workspaces/{id}/location",
-                operation_id="postLocation",
-                tag=TAG,
-                summary="Operator heartbeat, about every 2 seconds",
-                description=(
-                    "The answer is given only once the heartbeat is durable. sequence must be greater than "
-                    "the last accepted one."
-                ),
-                handler=self.post,
-                operation=Operation.POST_LOCATION,
-                rate=RateClass.LOCATION,
-                body=HeartbeatBody,
-                output=Workspace,
-                errors=_ERRORS,
-                is_hot=True,
-            ),
-            Route(
-                method="POST",
-                path="/api/v1/workspaces/{id}/locations",
-                operation_id="postLocations",
-                tag=TAG,
-                summary="Several heartbeats at once, oldest first",
-                handler=self.post_batch,
-                operation=Operation.POST_LOCATION,
-                rate=RateClass.LOCATION,
-                body=HeartbeatsBody,
-                output=HeartbeatVerdicts,
-                errors=_ERRORS,
-                is_hot=True,
-            ),
-            SocketRoute(
-                path="/api/v1/workspaces/{id}/location/stream",
-                operation_id="streamLocation",
-                tag=TAG,
-                summary="Heartbeats over a WebSocket",
-                description="One JSON heartbeat per message, answered {sequence, ok} once durable.",
-                handler=self.stream,
-                operation=Operation.POST_LOCATION,
-            ),
-        )
-
-    async def post(self, call: Call) -> Answer:
+    @Route(
+        "POST",
+        "/api/v1/workspaces/{id}/location",
+        "postLocation",
+        TAG,
+        "Operator heartbeat, about every 2 seconds",
+        description="The answer is given only once the heartbeat is durable. sequence must be greater than "
+        "the last accepted one.",
+        operation=Operation.POST_LOCATION,
+        rate=RateClass.LOCATION,
+        body=HeartbeatBody,
+        output=Workspace,
+        errors=_ERRORS,
+        is_hot=True,
+    )
+    async def post(self, call: Call) -> Reply:
         """Take one heartbeat."""
         report = report_of(call.body)
-        workspace_id = await require_own_workspace(call, self._deps.broker)
+        workspace_id = await require_own_workspace(call, self._services.broker)
         key = None if call.idempotency_key is None else call.caller().idempotency
-        return await self._deps.broker.heartbeat(workspace_id, report, key)
+        return reply(await self._services.broker.heartbeat(workspace_id, report, key), workspace_json)
 
-    async def post_batch(self, call: Call) -> Answer:
+    @Route(
+        "POST",
+        "/api/v1/workspaces/{id}/locations",
+        "postLocations",
+        TAG,
+        "Several heartbeats at once, oldest first",
+        operation=Operation.POST_LOCATION,
+        rate=RateClass.LOCATION,
+        body=HeartbeatsBody,
+        output=HeartbeatVerdicts,
+        errors=_ERRORS,
+        is_hot=True,
+    )
+    async def post_batch(self, call: Call) -> Reply:
         """Take several; each is judged by itself."""
         body: HeartbeatsBody = call.body
         reports = [report_of(item) for item in body.items]
         if len(reports) > HEARTBEATS_PER_TOKEN:  # the request itself cost the first token
             cost = -(-len(reports) // HEARTBEATS_PER_TOKEN) - 1
             call.limit_rate(RateClass.LOCATION, call.workspace_id, cost)
-        workspace_id = await require_own_workspace(call, self._deps.broker)
-        return await self._deps.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
+        workspace_id = await require_own_workspace(call, self._services.broker)
+        answer = await self._services.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
+        items = [_verdict_json(verdict) for verdict in answer.value.items]
+        return Reply({"items": items, "workspace": workspace_json(answer.value.workspace)}, answer.at_ms)
 
+    @SocketRoute(
+        "/api/v1/workspaces/{id}/location/stream",
+        "streamLocation",
+        TAG,
+        "Heartbeats over a WebSocket",
+        description="One JSON heartbeat per message, answered {sequence, ok} once durable.",
+        operation=Operation.POST_LOCATION,
+    )
     async def stream(self, call: Call, socket: Socket) -> None:
         """Take heartbeats until the peer leaves, or for a stream's lifetime. A refused one changes nothing."""
-        workspace_id = await require_own_workspace(call, self._deps.broker)
+        workspace_id = await require_own_workspace(call, self._services.broker)
         inbox = Inbox(socket)
         failure: Exception | None = None
-        ends_s = trio.current_time() + self._deps.options.stream_lifetime_ms / 1_000
+        ends_s = trio.current_time() + self._services.options.stream_lifetime_ms / 1_000
         async with trio.open_nursery() as nursery:
             nursery.start_soon(inbox.fill)
             try:
@@ -136,9 +128,9 @@ class LocationResources:
         if failure is not None:
             raise failure
 
-    async def _take(self, call: Call, workspace_id: str, messages: list[str | bytes]) -> list[dict[str, Any]]:
+    async def _take(self, call: Call, workspace_id: str, messages: list[str | bytes]) -> list[JsonObject]:
         """What became of each message, in their order. Those that came while a commit was under way share the next."""
-        verdicts: list[dict[str, Any]] = []
+        verdicts: list[JsonObject] = []
         reports: list[HeartbeatReport] = []
         places: list[int] = []
         for message in messages:
@@ -154,11 +146,11 @@ class LocationResources:
         if not reports:
             return verdicts
         try:
-            answer = await self._deps.broker.heartbeats(workspace_id, reports)
+            answer = await self._services.broker.heartbeats(workspace_id, reports)
         except (RefusedError, UnavailableError, OutcomeUnknownError) as error:
             items = [_refusal(report.sequence, error) for report in reports]
         else:
-            items = answer.data["items"]
+            items = [_verdict_json(verdict) for verdict in answer.value.items]
         for place, item in zip(places, items, strict=True):
             verdicts[place] = item
         return verdicts
@@ -205,7 +197,14 @@ class Inbox:
         return messages
 
 
-def _refusal(sequence: int | None, error: Exception) -> dict[str, Any]:
+def _verdict_json(verdict: HeartbeatVerdict) -> JsonObject:
+    """Present the outcome of one heartbeat as `HeartbeatVerdict`."""
+    if verdict.refusal is None:
+        return {"sequence": verdict.sequence, "ok": True}
+    return _refusal(verdict.sequence, RefusedError(verdict.refusal))
+
+
+def _refusal(sequence: int | None, error: Exception) -> JsonObject:
     mapped = to_api_error(error, is_read=False)
     assert mapped is not None
     return {

@@ -2,11 +2,10 @@
 
 from typing import Final, final
 
-from sightline.actors.types import Answer
-from sightline.http.deps import Deps
-from sightline.http.pipeline.call import Call
+from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.money import ChainConfig, Health
+from sightline.http.services import Services
 
 VERSION: Final = "v1"
 
@@ -15,45 +14,24 @@ VERSION: Final = "v1"
 class HealthAndConfig:
     """GET /health, GET /config."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
-    def routes(self) -> tuple[Route, ...]:
-        """The calls of this resource."""
-        return (
-            Route(
-                method="GET",
-                path="/api/v1/health",
-                operation_id="getHealth",
-                tag="service",
-                summary="Health probe",
-                handler=self.health,
-                output=Health,
-            ),
-            Route(
-                method="GET",
-                path="/api/v1/config",
-                operation_id="getConfig",
-                tag="service",
-                summary="The chain and its contracts",
-                handler=self.config,
-                output=ChainConfig,
-            ),
-        )
-
-    async def health(self, _call: Call) -> Answer:
+    @Route("GET", "/api/v1/health", "getHealth", "service", "Health probe", output=Health)
+    async def health(self, _call: Call) -> Reply:
         """Alive, whatever the parts behind do; readiness is asked on the internal listener."""
         data = {
             "ok": True,
             "surface": "public",
             "version": VERSION,
-            "buildSha": self._deps.options.build_sha,
+            "buildSha": self._services.options.build_sha,
         }
-        return Answer(data, self._deps.clock.now_ms())
+        return Reply(data)
 
-    async def config(self, call: Call) -> Answer:
+    @Route("GET", "/api/v1/config", "getConfig", "service", "The chain and its contracts", output=ChainConfig)
+    async def config(self, call: Call) -> Reply:
         """What a client needs to drive a wallet. A private node is reached through `/rpc` of this very server."""
-        chain = self._deps.chain
+        chain = self._services.chain
         data = {
             "environment": chain.environment,
             "chainId": chain.chain_id,
@@ -63,4 +41,4 @@ class HealthAndConfig:
             "usdcAddress": chain.usdc_address,
             "settlementAddress": chain.settlement_address,
         }
-        return Answer(data, self._deps.clock.now_ms())
+        return Reply(data)

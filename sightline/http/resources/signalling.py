@@ -6,10 +6,10 @@ anybody's. Source: RFC 9725 (WHIP), draft-ietf-wish-whep.
 
 from typing import Final, final
 
-from sightline.http.deps import Deps
 from sightline.http.pipeline.call import Call, Raw
 from sightline.http.pipeline.rate_limit import RateClass
-from sightline.http.pipeline.routes import Param, Route
+from sightline.http.pipeline.routes import Method, Param, Route
+from sightline.http.services import Services
 from sightline.ports.video import SignalRequest
 
 KINDS: Final = ("whip", "whep")
@@ -17,37 +17,38 @@ METHODS: Final = ("GET", "POST", "PATCH", "DELETE", "OPTIONS")
 """HEAD comes in as GET's."""
 
 
+def _all_routes(method: Method) -> Method:
+    """Declare each method on each path."""
+    for kind in KINDS:
+        for tail in ("", "/{resource}"):
+            for verb in METHODS:
+                route = Route(
+                    verb,
+                    f"/{kind}/{{token}}{tail}",
+                    f"{kind}{verb.capitalize()}{'Resource' if tail else ''}",
+                    "video",
+                    f"{kind.upper()} signalling",
+                    rate=RateClass.SIGNALLING,
+                    params={"token": Param.TEXT, "resource": Param.TEXT},
+                    finishes=True,
+                    checks_origin=False,
+                    is_documented=False,
+                )
+                method = route(method)
+    return method
+
+
 @final
 class SignallingResources:
     """/whip and /whep."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
-    def routes(self) -> tuple[Route, ...]:
-        """Each method on each path."""
-        return tuple(
-            Route(
-                method=method,
-                path=f"/{kind}/{{token}}{tail}",
-                operation_id=f"{kind}{method.capitalize()}{'Resource' if tail else ''}",
-                tag="video",
-                summary=f"{kind.upper()} signalling",
-                handler=self.signal,
-                rate=RateClass.SIGNALLING,
-                params={"token": Param.TEXT, "resource": Param.TEXT},
-                finishes=True,
-                checks_origin=False,
-                is_documented=False,
-            )
-            for kind in KINDS
-            for tail in ("", "/{resource}")
-            for method in METHODS
-        )
-
+    @_all_routes
     async def signal(self, call: Call) -> Raw:
         """Hand over, and answer what the engine answers."""
-        reply = await self._deps.video.signal(
+        reply = await self._services.video.signal(
             SignalRequest(
                 kind=call.path.split("/", 2)[1],
                 method=call.method,

@@ -1,9 +1,8 @@
 """The table of every call, from the resources."""
 
-from sightline.http.deps import Deps, InternalDeps
 from sightline.http.internal.service import InternalResources
-from sightline.http.pipeline.idempotency import Once
-from sightline.http.pipeline.routes import AnyRoute
+from sightline.http.pipeline.idempotency import Idempotency
+from sightline.http.pipeline.routes import AnyRoute, routes_of
 from sightline.http.resources.api_keys import ApiKeyResources
 from sightline.http.resources.events import EventResources
 from sightline.http.resources.frames import FrameResources
@@ -18,30 +17,31 @@ from sightline.http.resources.settlements_wallet import MoneyResources
 from sightline.http.resources.signalling import SignallingResources
 from sightline.http.resources.streams import StreamSlots
 from sightline.http.resources.workspaces import Workspaces
+from sightline.http.services import InternalServices, Services
 
 
-def public_routes(deps: Deps) -> tuple[AnyRoute, ...]:
+def public_routes(services: Services) -> tuple[AnyRoute, ...]:
     """What the public listener answers."""
-    once = Once(deps.store, deps.relations)
-    slots = StreamSlots(deps.options.streams_max)
-    rpc = () if deps.rpc is None else RpcProxyResource(deps.rpc).routes()
+    idempotency = Idempotency(services.store, services.clock)
+    slots = StreamSlots(services.options.streams_max)
+    rpc = () if services.rpc is None else routes_of(RpcProxyResource(services.rpc))
     return (
-        *HealthAndConfig(deps).routes(),
-        *MeAndAuth(deps).routes(),
-        *Workspaces(deps, once).routes(),
-        *MemberResources(deps, once).routes(),
-        *ApiKeyResources(deps, once).routes(),
-        *LocationResources(deps).routes(),
-        *QuoteResources(deps).routes(),
-        *SessionResources(deps).routes(),
-        *FrameResources(deps, slots).routes(),
-        *MoneyResources(deps).routes(),
-        *EventResources(deps, slots).routes(),
-        *SignallingResources(deps).routes(),
+        *routes_of(HealthAndConfig(services)),
+        *routes_of(MeAndAuth(services)),
+        *routes_of(Workspaces(services)),
+        *routes_of(MemberResources(services, idempotency)),
+        *routes_of(ApiKeyResources(services, idempotency)),
+        *routes_of(LocationResources(services)),
+        *routes_of(QuoteResources(services)),
+        *routes_of(SessionResources(services)),
+        *routes_of(FrameResources(services, slots)),
+        *routes_of(MoneyResources(services)),
+        *routes_of(EventResources(services, slots)),
+        *routes_of(SignallingResources(services)),
         *rpc,
     )
 
 
-def internal_routes(deps: InternalDeps) -> tuple[AnyRoute, ...]:
+def internal_routes(services: InternalServices) -> tuple[AnyRoute, ...]:
     """What the internal listener answers."""
-    return InternalResources(deps).routes()
+    return routes_of(InternalResources(services))

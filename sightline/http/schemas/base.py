@@ -6,8 +6,8 @@ A request that a model refuses is answered INVALID_INPUT with the label of the f
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, get_args, get_origin
 
 from pydantic import (
@@ -25,7 +25,6 @@ from pydantic_core import PydanticCustomError
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.views import coordinate
 
 UUID_PATTERN: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 ADDRESS_PATTERN: Final = r"^0x[0-9a-fA-F]{40}$"
@@ -35,10 +34,28 @@ TEXT_PATTERN: Final = r"^[^\u0000]*$"
 HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
 DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?$"
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
+COORDINATE_DECIMALS: Final = 6
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE_LENGTH_MAX: Final = 200
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _DECIMAL: Final = re.compile(DECIMAL_PATTERN)
 _INTEGER: Final = re.compile(INTEGER_PATTERN)
+
+
+@lru_cache(maxsize=16_384)
+def iso(at_ms: int) -> str:
+    """An instant as ISO 8601 in UTC with milliseconds and Z. Cached: most instants are presented several times."""
+    return f"{(_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
+
+
+def iso_or_none(at_ms: int | None) -> str | None:
+    """Like `iso`; None for None."""
+    return None if at_ms is None else iso(at_ms)
+
+
+def coordinate(degrees: float) -> float:
+    """Degrees rounded to the six decimals that are stored and shown, half to even."""
+    return round(degrees, COORDINATE_DECIMALS)
 
 
 def labelled(label: str, message: str) -> PydanticCustomError:

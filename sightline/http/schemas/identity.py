@@ -4,8 +4,11 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid
+from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid, iso, iso_or_none
 from sightline.http.schemas.workspaces import MemberRoleName, ScopeName, WorkspaceBrief, WorkspaceRoleName
+from sightline.ports.identity import Challenge as WalletChallenge
+from sightline.ports.identity import Membership
+from sightline.ports.identity import WalletSession as SignIn
 
 
 class ChallengeBody(Input):
@@ -112,3 +115,36 @@ class WalletIdentity(Output):
 
 class Identity(RootModel[KeyIdentity | WalletIdentity]):
     """Who is calling."""
+
+
+def challenge_json(challenge: WalletChallenge) -> dict[str, object]:
+    """Present a challenge as `Challenge`."""
+    return {
+        "nonce": challenge.nonce,
+        "message": challenge.message,
+        "expiresAt": iso(challenge.expires_at_ms),
+    }
+
+
+def membership_json(membership: Membership) -> dict[str, object]:
+    """Present one of a wallet's workspaces as `WorkspaceBrief`."""
+    workspace = membership.workspace
+    return {
+        "id": workspace.id,
+        "slug": workspace.slug,
+        "name": workspace.name,
+        "role": membership.role,
+    }
+
+
+def wallet_session_json(session: SignIn, current_id: str) -> dict[str, object]:
+    """Present a sign-in as `WalletSession`; `isCurrent` marks that of the caller."""
+    return {
+        "sessionId": session.session_id,
+        "signedInAt": iso(session.signed_in_at_ms),
+        "lastUsedAt": iso(session.last_used_at_ms),
+        "endedAt": iso_or_none(session.ended_at_ms),
+        "clientAddress": session.client_ip,
+        "userAgent": session.user_agent,
+        "isCurrent": session.session_id == current_id,
+    }

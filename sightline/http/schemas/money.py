@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
+from sightline.domain.addresses import shown_address
 from sightline.http.schemas.base import (
     HASH_PATTERN,
     INTEGER_TEXT,
@@ -14,7 +15,10 @@ from sightline.http.schemas.base import (
     Output,
     Query,
     Uuid,
+    iso,
+    iso_or_none,
 )
+from sightline.ports.ledger import LedgerRow, SettlementRecord, SettlementState, WalletView
 
 EventKindName: TypeAlias = Literal["DEPOSIT", "WITHDRAWAL", "APPROVAL", "SETTLEMENT", "TRANSFER_IN", "TRANSFER_OUT"]
 
@@ -119,3 +123,70 @@ class Health(Output):
     surface: Literal["public"]
     version: Literal["v1"]
     build_sha: str
+
+
+def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[str, object]:
+    """Present a settlement as `Settlement`. FAILED and parked ones are PENDING: the server operator resolves them."""
+    if record is None:
+        return {
+            "sessionId": session_id,
+            "state": "NOT_READY",
+            "payload": None,
+            "txHash": None,
+            "confirmedAt": None,
+        }
+    payload = record.payload
+    is_confirmed = record.state is SettlementState.CONFIRMED
+    return {
+        "sessionId": session_id,
+        "state": "CONFIRMED" if is_confirmed else "PENDING",
+        "payload": {
+            "sessionIdHash": record.session_id_hash,
+            "from": shown_address(payload.from_address),
+            "to": shown_address(payload.to_address),
+            "toAmount": str(payload.to_amount),
+            "feeAmount": str(payload.fee_amount),
+            "ratePerSecond": str(payload.rate),
+            "chargeableSeconds": payload.chargeable_seconds,
+            "consumerWorkspaceId": payload.consumer_workspace_id,
+            "operatorWorkspaceId": payload.operator_workspace_id,
+            "platformFeeBps": payload.platform_fee_bps,
+        },
+        "txHash": record.tx_hash,
+        "confirmedAt": iso_or_none(record.confirmed_at_ms if is_confirmed else None),
+    }
+
+
+def wallet_json(wallet: WalletView) -> dict[str, object]:
+    """Present the tracked wallet as `Wallet`."""
+    return {
+        "workspaceId": wallet.workspace_id,
+        "walletAddress": shown_address(wallet.address),
+        "trackedBalance": str(wallet.balance_micro),
+        "trackedAllowance": str(wallet.allowance_micro),
+        "heldMicroUsdc": str(wallet.held_micro),
+        "availableMicroUsdc": str(wallet.available_micro),
+        "lastSyncBlock": str(wallet.last_sync_block),
+        "updatedAt": iso(wallet.updated_at_ms),
+    }
+
+
+def wallet_event_json(row: LedgerRow) -> dict[str, object]:
+    """Present one row of the ledger as `WalletEvent`."""
+    return {
+        "id": str(row.sequence),
+        "workspaceId": row.workspace_id,
+        "kind": row.kind,
+        "txHash": row.tx_hash,
+        "logIndex": row.log_index,
+        "blockNumber": str(row.block_number),
+        "blockHash": row.block_hash,
+        "fromAddress": shown_address(row.from_address),
+        "toAddress": shown_address(row.to_address),
+        "amountMicroUsdc": str(row.amount_micro),
+        "sessionId": row.session_id,
+        "confirmations": row.confirmations,
+        "confirmedAt": iso_or_none(row.confirmed_at_ms),
+        "removed": row.removed,
+        "createdAt": iso(row.created_at_ms),
+    }

@@ -4,7 +4,19 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from sightline.http.schemas.base import DECIMAL_TEXT, INTEGER_TEXT, Instant, Money, Output, Query, Uuid, decimal_text
+from sightline.domain.pricing import Quote as DomainQuote
+from sightline.domain.settlement import BASIS_POINTS
+from sightline.http.schemas.base import (
+    DECIMAL_TEXT,
+    INTEGER_TEXT,
+    Instant,
+    Money,
+    Output,
+    Query,
+    Uuid,
+    decimal_text,
+    iso,
+)
 
 _LAT: Final = decimal_text(
     r"^-?(90(\.0{1,12})?|[1-8]?[0-9](\.[0-9]{1,12})?)$", "52.520008", "Decimal degrees, -90 to 90"
@@ -41,3 +53,22 @@ class Quote(Output):
     lat: float
     lng: float
     duration_seconds: int
+
+
+def quote_json(quote: DomainQuote) -> dict[str, object]:
+    """Present a quote as `Quote`. The factors multiply with the base rate to the rate."""
+    price = quote.price
+    return {
+        "quoteId": quote.id,
+        "ratePerSecondMicroUsdc": str(price.rate),
+        "estimatedTotalMicroUsdc": str(quote.estimated_total),
+        "supplyFactor": price.supply_bps / BASIS_POINTS,
+        "demandFactor": price.demand_bps / BASIS_POINTS,
+        "corridorMultiplier": price.corridor_bps / BASIS_POINTS,
+        "baseRatePerSecondMicroUsdc": str(price.base_rate),
+        "expiresAt": iso(quote.expires_at_ms),
+        "availableOperators": quote.available_operators,
+        "lat": quote.lat,
+        "lng": quote.lng,
+        "durationSeconds": quote.duration_s,
+    }

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 import orjson
 from pydantic import AfterValidator, Field, StringConstraints
 
+from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.http.schemas.base import (
     DECIMAL_TEXT,
     INTEGER_TEXT,
@@ -21,6 +22,8 @@ from sightline.http.schemas.base import (
     Query,
     Uuid,
     decimal_text,
+    iso,
+    iso_or_none,
     labelled,
 )
 
@@ -226,3 +229,68 @@ class Meter(Output):
     rate_per_second_micro_usdc: Money
     charged_micro_usdc: Money
     head_hash: str = Field(description="SHA-256 chain over the session's recorded events")
+
+
+def session_json(status: SessionStatus) -> dict[str, object]:
+    """Present a session as `Session`."""
+    terms, metadata = status.terms, status.metadata_json
+    return {
+        "id": terms.id,
+        "consumerWorkspaceId": terms.consumer_workspace_id,
+        "operatorWorkspaceId": status.operator_workspace_id,
+        "state": status.state,
+        "maxDurationSeconds": terms.max_duration_s,
+        "waitTimeoutSeconds": terms.wait_timeout_s,
+        "ratePerSecondMicroUsdc": str(terms.rate),
+        "holdMicroUsdc": str(terms.hold),
+        "startedAt": iso_or_none(status.started_at_ms),
+        "endedAt": iso_or_none(status.ended_at_ms),
+        "cleanSeconds": status.clean_seconds,
+        "chargedMicroUsdc": str(status.charged),
+        "settlementTxHash": status.settlement_tx_hash,
+        "videoBackendRef": status.video_ref,
+        "createdAt": iso(terms.created_at_ms),
+        "requestedLat": terms.lat,
+        "requestedLng": terms.lng,
+        "authorized": status.operator_workspace_id is not None,
+        "whepUrl": status.whep_url,
+        "whipUrl": status.whip_url,
+        "endReason": status.end_reason,
+        "meterState": status.meter_state,
+        "pauseReason": status.pause_reason,
+        "assignedAt": iso_or_none(status.assigned_at_ms),
+        "expiresAt": iso_or_none(status.expires_at_ms),
+        "radiusMeters": terms.radius_m,
+        "platformFeeBps": terms.platform_fee_bps,
+        "quoteId": terms.quote_id,
+        "instructions": terms.instructions,
+        "metadata": None if metadata is None else orjson.loads(metadata),
+    }
+
+
+def started_session_json(status: SessionStatus) -> dict[str, object]:
+    """Present a session that has just gone LIVE as `StartedSession`."""
+    return {
+        "session": session_json(status),
+        "videoBackendRef": status.video_ref,
+        "whipUrl": status.whip_url,
+        "whepUrl": status.whep_url,
+    }
+
+
+def meter_json(status: MeterStatus) -> dict[str, object]:
+    """Present a meter as `Meter`."""
+    return {
+        "sessionId": status.session_id,
+        "startedAt": iso_or_none(status.started_at_ms),
+        "endedAt": iso_or_none(status.ended_at_ms),
+        "meterState": status.state,
+        "cleanSeconds": status.clean_seconds,
+        "ratePerSecondMicroUsdc": str(status.rate),
+        "chargedMicroUsdc": str(status.charged),
+        "headHash": status.head_hash,
+        "windows": [
+            {"from": iso(window.from_ms), "to": iso_or_none(window.to_ms), "reason": window.reason}
+            for window in status.windows
+        ],
+    }

@@ -4,6 +4,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from sightline.domain.addresses import shown_address
+from sightline.domain.operator.model import Workspace as DomainWorkspace
 from sightline.http.schemas.base import (
     TEXT_PATTERN,
     Address,
@@ -14,8 +16,12 @@ from sightline.http.schemas.base import (
     Output,
     Text,
     Uuid,
+    iso,
+    iso_or_none,
     labelled,
 )
+from sightline.ports.identity import ApiKeyRecord
+from sightline.ports.identity import Member as DomainMember
 
 WorkspaceRoleName: TypeAlias = Literal["CONSUMER", "SUPPLIER"]
 MemberRoleName: TypeAlias = Literal["OWNER", "ADMIN", "VIEWER"]
@@ -206,3 +212,49 @@ class ApiKeyList(Output):
 
     items: list[ApiKey]
     next_cursor: None
+
+
+def workspace_json(workspace: DomainWorkspace) -> dict[str, object]:
+    """Present a workspace as `Workspace`."""
+    return {
+        "id": workspace.id,
+        "slug": workspace.slug,
+        "name": workspace.name,
+        "walletAddress": workspace.wallet_address,
+        "roles": workspace.roles,
+        "availabilityState": workspace.availability,
+        "coverageLat": workspace.coverage_lat,
+        "coverageLng": workspace.coverage_lng,
+        "coverageRadiusMeters": workspace.coverage_radius_m,
+        "deviceKind": workspace.device_kind,
+        "lastSeenAt": iso_or_none(workspace.last_seen_at_ms),
+        "createdAt": iso(workspace.created_at_ms),
+        "createdByWallet": workspace.created_by_wallet,
+        "deletedAt": iso_or_none(workspace.deleted_at_ms),
+    }
+
+
+def member_json(member: DomainMember) -> dict[str, object]:
+    """Present a member as `Member`."""
+    return {
+        "workspaceId": member.workspace_id,
+        "walletAddress": member.wallet_address,
+        "role": member.role,
+    }
+
+
+def api_key_json(record: ApiKeyRecord) -> dict[str, object]:
+    """Present the record of a key as `ApiKey`."""
+    return {
+        "keyId": record.key_id,
+        "workspaceId": record.workspace_id,
+        "label": record.label,
+        "prefix": record.prefix,
+        "environment": record.environment,
+        "scopes": sorted(record.scopes),
+        "createdAt": iso(record.created_at_ms),
+        "createdByWallet": shown_address(record.created_by_wallet),
+        "lastUsedAt": iso_or_none(record.last_used_at_ms),
+        "revokedAt": iso_or_none(record.revoked_at_ms),
+        "gracePeriodEnd": iso_or_none(record.grace_ends_at_ms),
+    }

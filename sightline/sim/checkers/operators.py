@@ -6,6 +6,7 @@ from typing import ClassVar, Final, final
 
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.session.model import Assigned, Live, SessionState
+from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import OPERATOR_WORKSPACE, operator_edge
 from sightline.sim.history import Checker, Reply, SessionStep, WorkspaceStep
 
@@ -50,9 +51,11 @@ class DispatchPairs(Checker):
         self._dispatched: dict[str, str] = {}
 
     def on_reply(self, reply: Reply) -> None:
-        if reply.what != "dispatch" or reply.outcome != "ok" or reply.data is None or reply.session_id is None:
+        if reply.what != "dispatch" or reply.outcome != "ok" or reply.session_id is None:
             return
-        operator = reply.data["operatorWorkspaceId"]
+        assert isinstance(reply.value, SessionStatus)
+        operator = reply.value.operator_workspace_id
+        assert operator is not None
         other = self._dispatched.get(operator)
         if other is not None and other != reply.session_id and self.history.sessions[other].state in OPEN:
             still = self.history.sessions[reply.session_id].state in OPEN

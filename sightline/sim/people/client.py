@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
 import trio
 
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, UnavailableError
 from sightline.domain.session.messages import Party
+from sightline.domain.session.status import SessionStatus
 from sightline.ports.store import IdempotencyKey
 from sightline.sim.history import Reply
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 TRIES: Final = 12
 PAUSE_S: Final = 0.3
 
-Command: TypeAlias = "Callable[[Broker, Caller], Awaitable[Answer]]"
+T = TypeVar("T")
+
+Command: TypeAlias = "Callable[[Broker, Caller], Awaitable[Answer[object]]]"
 
 
 @final
@@ -64,7 +67,7 @@ class Client:
         """Drop all assignments."""
         return await self._command("cancel-all", None, lambda broker, caller: broker.cancel_all(caller))
 
-    async def read(self, act: Callable[[Broker], Awaitable[Any]]) -> Any | None:
+    async def read(self, act: Callable[[Broker], Awaitable[T]]) -> T | None:
         """Read something; None when it cannot be had now."""
         try:
             return await self._world.call(f"a read by {self.name}", act)
@@ -84,7 +87,7 @@ class Client:
         for attempt in range(TRIES):
             try:
                 answer = await self._world.call(f"{what} by {self.name}", lambda broker: act(broker, caller))
-                return self._tell(what, session_id, key.key, "ok", answer.data, None, was_unknown)
+                return self._tell(what, session_id, key.key, "ok", answer.value, None, was_unknown)
             except RefusedError as error:
                 if error.refusal.detail != "idempotency:inProgress":
                     detail = error.refusal.detail or error.refusal.code.value
@@ -102,19 +105,19 @@ class Client:
         session_id: str | None,
         key: str,
         outcome: str,
-        data: Mapping[str, Any] | None,
+        value: object,
         detail: str | None,
         was_unknown: bool,
     ) -> Reply:
-        if session_id is None and what == "create" and data is not None:
-            session_id = data["id"]
+        if session_id is None and isinstance(value, SessionStatus):
+            session_id = value.terms.id
         reply = Reply(
             who=self.name,
             what=what,
             session_id=session_id,
             key=key,
             outcome=outcome,
-            data=data,
+            value=value,
             detail=detail,
             was_unknown=was_unknown,
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import trio
 
 from sightline.actors.types import NewSession
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import WorkspaceRole
+from sightline.domain.session.model import SessionState
+from sightline.domain.session.status import SessionStatus
 from sightline.sim.people.client import Client
 from sightline.sim.people.device import CITY_LAT, CITY_LNG, create_workspace
 
@@ -88,15 +90,14 @@ class Consumer:
             )
         except SightlineError:
             return None
-        quote_id: str = answer.data["quoteId"]
-        return quote_id
+        return answer.value.id
 
     async def see_through(self, session_id: str) -> None:
         """Dispatch, watch, and maybe hang up, until the session is over or the world calms down."""
         hang_up_at = None
         while not self.world.is_over:
             session = await self._look(session_id)
-            match session["state"] if session is not None else None:
+            match session.state if session is not None else None:
                 case "REQUESTED":
                     if self.rng.random() < self.wishes.withdraws:
                         await self.client.cancel(session_id)
@@ -114,12 +115,12 @@ class Consumer:
                     pass
             await trio.sleep(self.wishes.poll_s * (0.5 + self.rng.random()))
 
-    async def _look(self, session_id: str) -> dict[str, Any] | None:
+    async def _look(self, session_id: str) -> SessionStatus | None:
         workspace_id, life = self.client.workspace_id, self.world.life
         answer = await self.client.read(lambda broker: broker.reads.read_session(session_id, workspace_id))
         if answer is None:
             return None
-        session: dict[str, Any] = answer.data
-        if session["state"] == "LIVE" and life == self.world.life:
-            self.world.history.read_live(life, session_id, session["cleanSeconds"])
+        session = answer.value
+        if session.state is SessionState.LIVE and life == self.world.life:
+            self.world.history.read_live(life, session_id, session.clean_seconds)
         return session

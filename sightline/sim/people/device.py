@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 
 from sightline.actors.types import Answer, Caller, HeartbeatReport, NewWorkspace, SessionListing
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, UnavailableError
 from sightline.domain.operator.machine import Patch
-from sightline.domain.operator.model import Availability, WorkspaceRole
+from sightline.domain.operator.model import Availability, Workspace, WorkspaceRole
 from sightline.domain.session.model import SessionState
+from sightline.domain.session.status import SessionStatus
 from sightline.ports.store import SessionView
 from sightline.ports.video import MediaKind
 from sightline.sim.people.client import Client
@@ -177,20 +178,20 @@ class Device:
             if self.rng.random() < self.habits.grabs:
                 await self._grab()
 
-    async def _mine(self) -> list[dict[str, Any]]:
+    async def _mine(self) -> list[SessionStatus]:
         states = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
         listing = SessionListing(view=SessionView.OPERATOR, limit=20, states=states)
         workspace_id = self.client.workspace_id
         page = await self.client.read(lambda broker: broker.reads.list_sessions(workspace_id, listing))
-        sessions: list[dict[str, Any]] = page.items if page is not None else []
-        live = [session["id"] for session in sessions if session["state"] == "LIVE"]
+        sessions = page.items if page is not None else []
+        live = [session.terms.id for session in sessions if session.state is SessionState.LIVE]
         if page is not None:
             self.live_session = live[0] if live else None
         return sessions
 
-    async def _attend(self, session: dict[str, Any]) -> None:
-        habits, session_id = self.habits, session["id"]
-        if session["state"] == "LIVE":
+    async def _attend(self, session: SessionStatus) -> None:
+        habits, session_id = self.habits, session.terms.id
+        if session.state is SessionState.LIVE:
             if self.rng.random() < habits.hangs_up:
                 await self.client.end(session_id)
         elif self.rng.random() < habits.drops:
@@ -211,7 +212,7 @@ class Device:
         workspace_id = self.client.workspace_id
         page = await self.client.read(lambda broker: broker.reads.list_sessions(workspace_id, listing))
         if page is not None and page.items:
-            await self.client.accept(self.rng.choice(page.items)["id"])
+            await self.client.accept(self.rng.choice(page.items).terms.id)
 
     async def _publish(self) -> None:
         while True:
@@ -238,8 +239,11 @@ class Device:
             shown.append(self.world.clock.now_ms())
 
 
-async def _create(new: NewWorkspace, broker: Broker) -> Answer:
-    return await broker.create_workspace(new)
+async def _create(new: NewWorkspace, broker: Broker) -> Answer[Workspace]:
+    async def prove() -> NewWorkspace:
+        return new
+
+    return await broker.create_workspace(prove)
 
 
 async def create_workspace(world: World, name: str, role: WorkspaceRole) -> str:
@@ -253,5 +257,4 @@ async def create_workspace(world: World, name: str, role: WorkspaceRole) -> str:
         except SightlineError:
             await trio.sleep(0.5)
         else:
-            workspace_id: str = answer.data["id"]
-            return workspace_id
+            return answer.value.id

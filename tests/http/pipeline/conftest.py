@@ -21,7 +21,7 @@ from sightline.domain.errors import (
 )
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.asgi.app import Edge, EdgeOptions, build_app
-from sightline.http.pipeline.call import Answer, Call, Raw, Reply, Socket, Stream
+from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateLimits
@@ -173,14 +173,14 @@ class Stage:
                  raw_body=("application/sdp",), media_type="application/sdp", rate=RateClass.NONE),
         ]  # fmt: skip
 
-    async def echo(self, call: Call) -> dict[str, object]:
+    async def echo(self, call: Call) -> Reply:
         self.seen.append(call)
         query = None if call.query is None else {"color": call.query.color, "tag": list(call.query.tag)}
-        return {"params": dict(call.params), "query": query, "baseUrl": call.base_url}
+        return Reply({"params": dict(call.params), "query": query, "baseUrl": call.base_url})
 
-    async def create(self, call: Call) -> Answer:
+    async def create(self, call: Call) -> Reply:
         self.seen.append(call)
-        return Answer({"name": call.body.name, "size": call.body.size}, 1000)
+        return Reply({"name": call.body.name, "size": call.body.size}, 1000)
 
     async def tagged(self, call: Call) -> Reply:
         return Reply({"x": 1}, headers=(("ETag", '"7"'),))
@@ -188,7 +188,7 @@ class Stage:
     async def raw(self, call: Call) -> Raw:
         return Raw(201, (("content-type", "application/sdp"), ("location", "/x")), call.raw_body[::-1])
 
-    async def fail(self, call: Call) -> dict[str, object]:
+    async def fail(self, call: Call) -> Reply:
         errors: dict[str, Exception] = {
             "bug": ValueError("secret"),
             "store": StoreUnavailableError("secret"),
@@ -200,11 +200,11 @@ class Stage:
         }
         raise errors[call.params["what"]]
 
-    async def slow(self, call: Call) -> dict[str, object]:
+    async def slow(self, call: Call) -> Reply:
         self.entered.set()
         await self.go.wait()
         self.finished.set()
-        return {}
+        return Reply({})
 
     async def stream(self, call: Call) -> Stream:
         async def write(emit: Any) -> None:

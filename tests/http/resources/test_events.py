@@ -8,7 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from sightline.http.deps import ResourceOptions
+from sightline.http.services import ResourceOptions
 from tests.http.stream_client import StreamedAnswer, open_stream
 from tests.http.world import Client, World, WorldOptions, data_of, error_of, open_world
 

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from sightline.domain.views import iso
 from sightline.http.internal.service import webhook_signature
+from sightline.http.schemas.base import iso
 from tests.http.world import WEBHOOK_SECRET, World, data_of, error_of
 
 HOOK = "/internal/webhooks/video"

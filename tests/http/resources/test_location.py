@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sightline.domain.views import iso
-from sightline.http.deps import ResourceOptions
+from sightline.http.schemas.base import iso
+from sightline.http.services import ResourceOptions
 from tests.http.socket_client import RefusedSocketError, SocketClosedByServerError, open_socket
 from tests.http.world import BERLIN, World, WorldOptions, data_of, error_of, open_world
 

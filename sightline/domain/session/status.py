@@ -1,0 +1,167 @@
+"""A session and its meter as one workspace sees them at one instant."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, final
+
+from sightline.domain.metering import PauseReason, Reading, Window, read_live
+from sightline.domain.session.machine import deadline_ms
+from sightline.domain.session.messages import Party
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Ended,
+    EndReason,
+    Live,
+    MeterState,
+    Requested,
+    Session,
+    SessionLimits,
+    SessionState,
+    Terms,
+)
+from sightline.domain.units import MicroUsdc
+
+NOTHING: Final = MicroUsdc(0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatus:
+    """A session at one instant, as a party, or an operator that may accept it, is allowed to see it."""
+
+    terms: Terms
+    state: SessionState
+    expires_at_ms: int | None
+    """The current deadline; None in a terminal state."""
+    operator_workspace_id: str | None
+    metadata_json: str | None
+    """None for everyone but the consumer."""
+    assigned_at_ms: int | None = None
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    end_reason: EndReason | None = None
+    meter_state: MeterState | None = None
+    pause_reason: PauseReason | None = None
+    clean_seconds: int = 0
+    charged: MicroUsdc = NOTHING
+    settlement_tx_hash: str | None = None
+    video_ref: str | None = None
+    whep_url: str | None = field(default=None, repr=False)
+    """While LIVE, for both parties."""
+    whip_url: str | None = field(default=None, repr=False)
+    """While LIVE, for the operator only. Embeds a secret."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterStatus:
+    """The meter of a session at one instant, with the windows that are not charged."""
+
+    session_id: str
+    rate: MicroUsdc
+    head_hash: str
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    state: MeterState | None = None
+    clean_seconds: int = 0
+    charged: MicroUsdc = NOTHING
+    windows: tuple[Window, ...] = ()
+
+
+def parties_of(session: Session, workspace_id: str) -> frozenset[Party]:
+    """The sides of the session that a workspace is on; both when it is consumer and operator."""
+    sides = set()
+    if session.terms.consumer_workspace_id == workspace_id:
+        sides.add(Party.CONSUMER)
+    if session.operator is not None and session.operator.workspace_id == workspace_id:
+        sides.add(Party.OPERATOR)
+    return frozenset(sides)
+
+
+def effective_state(session: Session, now_ms: int) -> SessionState:
+    """The state after applying a deadline that has passed but is not yet recorded."""
+    deadline = deadline_ms(session)
+    if deadline is None or now_ms < deadline:
+        return session.state
+    return SessionState.ENDED if session.state is SessionState.LIVE else SessionState.EXPIRED
+
+
+def session_status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: str) -> SessionStatus:
+    """Read a session at `now_ms`, with what the workspace is allowed to see."""
+    terms, phase = session.terms, session.phase
+    sides = parties_of(session, workspace_id)
+    status = partial(
+        SessionStatus,
+        terms=terms,
+        state=session.state,
+        expires_at_ms=deadline_ms(session),
+        operator_workspace_id=None
+        if isinstance(phase, Requested) or phase.operator is None
+        else phase.operator.workspace_id,
+        metadata_json=terms.metadata_json if Party.CONSUMER in sides else None,
+    )
+    match phase:
+        case Requested():
+            return status()
+        case Assigned():
+            return status(assigned_at_ms=phase.assigned_at_ms)
+        case Live():
+            reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
+            return status(
+                assigned_at_ms=phase.assigned_at_ms,
+                started_at_ms=phase.started_at_ms,
+                meter_state=meter_state(reading),
+                pause_reason=None if reading.pause is None else reading.pause.reason,
+                clean_seconds=reading.clean_seconds,
+                video_ref=phase.video.ref,
+                whep_url=phase.video.whep_url if sides else None,
+                whip_url=phase.video.whip_url if Party.OPERATOR in sides else None,
+            )
+        case Ended():
+            return status(
+                assigned_at_ms=phase.assigned_at_ms,
+                started_at_ms=phase.started_at_ms,
+                ended_at_ms=phase.ended_at_ms,
+                end_reason=phase.reason,
+                meter_state=MeterState.STOPPED,
+                clean_seconds=phase.clean_seconds,
+                charged=phase.charged,
+                settlement_tx_hash=phase.settlement_tx_hash,
+                video_ref=phase.video_ref,
+            )
+        case Closed():
+            return status(assigned_at_ms=phase.assigned_at_ms, ended_at_ms=phase.closed_at_ms, end_reason=phase.reason)
+
+
+def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterStatus:
+    """Read the meter at `now_ms`."""
+    phase = session.phase
+    status = partial(MeterStatus, session_id=session.id, rate=session.terms.rate, head_hash=session.head_hash)
+    match phase:
+        case Requested() | Assigned():
+            return status()
+        case Live():
+            reading = read_live(phase.evidence, now_ms, session.terms.max_duration_s, limits.meter)
+            return status(
+                started_at_ms=phase.started_at_ms,
+                state=meter_state(reading),
+                clean_seconds=reading.clean_seconds,
+                windows=reading.windows,
+            )
+        case Ended():
+            return status(
+                started_at_ms=phase.started_at_ms,
+                ended_at_ms=phase.ended_at_ms,
+                state=MeterState.STOPPED,
+                clean_seconds=phase.clean_seconds,
+                charged=phase.charged,
+                windows=phase.windows,
+            )
+        case Closed():
+            return status(ended_at_ms=phase.closed_at_ms)
+
+
+def meter_state(reading: Reading) -> MeterState:
+    """RUNNING or PAUSED: the meter of a LIVE session."""
+    return MeterState.RUNNING if reading.pause is None else MeterState.PAUSED

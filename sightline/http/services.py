@@ -1,0 +1,84 @@
+"""The services that the resources call, as bootstrap passes them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+from sightline.actors.service.broker import Broker
+from sightline.ports.chain import ChainConfig
+from sightline.ports.clock import Clock
+from sightline.ports.health import ReadinessCheck
+from sightline.ports.identity import ApiKeyService, MemberService, SignInService, WalletSessionService
+from sightline.ports.ids import Ids
+from sightline.ports.ledger import Ledger
+from sightline.ports.relations import Relations
+from sightline.ports.store import Store
+from sightline.ports.video import MediaEvent, VideoBackend
+
+RpcEndpoint: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+"""The guarded JSON-RPC endpoint of the chain: request body to response body. Never raises for invalid input."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOptions:
+    """Settings of the resources."""
+
+    build_sha: str = "unknown"
+    keepalive_ms: int = 15_000
+    """An event stream sends a comment line after this long without an event."""
+    stream_lifetime_ms: int = 3_600_000
+    """Maximum duration of a stream; its client reconnects and is authenticated again."""
+    streams_max: int = 1_000
+    """Maximum concurrent event and frame streams of one workspace."""
+    frame_retry_ms: int = 250
+    """Delay before the multipart stream looks again when no frame is available."""
+    webhook_secret: bytes = field(default=b"", repr=False)
+    """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
+    webhook_skew_ms: int = 300_000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Services of the public resources."""
+
+    broker: Broker
+    store: Store
+    """Keeps recorded answers of calls that no actor handles."""
+    relations: Relations
+    video: VideoBackend
+    ledger: Ledger
+    chain: ChainConfig
+    rpc: RpcEndpoint | None
+    """None when `chain.rpc_url` is a public node."""
+    wake_watcher: Callable[[], None]
+    """Makes the chain watcher read at once; called when a workspace and its wallet are new."""
+    sign_in: SignInService
+    wallet_sessions: WalletSessionService
+    members: MemberService
+    api_keys: ApiKeyService
+    clear_cookies: Callable[[], Sequence[str]]
+    """The Set-Cookie headers of a logout."""
+    clock: Clock
+    ids: Ids
+    options: ResourceOptions
+
+
+Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, ReadinessCheck]]]
+"""Runs every readiness check; results by name."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalServices:
+    """Services of the internal listener."""
+
+    store: Store
+    forward_media: Callable[[MediaEvent], None]
+    """Delivers a media event to its session (`MediaPump.forward`)."""
+    readiness: Readiness
+    render_metrics: Callable[[], bytes]
+    """The metrics in Prometheus' text format."""
+    clock: Clock
+    options: ResourceOptions
