@@ -1,4 +1,4 @@
-# Everything a user or a developer runs. Needs Python 3.11 to 3.13 and make; `make interop` also node, npm, apt and Go.
+# The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
@@ -9,13 +9,16 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 .PHONY: help install install-dev demo serve test check format interop nemesis bench simulate clean
 
 help:
-	@echo "make demo      set up, run the main job on real parts, check every amount"
-	@echo "make test      set up, run every test that pip alone can bring"
-	@echo "make serve     set up, run a server on http://127.0.0.1:8080"
-	@echo "make check     format, lint, strict types, import contracts"
-	@echo "make interop   tests against a browser, anvil and real engines (installs them)"
-	@echo "make nemesis   inject faults into real servers under load (minutes=60 seed=7), check that nothing is lost"
-	@echo "make bench     measure against the stacks one would use instead"
+	@echo "make demo      run one session end to end on a server of its own and check every amount"
+	@echo "make serve     run a server on http://127.0.0.1:8080"
+	@echo "make test      run every test that needs nothing beyond pip"
+	@echo "make check     format, lint, import contracts, strict types"
+	@echo "make format    format the code and apply safe fixes"
+	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
+	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
+	@echo "make bench     measure against a conventional stack"
+	@echo "make clean     remove the virtual environment and local data"
+	@echo "ARGS=... passes arguments on: make test ARGS='-k readiness'"
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed"; exit 1; }

@@ -6,7 +6,7 @@ Every loop runs in a nursery of this tree: a loop that dies ends the server, so 
 import random  # noqa: TID251  (jitter of back-offs only; seeded from ids)
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -23,7 +23,7 @@ from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
-from sightline.bootstrap.start_errors import database_setting
+from sightline.bootstrap.start_errors import TakenOverError, database_setting
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
@@ -47,6 +47,8 @@ from sightline.system.secrets import Secrets
 ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 DELETE_EXPIRED_EVERY_S: Final = 600.0
+
+FENCE_CHECK_S: Final = 1.0
 
 log = structlog.get_logger("sightline")
 
@@ -118,6 +120,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
             async with trio.open_nursery() as services:
                 await services.start(actors.run)
                 await services.start(partial(chain.run, partial(_tell_settlement, actors.registry)))
+                services.start_soon(stop_when_fenced, store)
                 services.start_soon(_delete_expired, store, clock)
                 retention = RetentionOptions(heartbeat_days=settings.heartbeat_keep_days)
                 services.start_soon(run_retention, store, clock, retention)
@@ -131,6 +134,26 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
     if update.state is SettlementState.CONFIRMED and update.tx_hash is not None:
         session = registry.ref(SESSION, update.session_id)
         await session.ask(SettlementConfirmed(update.tx_hash), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL)
+
+
+async def stop_when_fenced(store: PostgresStore) -> None:
+    """End the server when another one has taken over its database: what it holds in memory is no longer true.
+
+    Raises:
+        TakenOverError: As soon as a write is refused for it, or within a second.
+    """
+
+    async def check() -> None:
+        while True:
+            with suppress(SightlineError):  # an unreachable database says nothing
+                await store.check_fence()
+            await trio.sleep(FENCE_CHECK_S)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(check)
+        await store.fenced.wait()
+        nursery.cancel_scope.cancel()
+    raise TakenOverError("Another server has taken over this database. Run one server for each database.")
 
 
 async def _delete_expired(store: Store, clock: Clock) -> None:

@@ -16,7 +16,7 @@ import trio
 
 from sightline.bootstrap.core import Core, open_core
 from sightline.bootstrap.ports import Ports, reserve_ports
-from sightline.bootstrap.start_errors import StartError, check_setting, start_line
+from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
 from sightline.system.data_directory import (
@@ -55,7 +55,9 @@ def run_server(settings: Settings) -> int:
         return 130
     except Exception as error:
         # The last handler: every failure becomes one line and an exit code.
-        if run.is_ready:
+        if any(isinstance(leaf, TakenOverError) for leaf in leaves_of(error)):
+            log.critical("server_fenced", action="stopped")
+        elif run.is_ready:
             log.critical("server_failed", exc_info=error)
         else:
             log.debug("start_failed", exc_info=error)

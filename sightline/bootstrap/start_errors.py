@@ -31,6 +31,10 @@ class StartError(Exception):
     """The server cannot start. The message is one line that says what to change."""
 
 
+class TakenOverError(Exception):
+    """Another server has taken over the database of this one."""
+
+
 def leaves_of(error: BaseException) -> list[BaseException]:
     """The errors inside nested exception groups."""
     if isinstance(error, BaseExceptionGroup):

@@ -39,7 +39,7 @@ OPERATOR_SCOPES: Final = ["sessions:operate", "sessions:read", "wallet:read"]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class DemoTenant:
     """A tenant of the demo: its wallet, workspace and key."""
 
     wallet: Wallet
@@ -121,7 +121,7 @@ class Demo:
         return url
 
     @asynccontextmanager
-    async def _device(self, operator: Member) -> AsyncIterator[None]:
+    async def _device(self, operator: DemoTenant) -> AsyncIterator[None]:
         log_path = self._data_dir / "device.log"
         env = {**os.environ, "SIGHTLINE_API_KEY": operator.key}
         command = [sys.executable, "-m", "sightline.cli", "device", "--api", self._url]
@@ -157,7 +157,7 @@ class Demo:
         self._chain = ChainClient(self._config["rpcUrl"])
         self._checks.equal("chain of /config", self._config["environment"], "TEST")
 
-    async def _join(self, role: str, scopes: list[str]) -> Member:
+    async def _join(self, role: str, scopes: list[str]) -> DemoTenant:
         wallet = Wallet()
         data = str(self._data_dir / "data")
         await self._program("-m", "sightline.cli", "faucet", wallet.address, str(FUNDS), "--data-dir", data)
@@ -176,9 +176,9 @@ class Demo:
             minted = await api.post(
                 f"/workspaces/{workspace_id}/api-keys", label="demo", environment="TEST", scopes=scopes
             )
-        return Member(wallet=wallet, workspace_id=workspace_id, key=minted["plaintext"])
+        return DemoTenant(wallet=wallet, workspace_id=workspace_id, key=minted["plaintext"])
 
-    async def _request(self, api: Api, operator: Member) -> str:
+    async def _request(self, api: Api, operator: DemoTenant) -> str:
         self._console.print("[bold]2[/] coverage, quote, session, dispatch")
         async with Api(self._url, key=operator.key) as operator_api:
             online = await operator_api.call(
@@ -240,7 +240,7 @@ class Demo:
                 await trio.sleep(POLL_S)
         raise CheckFailedError(f"{what}: expected {expected} within {PATIENCE_S:g} s, came {seen.get('state')}")
 
-    async def _end_and_settle(self, api: Api, session_id: str, consumer: Member, operator: Member) -> None:
+    async def _end_and_settle(self, api: Api, session_id: str, consumer: DemoTenant, operator: DemoTenant) -> None:
         self._console.print("[bold]4[/] end, meter, settlement")
         ended = await api.post(f"/sessions/{session_id}/end")
         settlement = await api.get(f"/settlements/{session_id}")
@@ -266,7 +266,7 @@ class Demo:
         wallet = await self._until("wallet", lambda: api.get("/wallet"), **held)
         self._checks.equal("consumer's wallet, as the watcher saw it", int(wallet["trackedBalance"]), left)
 
-    def _say_how_to_go_on(self, consumer: Member, operator: Member) -> None:
+    def _say_how_to_go_on(self, consumer: DemoTenant, operator: DemoTenant) -> None:
         say = self._console.out
         say("\nThe server goes on; Ctrl-C stops it.")
         say(f"export SIGHTLINE={self._url}")

@@ -36,7 +36,7 @@ class DeviceOptions:
 
 
 @final
-class Device:
+class DeviceClient:
     """One device of one operator workspace."""
 
     def __init__(self, options: DeviceOptions, api: Api, workspace_id: str) -> None:
@@ -159,7 +159,7 @@ async def run_device(options: DeviceOptions) -> int:
             return _fail(f"{options.api_url} does not answer like a Sightline server. Check --api.")
         if "workspaceId" not in me:
             return _fail("The key belongs to no workspace. Set SIGHTLINE_API_KEY to a key of the operator's workspace.")
-        device = Device(options, api, me["workspaceId"])
+        device = DeviceClient(options, api, me["workspaceId"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(device.send_heartbeats)
             nursery.start_soon(device.serve_assignments)

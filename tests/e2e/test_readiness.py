@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import trio
 
 from sightline.client import Api
 from sightline.system.server_address_file import read_server_addresses
@@ -68,13 +69,16 @@ async def test_a_read_only_database_is_not_ready_until_it_takes_writes_again(
     await until_ready(server_on)
 
 
-async def test_a_server_whose_shards_another_one_took_is_not_ready(server_on: Server, database_dsn: str) -> None:
+async def test_a_server_whose_database_another_one_took_over_stops(server_on: Server, database_dsn: str) -> None:
     await server_on.start()
     await until_ready(server_on)
+    assert server_on.process is not None
+    process = server_on.process
     execute(database_dsn, "SELECT take_shards('another host', 'another server')")
-    status, checks = await readiness(server_on)
-    assert (status, checks["ownership"]["ok"]) == (503, False)
-    assert checks["ownership"]["fencedShards"] > 0
+    with trio.fail_after(15):
+        assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == 1
+    assert '"event":"server_fenced"' in server_on.log()
+    assert "Traceback" not in server_on.log()
 
 
 async def test_a_parked_actor_is_not_ready_and_named_with_its_cause(server_on: Server, database_dsn: str) -> None:
