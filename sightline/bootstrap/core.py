@@ -6,7 +6,7 @@ Every loop runs in a nursery of this tree: a loop that dies ends the server, so 
 import random  # noqa: TID251  (jitter of back-offs only; seeded from ids)
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -27,8 +27,6 @@ from sightline.bootstrap.start_errors import TakenOverError, database_setting
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
-from sightline.domain.errors import SightlineError
-from sightline.domain.units import DAY_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -38,16 +36,16 @@ from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.ledger import PostgresLedger
-from sightline.storage.postgres.retention import RetentionOptions, run_retention
+from sightline.storage.postgres.retention import Retention, RetentionOptions
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.loops import Backoff, run_forever
 from sightline.system.secrets import Secrets
 
 ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
-DELETE_EXPIRED_EVERY_S: Final = 600.0
-
+RETENTION_EVERY_S: Final = 3_600.0
 FENCE_CHECK_S: Final = 1.0
 
 log = structlog.get_logger("sightline")
@@ -121,9 +119,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 await services.start(actors.run)
                 await services.start(partial(chain.run, partial(_tell_settlement, actors.registry)))
                 services.start_soon(stop_when_fenced, store)
-                services.start_soon(_delete_expired, store, clock)
-                retention = RetentionOptions(heartbeat_days=settings.heartbeat_keep_days)
-                services.start_soon(run_retention, store, clock, retention)
+                retention = Retention(database, store, clock, retention_options(settings))
+                services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
                 yield core
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
@@ -143,24 +140,16 @@ async def stop_when_fenced(store: PostgresStore) -> None:
         TakenOverError: As soon as a write is refused for it, or within a second.
     """
 
-    async def check() -> None:
-        while True:
-            with suppress(SightlineError):  # an unreachable database says nothing
-                await store.check_fence()
-            await trio.sleep(FENCE_CHECK_S)
-
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(check)
+        backoff = Backoff(first_s=FENCE_CHECK_S, max_s=5.0)
+        nursery.start_soon(
+            partial(run_forever, "fence_check", store.check_fence, every_s=FENCE_CHECK_S, backoff=backoff)
+        )
         await store.fenced.wait()
         nursery.cancel_scope.cancel()
     raise TakenOverError("Another server has taken over this database. Run one server for each database.")
 
 
-async def _delete_expired(store: Store, clock: Clock) -> None:
-    """Delete expired idempotency records and quotes, every ten minutes."""
-    while True:
-        try:
-            await store.forget_before(clock.now_ms() - DAY_MS)
-        except SightlineError as error:
-            log.warning("retention_failed", error=str(error))
-        await trio.sleep(DELETE_EXPIRED_EVERY_S)
+def retention_options(settings: Settings) -> RetentionOptions:
+    """How long rows are kept."""
+    return RetentionOptions(heartbeat_days=settings.heartbeat_keep_days, history_days=settings.history_keep_days)

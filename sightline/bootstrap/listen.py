@@ -22,10 +22,9 @@ from sightline.bootstrap.edge import (
     server_options,
 )
 from sightline.bootstrap.ports import Ports, listen_error
-from sightline.domain.errors import SightlineError
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
-from sightline.identity.sign_in import SignIn
+from sightline.system.loops import run_forever
 from sightline.system.server_address_file import write_server_addresses
 
 GC_THRESHOLDS: Final = (50_000, 50, 50)
@@ -53,7 +52,8 @@ async def serve_http(
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
-        background.start_soon(delete_expired_nonces, identity.sign_in)
+        delete_nonces = partial(run_forever, "nonce_retention", identity.sign_in.drop_expired, every_s=NONCES_EVERY_S)
+        background.start_soon(delete_nonces)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")
             await listeners.start(_listen, public_app, public_options, stop, "")
@@ -64,16 +64,6 @@ async def serve_http(
             sys.stdout.write(f"ready {public_url}\n")
             sys.stdout.flush()
         background.cancel_scope.cancel()
-
-
-async def delete_expired_nonces(sign_in: SignIn) -> None:
-    """Delete sign-in nonces that have expired, every ten minutes."""
-    while True:
-        try:
-            await sign_in.drop_expired()
-        except SightlineError as error:
-            log.warning("nonce_retention_failed", error=str(error))
-        await trio.sleep(NONCES_EVERY_S)
 
 
 async def _listen(

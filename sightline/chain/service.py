@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -34,6 +35,7 @@ from sightline.ports.chain import (
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import ChainIdentity, Ledger, WalletReading
+from sightline.system.loops import run_forever
 
 log = structlog.get_logger()
 
@@ -139,8 +141,8 @@ class ChainService:
             await on_settlement(update)
 
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._watcher.run)
-            await nursery.start(self._relayer.run, told)
+            nursery.start_soon(partial(run_forever, "watcher", self._watcher.run, every_s=0.0))
+            nursery.start_soon(partial(run_forever, "relayer", partial(self._relayer.run, told), every_s=0.0))
             if on_funds is not None:
                 nursery.start_soon(self._tell_funds, on_funds)
             task_status.started()

@@ -99,6 +99,11 @@ class Settings(BaseModel):
     )
     database_pool: int = Field(12, ge=2, le=200, description="Maximum number of database connections.")
     heartbeat_keep_days: int = Field(30, ge=1, description="Days that heartbeats are kept, besides today.")
+    history_keep_days: int = Field(
+        400,
+        ge=30,
+        description="Days that closed sessions, their events, used quotes and revoked keys are kept.",
+    )
 
     # Identity.
     cookie_keys: SecretStr | None = Field(

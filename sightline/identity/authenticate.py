@@ -23,6 +23,7 @@ from sightline.identity.recent import LastUses, RecentReads
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.clock import Clock
 from sightline.ports.identity import ApiKeyRecord, IdentityStore
+from sightline.system.loops import run_forever
 
 _CREDENTIAL_LENGTH_MAX: Final = 4_096
 T = TypeVar("T")
@@ -102,9 +103,7 @@ class Authenticator:
         Cancellation: writes once more, within `last_flush_ms`.
         """
         try:
-            while True:
-                await trio.sleep(self._options.flush_ms / 1_000)
-                await self.flush()
+            await run_forever("last_use_flush", self.flush, every_s=self._options.flush_ms / 1_000)
         finally:
             with trio.move_on_after(self._options.last_flush_ms / 1_000, shield=True):
                 await self.flush()

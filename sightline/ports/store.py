@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
 
+from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
@@ -32,6 +33,11 @@ class ShardLease:
 
     shard: int
     epoch: int
+
+
+@final
+class ShardLostError(StoreUnavailableError):
+    """Another server holds a shard of the rows; nothing was written."""
 
 
 @final
@@ -292,10 +298,11 @@ class Store(Protocol):
     ) -> None:
         """Record heartbeats and the answers to their calls, all or none, if every one of the leases is held still.
 
-        A heartbeat, and an answer to a call, that is recorded already stays as it is.
+        A heartbeat whose workspace and sequence are recorded already on its UTC day, and an answer to a call that is
+        recorded already, stay as they are. So a repetition cannot double a commit that was thought lost.
 
         Raises:
-            StoreUnavailableError: Also when a lease is no longer held; nothing was written.
+            ShardLostError: A lease is no longer held; nothing was written.
         """
         ...
 
@@ -323,8 +330,4 @@ class Store(Protocol):
 
     async def record_idempotent(self, record: IdempotencyRecord) -> bool:
         """Keep the answer of a call whose effect is not an actor's; False if one is kept already."""
-        ...
-
-    async def forget_before(self, before_ms: int) -> None:
-        """Drop idempotency records and unused quotes made before an instant."""
         ...

@@ -243,18 +243,6 @@ async def test_a_quote_is_consumed_once(stored: Stored, *, answered: bool) -> No
     assert await stored.store.find_idempotent(an_answer().key) is None
 
 
-async def test_what_is_forgotten_is_old_answers_and_old_unused_quotes(stored: Stored) -> None:
-    used, unused, young = a_quote(), a_quote(), a_quote(created_at_ms=T0 + 10)
-    for quote in (used, unused, young):
-        await stored.store.insert_quote(quote)
-    await commit(stored, a_session(), consume_quote=used.id, idempotency=an_answer("old"))
-    await stored.store.record_idempotent(an_answer("new", at_ms=T0 + 10))
-    await stored.store.forget_before(T0 + 10)
-    assert [await stored.store.load_quote(each.id) is None for each in (used, unused, young)] == [False, True, False]
-    assert await stored.store.find_idempotent(an_answer("old").key) is None
-    assert await stored.store.find_idempotent(an_answer("new").key) is not None
-
-
 # Money and relations in the same commit.
 
 
@@ -371,3 +359,11 @@ async def test_a_workspace_written_from_an_old_version_is_rejected(stored: Store
     for version in (0, 1, 3):
         write = WorkspaceWrite(lease=stored.lease(), workspace=replace(workspace, version=version), at_ms=T0)
         assert await stored.store.write_workspace(write) == Rejected(RejectedWhy.VERSION)
+
+
+async def test_a_heartbeat_sent_again_with_a_later_instant_stays_as_it_was_first_recorded(stored: Stored) -> None:
+    workspace_id = an_id()
+    first = a_heartbeat(workspace_id, 1, T0)
+    await stored.store.append_heartbeats([first])
+    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 1, T0 + 5_000)])
+    assert await stored.store.latest_heartbeat(workspace_id) == first

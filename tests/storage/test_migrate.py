@@ -42,7 +42,7 @@ async def test_servers_that_start_together_take_turns(empty: Database) -> None:
 
 
 async def test_a_failing_migration_leaves_nothing_behind(empty: Database) -> None:
-    with pytest.raises(Exception, match="no_such_column"):
+    with pytest.raises(SchemaError, match="no_such_column"):
         await migrate(empty, [FIRST, BROKEN])
     assert await empty.read(lambda c: c.fetchval("SELECT to_regclass('third')")) is None
     assert await migrate(empty, [FIRST]) == ()

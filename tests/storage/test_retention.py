@@ -1,20 +1,50 @@
-"""Heartbeats are kept for as many days as promised, and dropped by the day."""
+"""Rows are kept as long as promised and then deleted in batches; a wrong clock deletes nothing."""
 
+from dataclasses import replace
+
+import pytest
 import trio
 
-from sightline.domain.units import DAY_MS
+from sightline.domain.session.model import SessionState
+from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.ports.relations import TupleUpdate, operator_edge
+from sightline.ports.store import Committed, HoldRequest, SessionWrite, ShardLease
 from sightline.storage.database.bridge import Database
-from sightline.storage.postgres.retention import RetentionOptions, run_retention
+from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.retention import (
+    ATTEMPTS,
+    BATCH_ROWS,
+    IDEMPOTENCY,
+    REVOKED_KEYS,
+    SESSIONS,
+    UNUSED_QUOTES,
+    USED_QUOTES,
+    Retention,
+    RetentionOptions,
+)
 from sightline.storage.postgres.store import PostgresStore
+from tests.contract.builders import (
+    PAYER,
+    T0,
+    a_heartbeat,
+    a_quote,
+    a_session,
+    a_settlement,
+    an_answer,
+    an_id,
+    in_phase,
+    recorded,
+)
 
-from ..contract.builders import T0, a_heartbeat, an_id  # noqa: TID252  no package of that name outside the tests
 
-TODAY = T0 // DAY_MS
+class SettableClock:
+    """A clock that a test moves."""
 
+    def __init__(self, now_ms: int) -> None:
+        self.value_ms = now_ms
 
-class FixedClock:
     def now_ms(self) -> int:
-        return T0
+        return self.value_ms
 
 
 async def days_of(database: Database) -> list[str]:
@@ -22,29 +52,175 @@ async def days_of(database: Database) -> list[str]:
     return [row[0] for row in await database.read(lambda c: c.fetch(asked))]
 
 
+async def now_of(database: Database) -> int:
+    return int(await database.read(lambda c: c.fetchval("SELECT (extract(epoch FROM now()) * 1000)::bigint")))
+
+
+async def count(database: Database, table: str) -> int:
+    return int(await database.read(lambda c: c.fetchval(f"SELECT count(*) FROM {table}")))
+
+
 async def test_days_older_than_promised_are_dropped_and_tomorrow_is_there_today(database: Database) -> None:
-    store = PostgresStore(database)
+    store, now_ms = PostgresStore(database), await now_of(database)
     workspace_id = an_id()
-    await store.append_heartbeats([a_heartbeat(workspace_id, day, T0 - day * DAY_MS) for day in range(5)])
+    await store.append_heartbeats([a_heartbeat(workspace_id, day, now_ms - day * DAY_MS) for day in range(5)])
     assert len(await days_of(database)) == 5
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_retention, store, FixedClock(), RetentionOptions(heartbeat_days=2))
-        with trio.fail_after(10):
-            while len(await days_of(database)) != 4:
-                await trio.lowlevel.checkpoint()
-        nursery.cancel_scope.cancel()
-    assert await days_of(database) == [
-        "heartbeat_20251007",
-        "heartbeat_20251008",
-        "heartbeat_20251009",
-        "heartbeat_20251010",
-    ]
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions(heartbeat_days=2)).run_once()
+    assert len(await days_of(database)) == 4
+    assert await count(database, "heartbeat") == 3
+
+
+async def test_old_answers_and_unused_quotes_go_after_a_day_and_used_quotes_stay(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    old_ms = now_ms - DAY_MS - 60_000
+    used, unused, young = (
+        a_quote(created_at_ms=old_ms),
+        a_quote(created_at_ms=old_ms),
+        a_quote(created_at_ms=now_ms - 60_000),
+    )
+    for quote in (used, unused, young):
+        await store.insert_quote(quote)
+    epochs = await store.acquire_shards("test", "one")
+    session = a_session(created_at_ms=now_ms)
+    write = SessionWrite(lease=ShardLease(3, epochs[3]), session=session, at_ms=now_ms, due_at_ms=1)
+    assert isinstance(await store.write_session(replace(write, consume_quote=used.id)), Committed)
+    await store.record_idempotent(an_answer("old", at_ms=old_ms))
+    await store.record_idempotent(an_answer("new", at_ms=now_ms - 60_000))
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
+    assert [await store.load_quote(each.id) is None for each in (used, unused, young)] == [False, True, False]
+    assert await store.find_idempotent(an_answer("old").key) is None
+    assert await store.find_idempotent(an_answer("new").key) is not None
+
+
+async def closed_session(database: Database, store: PostgresStore, epoch: int, *, at_ms: int, settled: bool) -> str:
+    """A session that ended at an instant, with event, hold, relation and settlement."""
+    session = a_session(created_at_ms=at_ms)
+    chained, events = recorded(session)
+    write = SessionWrite(
+        lease=ShardLease(3, epoch),
+        session=chained,
+        at_ms=at_ms,
+        due_at_ms=1,
+        events=events,
+        take_hold=HoldRequest(payer_address=PAYER, amount=MicroUsdc(10), is_enforced=False),
+        tuples=(TupleUpdate(operator_edge(session.id, an_id())),),
+    )
+    assert isinstance(await store.write_session(write), Committed)
+    ended = in_phase(replace(chained, version=1), SessionState.ENDED)
+    closing = SessionWrite(
+        lease=ShardLease(3, epoch),
+        session=ended,
+        at_ms=at_ms,
+        due_at_ms=None,
+        charge_hold=MicroUsdc(4),
+        settle=a_settlement(ended),
+    )
+    assert isinstance(await store.write_session(closing), Committed)
+    if settled:
+        await database.run(
+            lambda c: c.execute(
+                """UPDATE settlement SET state = 'CONFIRMED', notified = true, confirmed_at_ms = $2
+                WHERE session_id = $1""",
+                session.id,
+                at_ms,
+            )
+        )
+        await database.run(
+            lambda c: c.execute(
+                "UPDATE hold SET state = 'RELEASED', released_block = 7 WHERE session_id = $1", session.id
+            )
+        )
+    return session.id
+
+
+async def test_a_closed_session_is_deleted_with_its_parts_only_when_its_money_is_closed(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    epoch = (await store.acquire_shards("test", "one"))[3]
+    long_ago_ms = now_ms - 401 * DAY_MS
+    settled = await closed_session(database, store, epoch, at_ms=long_ago_ms, settled=True)
+    unsettled = await closed_session(database, store, epoch, at_ms=long_ago_ms, settled=False)
+    young = await closed_session(database, store, epoch, at_ms=now_ms, settled=True)
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
+    assert await store.load_session(settled) is None
+    assert await store.load_session(unsettled) is not None
+    assert await store.load_session(young) is not None
+    assert await store.session_events(settled) == []
+    assert await count(database, "session_event") == 2
+    assert await count(database, "relation_tuple") == 2
+    # The books are kept.
+    assert await count(database, "settlement") == 3
+    assert await count(database, "hold") == 3
+
+
+async def test_a_clock_ahead_of_postgres_deletes_nothing(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    await store.record_idempotent(an_answer(at_ms=now_ms))
+    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms)])
+    await Retention(database, store, SettableClock(now_ms + 40 * DAY_MS), RetentionOptions()).run_once()
+    assert await store.find_idempotent(an_answer().key) is not None
+    assert await count(database, "heartbeat") == 1
+
+
+async def test_without_a_row_of_the_last_day_nothing_is_deleted(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    # As after a start with the clock of the machine, and so of its Postgres, 40 days ahead.
+    await store.record_idempotent(an_answer(at_ms=now_ms - 40 * DAY_MS))
+    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms - 40 * DAY_MS)])
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
+    assert await store.find_idempotent(an_answer().key) is not None
+    assert await count(database, "heartbeat") == 1
+
+
+async def test_a_jump_of_the_clock_with_traffic_deletes_at_most_one_more_day_a_run(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    # Retention last ran 40 days ago by its own clock; heartbeats of each of those days are there.
+    await database.run(lambda c: c.execute("INSERT INTO retention (now_ms) VALUES ($1)", now_ms - 40 * DAY_MS))
+    days = range(71)
+    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms - day * DAY_MS) for day in days])
+    retention = Retention(database, store, SettableClock(now_ms), RetentionOptions(heartbeat_days=30))
+    for expected in (70, 69, 68):
+        await retention.run_once()
+        assert await count(database, "heartbeat") == expected
+
+
+async def test_deletes_go_on_in_batches_until_all_is_deleted(database: Database) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    fill = """
+        INSERT INTO idempotency (scope, method, path, key, body_hash, result, at_ms)
+        SELECT 'w', 'POST', '/x', n::text, 'h', '{}', $1::bigint - 2 * 86400000 FROM generate_series(1, $2::integer) n
+    """
+    await database.run(lambda c: c.execute(fill, now_ms, 2 * BATCH_ROWS + 1))
+    await store.record_idempotent(an_answer("new", at_ms=now_ms))
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
+    assert await count(database, "idempotency") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (IDEMPOTENCY, "idempotency_by_age"),
+        (UNUSED_QUOTES, "quote_unused"),
+        (USED_QUOTES, "quote_used"),
+        (REVOKED_KEYS, "api_key_revoked"),
+        (SESSIONS, "session_closed"),
+        (ATTEMPTS, "settlement_attempt_by_age"),
+    ],
+)
+async def test_each_delete_reads_the_oldest_rows_by_an_index(database: Database, statement: str, index: str) -> None:
+    async def plan(connection: Connection) -> str:
+        # As for a large table, which an empty one does not show.
+        for way in ("seqscan", "bitmapscan", "sort"):
+            await connection.execute(f"SET LOCAL enable_{way} = off")
+        rows = await connection.fetch(f"EXPLAIN {statement}", 0, BATCH_ROWS)
+        return "\n".join(row[0] for row in rows)
+
+    assert f"using {index}" in await database.transact(plan)
 
 
 async def test_a_heartbeat_of_a_day_that_was_dropped_is_still_recorded(database: Database) -> None:
     store, late = PostgresStore(database), a_heartbeat(an_id(), 1, T0 - 9 * DAY_MS)
     await store.append_heartbeats([a_heartbeat(late.workspace_id, 0, T0 - 9 * DAY_MS)])
-    await PostgresStore(database).keep_heartbeats(now_ms=T0, days=2)
+    await PostgresStore(database).drop_heartbeat_days(T0, 2)
     await store.append_heartbeats([late])
     assert await store.latest_heartbeat(late.workspace_id) == late
 

@@ -161,10 +161,6 @@ class FaultyStore:
         """Keep the answer of a call."""
         return await self._write(lambda: self._inner.record_idempotent(record), lambda _: None)
 
-    async def forget_before(self, before_ms: int) -> None:
-        """Drop old records."""
-        await self._write(lambda: self._inner.forget_before(before_ms), lambda _: None)
-
     async def load_session(self, session_id: str) -> StoredSession | None:
         """Read one session."""
         return await self._read(lambda: self._inner.load_session(session_id))

@@ -16,6 +16,7 @@ import structlog
 
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.database.sqlstate import StatementRefusedError
 
 log = structlog.get_logger()
 
@@ -75,7 +76,7 @@ async def migrate(database: Database, migrations: Sequence[Migration] | None = N
     """Apply what is missing and return the names of what was applied.
 
     Raises:
-        SchemaError: The database was made by newer code, or a migration was changed after it was applied.
+        SchemaError: The database was made by newer code, a migration was changed after it was applied, or one failed.
         StoreUnavailableError, OutcomeUnknownError: As every unit of work; calling again is safe.
     """
     wanted = known_migrations() if migrations is None else tuple(migrations)
@@ -85,7 +86,11 @@ async def migrate(database: Database, migrations: Sequence[Migration] | None = N
         async def unit(connection: Connection, migration: Migration = migration) -> bool:
             return await _apply(connection, migration, wanted)
 
-        if await database.transact(unit, deadline_ms=DEADLINE_MS):
+        try:
+            is_new = await database.transact(unit, deadline_ms=DEADLINE_MS)
+        except StatementRefusedError as error:
+            raise SchemaError(f"migration {migration.name} failed and was rolled back: {error.reason}") from error
+        if is_new:
             log.info("migration_applied", name=migration.name)
             applied.append(migration.name)
     return tuple(applied)

@@ -6,17 +6,17 @@ thread and no clock in here.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, final
+from typing import final
 
 import trio
 
-from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Live, Session, SessionState
+from sightline.domain.units import DAY_MS
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
@@ -33,6 +33,7 @@ from sightline.ports.store import (
     SessionView,
     SessionWrite,
     ShardLease,
+    ShardLostError,
     StoredSession,
     UnfinishedSession,
     WorkspaceWrite,
@@ -44,8 +45,6 @@ UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionSt
 AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
 
 
-K = TypeVar("K")
-V = TypeVar("V")
 _Scope = tuple[str, str, str, str]
 
 
@@ -260,13 +259,13 @@ class MemoryStore:
         """Record heartbeats and the answers to their calls; recording one twice changes nothing."""
         await trio.lowlevel.checkpoint()
         if any(self._epochs.get(lease.shard) != lease.epoch for lease in leases):
-            raise StoreUnavailableError("a shard of these heartbeats is no longer held")
+            raise ShardLostError("a shard of these heartbeats is no longer held")
         for beat in batch:
             beats = self._heartbeats.setdefault(beat.workspace_id, [])
             if not beats or beats[-1].sequence < beat.sequence:
                 beats.append(beat)
-            elif not any(_key(beat) == _key(other) for other in beats):
-                insort(beats, beat, key=_key)
+            elif not any(_identity(beat) == _identity(other) for other in beats):
+                insort(beats, beat, key=_order)
         for answer in answers:
             self._answers.setdefault(_scope(answer.key), answer)
 
@@ -316,18 +315,6 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         return self._answers.setdefault(_scope(record.key), record) is record
 
-    async def forget_before(self, before_ms: int) -> None:
-        """Drop old idempotency records and unused quotes."""
-        await trio.lowlevel.checkpoint()
-        self._answers = _kept(self._answers, lambda record: record.at_ms >= before_ms)
-        self._quotes = _kept(
-            self._quotes, lambda quote: quote.created_at_ms >= before_ms or quote.consumed_by is not None
-        )
-
-
-def _kept(found: Mapping[K, V], keep: Callable[[V], bool]) -> dict[K, V]:
-    return {key: value for key, value in found.items() if keep(value)}
-
 
 def _scope(key: IdempotencyKey) -> _Scope:
     return (key.workspace_id, key.method, key.path, key.key)
@@ -337,8 +324,13 @@ def _sequence(beat: Heartbeat) -> int:
     return beat.sequence
 
 
-def _key(beat: Heartbeat) -> tuple[int, int]:
+def _order(beat: Heartbeat) -> tuple[int, int]:
     return (beat.sequence, beat.fix.at_ms)
+
+
+def _identity(beat: Heartbeat) -> tuple[int, int]:
+    """Two heartbeats of a workspace with one sequence on one UTC day are one heartbeat, as in Postgres."""
+    return (beat.sequence, beat.fix.at_ms // DAY_MS)
 
 
 def _place(session: Session) -> tuple[int, str]:

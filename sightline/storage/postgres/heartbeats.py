@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, final
 
-from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease
+from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease, ShardLostError
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.database.sqlstate import CHECK_VIOLATION, StatementRefusedError
@@ -52,11 +51,6 @@ LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER B
 SINCE: Final = f"""
 SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 AND at_ms >= $2 AND sequence > $3 ORDER BY sequence
 """  # noqa: S608
-
-
-@final
-class ShardLostError(StoreUnavailableError):
-    """Another server holds a shard of the rows; nothing was written."""
 
 
 def _row(heartbeat: Heartbeat) -> tuple[object, ...]:

@@ -14,7 +14,6 @@ _RECORD = """
 INSERT INTO idempotency (scope, key, method, path, body_hash, result, at_ms, revision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
 """
-_FORGET = "DELETE FROM idempotency WHERE at_ms < $1"
 
 
 async def find_idempotent(database: Database, key: IdempotencyKey) -> IdempotencyRecord | None:
@@ -76,8 +75,3 @@ async def record_idempotent(database: Database, record: IdempotencyRecord) -> bo
     )
     status: str = await database.run(lambda connection: connection.execute(_RECORD, *values))
     return status == "INSERT 0 1"
-
-
-async def forget_answers(database: Database, before_ms: int) -> None:
-    """Drop records made before an instant."""
-    await database.run(lambda connection: connection.execute(_FORGET, before_ms), deadline_ms=30_000)

@@ -14,7 +14,6 @@ _INSERT = f"""
 INSERT INTO quote ({_NAMES}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
 """  # noqa: S608  constants only
 _LOAD = f"SELECT {_NAMES}, consumed_by FROM quote WHERE id = $1"  # noqa: S608
-_FORGET = "DELETE FROM quote WHERE created_at_ms < $1 AND consumed_by IS NULL"
 
 
 async def insert_quote(database: Database, quote: Quote) -> None:
@@ -59,8 +58,3 @@ async def load_quote(database: Database, quote_id: str) -> Quote | None:
         expires_at_ms=row["expires_at_ms"],
         consumed_by=str(row["consumed_by"]) if row["consumed_by"] is not None else None,
     )
-
-
-async def forget_quotes(database: Database, before_ms: int) -> None:
-    """Drop the unused ones made before an instant."""
-    await database.run(lambda connection: connection.execute(_FORGET, before_ms), deadline_ms=30_000)

@@ -1,35 +1,163 @@
-"""Keeps what may be dropped from growing: heartbeat partitions come a day early and go when their time is over."""
+"""Deletes rows that are no longer needed, in short transactions. docs/ops/database.md: what bounds each table.
+
+Kept for ever, because they are the books: settlements, wallet events, and holds that were charged. A session is deleted
+only when its money is closed: no open hold, and its settlement confirmed and reported.
+
+A wrong clock must not delete anything. Retention runs only while this machine and Postgres agree to within a day and
+rows of the last day exist. Its own time advances by at most one day a run, so that a wrong clock that stays, with
+traffic, deletes one day's worth a run instead of everything.
+"""
 
 from dataclasses import dataclass
-from typing import NoReturn, final
+from typing import Final, final
 
 import structlog
 import trio
 
-from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.domain.units import DAY_MS
 from sightline.ports.clock import Clock
+from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore
 
-log = structlog.get_logger()
+log = structlog.get_logger("sightline.retention")
+
+BATCH_ROWS: Final = 2_000
+"""Rows of one DELETE: some 20 ms, so that no other transaction waits long for a lock or for the disk."""
+PAUSE_S: Final = 0.01
+"""Between two batches."""
+
+CLOCKS: Final = """
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS database_ms,
+  (SELECT now_ms FROM retention) AS retention_ms,
+  EXISTS (SELECT FROM heartbeat WHERE at_ms >= $1) OR EXISTS (SELECT FROM idempotency WHERE at_ms >= $1)
+    OR EXISTS (SELECT FROM session WHERE state = 'REQUESTED' AND created_at_ms >= $1)
+    OR EXISTS (SELECT FROM session WHERE state IN ('ENDED', 'CANCELLED', 'EXPIRED') AND updated_at_ms >= $1)
+    AS has_recent_rows
+"""
+ADVANCE: Final = """
+INSERT INTO retention (now_ms) VALUES ($1) ON CONFLICT (id) DO UPDATE SET now_ms = greatest(retention.now_ms, $1)
+"""
+
+
+def _oldest(table: str, condition: str, order: str) -> str:
+    """Delete a batch of a table's oldest rows: before $1, at most $2. The inner query reads one index in order."""
+    return f"""
+    DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+      SELECT ctid FROM {table} WHERE {condition} ORDER BY {order} LIMIT $2))
+    """  # noqa: S608  constants only
+
+
+IDEMPOTENCY: Final = _oldest("idempotency", "at_ms < $1", "at_ms")
+UNUSED_QUOTES: Final = _oldest("quote", "created_at_ms < $1 AND consumed_by IS NULL", "created_at_ms")
+MEDIA_PROOFS: Final = """
+DELETE FROM media_proof WHERE ctid = ANY(ARRAY(
+  SELECT m.ctid FROM media_proof m LEFT JOIN session s ON s.id = m.session_id
+  WHERE m.proved_at_ms < $1 AND coalesce(s.state NOT IN ('REQUESTED', 'ASSIGNED', 'LIVE'), true) LIMIT $2))
+"""
+USED_QUOTES: Final = _oldest("quote", "created_at_ms < $1 AND consumed_by IS NOT NULL", "created_at_ms")
+REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms < $1", "revoked_at_ms")
+ATTEMPTS: Final = """
+DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
+  SELECT a.ctid FROM settlement_attempt a JOIN settlement s USING (session_id)
+  WHERE a.signed_at_ms < $1 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $1 ORDER BY a.signed_at_ms LIMIT $2))
+"""
+SESSIONS: Final = """
+WITH gone AS (
+  DELETE FROM session WHERE ctid = ANY(ARRAY(
+    SELECT s.ctid FROM session s
+    WHERE s.state IN ('ENDED', 'CANCELLED', 'EXPIRED') AND s.updated_at_ms < $1
+      AND NOT EXISTS (
+        SELECT FROM settlement t WHERE t.session_id = s.id AND NOT (t.state = 'CONFIRMED' AND t.notified))
+      AND NOT EXISTS (SELECT FROM hold h WHERE h.session_id = s.id AND h.state <> 'RELEASED')
+    ORDER BY s.updated_at_ms LIMIT $2))
+  RETURNING id
+), events AS (DELETE FROM session_event e USING gone WHERE e.session_id = gone.id
+), proofs AS (DELETE FROM media_proof m USING gone WHERE m.session_id = gone.id
+), holds AS (DELETE FROM hold h USING gone WHERE h.session_id = gone.id AND h.released_block IS NULL
+), edges AS (
+  DELETE FROM relation_tuple r USING gone WHERE r.resource_type = 'session' AND r.resource_id = gone.id::text)
+SELECT count(*) FROM gone
+"""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """How long to keep what is not money."""
+    """How long to keep rows."""
 
     heartbeat_days: int = 30
-    """Full days of heartbeats behind today. Recovery of a LIVE session needs one; disputes may need more."""
-    period_s: float = 3_600.0
+    """Full days of heartbeats before today. Recovery of a LIVE session needs one."""
+    history_days: int = 400
+    """Days that closed sessions, their events and relations, used quotes, revoked keys and the signed transactions of
+    confirmed settlements are kept."""
 
 
-async def run_retention(store: PostgresStore, clock: Clock, options: RetentionOptions) -> NoReturn:
-    """Look after the partitions for ever; a database that does not answer is asked again next time."""
-    while True:
-        try:
-            dropped = await store.keep_heartbeats(now_ms=clock.now_ms(), days=options.heartbeat_days)
-            if dropped:
-                log.info("heartbeat_days_dropped", days=dropped)
-        except (StoreUnavailableError, OutcomeUnknownError) as error:
-            log.warning("retention_skipped", reason=str(error))
-        await trio.sleep(options.period_s)
+@final
+class Retention:
+    """Deletes what is too old. Call `run_once` periodically; any server of a database may."""
+
+    def __init__(self, database: Database, store: PostgresStore, clock: Clock, options: RetentionOptions) -> None:
+        self._database = database
+        self._store = store
+        self._clock = clock
+        self._options = options
+
+    async def run_once(self) -> None:
+        """Make the heartbeat partitions of today and tomorrow, then delete what is too old.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError: What was deleted so far stays deleted; call again later.
+
+        Cancellation: obeyed between batches.
+        """
+        now_ms = self._clock.now_ms()
+        await self._store.make_heartbeat_days(now_ms)
+        retention_ms = await self._retention_time(now_ms)
+        if retention_ms is None:
+            return
+        history_ms = retention_ms - self._options.history_days * DAY_MS
+        deleted = {"heartbeat_days": await self._store.drop_heartbeat_days(retention_ms, self._options.heartbeat_days)}
+        for name, statement, before_ms in (
+            ("idempotency", IDEMPOTENCY, retention_ms - DAY_MS),
+            ("unused_quotes", UNUSED_QUOTES, retention_ms - DAY_MS),
+            ("media_proofs", MEDIA_PROOFS, retention_ms - DAY_MS),
+            ("sessions", SESSIONS, history_ms),
+            ("used_quotes", USED_QUOTES, history_ms),
+            ("settlement_attempts", ATTEMPTS, history_ms),
+            ("revoked_keys", REVOKED_KEYS, history_ms),
+        ):
+            deleted[name] = await self._delete(statement, before_ms)
+        await self._database.run(lambda connection: connection.execute(ADVANCE, retention_ms))
+        if any(deleted.values()):
+            log.info("rows_deleted", **deleted)
+
+    async def _retention_time(self, now_ms: int) -> int | None:
+        """The instant that ages are counted from; None while the clock is not to be trusted."""
+        yesterday_ms = (now_ms // DAY_MS - 1) * DAY_MS
+        row = await self._database.read(lambda connection: connection.fetchrow(CLOCKS, yesterday_ms))
+        ahead_ms = now_ms - row["database_ms"]
+        if abs(ahead_ms) > DAY_MS:
+            log.error("retention_refused", reason="this clock and that of Postgres differ", ahead_ms=ahead_ms)
+            return None
+        if not row["has_recent_rows"]:
+            log.info("retention_skipped", reason="no rows of the last day: nothing grows, or the clock is ahead")
+            return None
+        stored_ms: int | None = row["retention_ms"]
+        return now_ms if stored_ms is None else min(now_ms, stored_ms + DAY_MS)
+
+    async def _delete(self, statement: str, before_ms: int) -> int:
+        deleted, batch = 0, BATCH_ROWS
+        while batch == BATCH_ROWS:
+            batch = await self._delete_batch(statement, before_ms)
+            deleted += batch
+            await trio.sleep(PAUSE_S)
+        return deleted
+
+    async def _delete_batch(self, statement: str, before_ms: int) -> int:
+        if statement is SESSIONS:
+            count: int = await self._database.run(
+                lambda connection: connection.fetchval(statement, before_ms, BATCH_ROWS)
+            )
+            return count
+        status: str = await self._database.run(lambda connection: connection.execute(statement, before_ms, BATCH_ROWS))
+        return int(status.removeprefix("DELETE "))

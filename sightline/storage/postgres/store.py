@@ -21,6 +21,7 @@ from sightline.ports.store import (
     SessionQuery,
     SessionWrite,
     ShardLease,
+    ShardLostError,
     StoredSession,
     UnfinishedSession,
     WorkspaceWrite,
@@ -30,7 +31,7 @@ from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.group_read import GroupRead
 from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import shard_of
-from sightline.storage.postgres.heartbeats import HeartbeatTable, ShardLostError
+from sightline.storage.postgres.heartbeats import HeartbeatTable
 from sightline.storage.postgres.shards import ShardOwnership
 
 
@@ -156,13 +157,11 @@ class PostgresStore:
         """Keep the answer of a call."""
         return await idempotency.record_idempotent(self._database, record)
 
-    async def forget_before(self, before_ms: int) -> None:
-        """Drop old idempotency records and unused quotes."""
-        await idempotency.forget_answers(self._database, before_ms)
-        await quotes.forget_quotes(self._database, before_ms)
-
-    async def keep_heartbeats(self, *, now_ms: int, days: int) -> int:
-        """Make the partitions of today and tomorrow, drop those older than `days` full days; returns how many."""
+    async def make_heartbeat_days(self, now_ms: int) -> None:
+        """Make the partitions of today and tomorrow."""
         today = now_ms // DAY_MS
         await self._heartbeats.make_days({today, today + 1})
-        return await self._heartbeats.drop_days_before(today - days)
+
+    async def drop_heartbeat_days(self, now_ms: int, days: int) -> int:
+        """Drop the partitions older than `days` full days before today; returns how many."""
+        return await self._heartbeats.drop_days_before(now_ms // DAY_MS - days)

@@ -1,0 +1,59 @@
+"""Periodic work that runs as long as the server: a step that fails is logged and tried again."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NoReturn, final
+
+import structlog
+import trio
+
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+
+log = structlog.get_logger("sightline.loops")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Seconds to wait after failures in a row: doubled each time, from `first_s` to `max_s`."""
+
+    first_s: float = 0.5
+    max_s: float = 30.0
+
+    def wait_s(self, failures: int) -> float:
+        """The wait after the given number of failures in a row, at least 1."""
+        return min(self.max_s, self.first_s * 2.0 ** min(failures - 1, 30))
+
+
+DEFAULT_BACKOFF = Backoff()
+
+
+async def run_forever(
+    name: str, step: Callable[[], Awaitable[object]], *, every_s: float, backoff: Backoff = DEFAULT_BACKOFF
+) -> NoReturn:
+    """Run a step, wait `every_s`, and so on until cancelled.
+
+    No exception of a step ends the loop, because it would end the server: neither a dependency that is down, nor a full
+    disk, nor a bug. A failed step is tried again after the backoff, which never exceeds the larger of `every_s` and
+    `backoff.max_s`; a bug is logged at error level with its traceback.
+
+    Args:
+        name: Names the loop in log events.
+        step: Leaves no work half done when it fails or is cancelled.
+    """
+    failures = 0
+    while True:
+        try:
+            await step()
+        except (UnavailableError, OutcomeUnknownError, OSError) as error:
+            failures += 1
+            retry_s = backoff.wait_s(failures)
+            log.warning("loop_step_failed", loop=name, failures=failures, retry_s=retry_s, error=str(error))
+        except Exception as error:
+            failures += 1
+            retry_s = backoff.wait_s(failures)
+            log.exception("loop_step_crashed", loop=name, failures=failures, retry_s=retry_s, error=repr(error))
+        else:
+            failures = 0
+            retry_s = every_s
+        await trio.sleep(retry_s)
