@@ -1,0 +1,233 @@
+"""A node in the test's process for the relayer: mempool, blocks on demand, forks, and a contract that settles once.
+
+Reached through httpx without a socket, so that a test can run on trio's virtual clock.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import rlp
+from eth_abi.abi import decode
+
+from sightline.chain.contracts.abi import (
+    SETTLE_MANY_SIGNATURE,
+    SETTLE_MANY_TYPES,
+    SETTLE_SIGNATURE,
+    SETTLE_TYPES,
+    SETTLED_TOPIC,
+    address_topic,
+    selector,
+)
+from sightline.chain.rpc.client import JsonRpc, RpcOptions
+from sightline.ports.ledger import ChainIdentity
+from sightline.system.ids import SystemIds
+from sightline.system.keccak import keccak256
+
+TOKEN, SETTLEMENT = "0x" + "aa" * 20, "0x" + "cc" * 20
+SETTLED = selector("settled(bytes32)")
+
+
+def word(number: int) -> str:
+    return "0x" + number.to_bytes(32, "big").hex()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """One session of a transaction, as the contract logs it."""
+
+    session: str
+    payer: str
+    payee: str
+    to_amount: int
+    fee_amount: int
+
+
+@dataclass(frozen=True)
+class Transaction:
+    tx_hash: str
+    nonce: int
+    max_fee_wei: int
+    calls: tuple[Settled, ...]
+
+
+def transaction_of(raw: bytes) -> Transaction:
+    """Decode a type 2 transaction that calls settle or settleMany."""
+    fields: Any = rlp.decode(raw[1:])
+    data = bytes(fields[7])
+    return Transaction(
+        tx_hash="0x" + keccak256(raw).hex(), nonce=int.from_bytes(fields[1], "big"),
+        max_fee_wei=int.from_bytes(fields[3], "big"), calls=calls_of(data),
+    )  # fmt: skip
+
+
+def calls_of(data: bytes) -> tuple[Settled, ...]:
+    if data[:4] == selector(SETTLE_SIGNATURE):
+        session, payer, payee, to_amount, fee_amount, *_ = decode(SETTLE_TYPES, data[4:])
+        return (Settled("0x" + session.hex(), payer, payee, to_amount, fee_amount),)
+    assert data[:4] == selector(SETTLE_MANY_SIGNATURE)
+    (rows,) = decode(SETTLE_MANY_TYPES, data[4:])
+    return tuple(Settled("0x" + row[0].hex(), row[1], row[2], 0, 0) for row in rows)
+
+
+@dataclass
+class Block:
+    number: int
+    block_hash: str
+    parent_hash: str
+    mined: list[tuple[Transaction, int]] = field(default_factory=list)
+    """Transactions with their status."""
+
+    def view(self, base_fee: int) -> dict[str, Any]:
+        return {
+            "number": hex(self.number), "hash": self.block_hash, "parentHash": self.parent_hash,
+            "baseFeePerGas": hex(base_fee),
+        }  # fmt: skip
+
+
+class SettlingNode:
+    """`mine` puts what waits into a block; `fork` takes blocks away and puts their transactions back."""
+
+    def __init__(self, *, automine: bool = False) -> None:
+        self.blocks = [Block(0, word(0), word(2**255))]
+        self.pool: dict[str, Transaction] = {}
+        self.sent: list[Transaction] = []
+        self.automine = automine
+        self.base_fee = 10**9
+        self.refuses: Callable[[Settled], str | None] = lambda _: None
+        """Why the contract would not settle this now, as eth_call answers."""
+        self.fails: Callable[[Settled], bool] = lambda _: False
+        """Whether the transaction reverts when it is mined."""
+        self.examined = 0
+        self.receipts_from: dict[str, str] = {}
+        """Receipts that claim another block hash, by transaction."""
+        self.identity = ChainIdentity(
+            chain_id=7, genesis_hash=word(0), usdc_address=TOKEN, settlement_address=SETTLEMENT
+        )
+
+    # Writing.
+
+    def mine(self, *, salt: str = "") -> Block:
+        parent = self.blocks[-1]
+        block_hash = "0x" + keccak256(f"{parent.block_hash}{salt}{sorted(self.pool)}".encode()).hex()
+        block = Block(parent.number + 1, block_hash, parent.block_hash)
+        settled = self.settled()
+        nonces = {transaction.nonce for old in self.blocks for transaction, _ in old.mined}
+        for transaction in sorted(self.pool.values(), key=lambda item: (item.nonce, -item.max_fee_wei)):
+            if transaction.nonce in nonces:
+                continue
+            nonces.add(transaction.nonce)
+            fails = any(self.fails(call) or call.session in settled for call in transaction.calls)
+            settled |= set() if fails else {call.session for call in transaction.calls}
+            block.mined.append((transaction, 0 if fails else 1))
+        self.pool.clear()
+        self.blocks.append(block)
+        return block
+
+    def fork(self, depth: int) -> None:
+        """Take the last blocks away; their transactions wait again."""
+        for block in self.blocks[-depth:]:
+            self.pool |= {transaction.tx_hash: transaction for transaction, _ in block.mined}
+        del self.blocks[-depth:]
+
+    def settled(self) -> set[str]:
+        return {
+            call.session
+            for block in self.blocks
+            for transaction, status in block.mined
+            if status
+            for call in transaction.calls
+        }
+
+    # Reading.
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        head = {"jsonrpc": "2.0", "id": request["id"]}
+        try:
+            return head | {"result": getattr(self, "_" + request["method"])(*request["params"])}
+        except RefusedCallError as error:
+            return head | {"error": {"code": 3, "message": str(error)}}
+
+    def _eth_chainId(self) -> str:  # noqa: N802
+        return hex(self.identity.chain_id)
+
+    def _eth_blockNumber(self) -> str:  # noqa: N802
+        return hex(self.blocks[-1].number)
+
+    def _eth_maxPriorityFeePerGas(self) -> str:  # noqa: N802
+        return hex(10**9)
+
+    def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
+        number = self.blocks[-1].number if tag == "latest" else int(tag, 16)
+        return self.blocks[number].view(self.base_fee) if number < len(self.blocks) else None
+
+    def _eth_getTransactionCount(self, _account: str, _tag: str) -> str:  # noqa: N802
+        return hex(sum(len(block.mined) for block in self.blocks))
+
+    def _eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:  # noqa: N802
+        for block in self.blocks:
+            for transaction, status in block.mined:
+                if transaction.tx_hash == tx_hash:
+                    return {
+                        "transactionHash": tx_hash, "blockNumber": hex(block.number), "status": hex(status),
+                        "blockHash": self.receipts_from.get(tx_hash, block.block_hash),
+                    }  # fmt: skip
+        return None
+
+    def _eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802
+        transaction = transaction_of(bytes.fromhex(raw[2:]))
+        self.sent.append(transaction)
+        mined = {old.tx_hash for block in self.blocks for old, _ in block.mined}
+        if transaction.tx_hash not in mined:
+            self.pool[transaction.tx_hash] = transaction
+            if self.automine:
+                self.mine()
+        return transaction.tx_hash
+
+    def _eth_call(self, call: dict[str, Any], _tag: str) -> str:
+        data = bytes.fromhex(call["data"][2:])
+        if data[:4] == SETTLED:
+            return word("0x" + data[4:36].hex() in self.settled())
+        self.examined += 1
+        for each in calls_of(data):
+            reason = self.refuses(each)
+            if reason is not None:
+                raise RefusedCallError(reason)
+        return "0x"
+
+    def _eth_getLogs(self, query: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: N802
+        session = query["topics"][1]
+        return [
+            {
+                "transactionHash": transaction.tx_hash, "blockNumber": hex(block.number),
+                "blockHash": block.block_hash,
+                "topics": [SETTLED_TOPIC, session, address_topic(call.payer), address_topic(call.payee)],
+                "data": word(call.to_amount) + word(call.fee_amount)[2:] + "0" * 64 * 3,
+            }
+            for block in self.blocks
+            for transaction, status in block.mined
+            if status
+            for call in transaction.calls
+            if call.session == session
+        ]  # fmt: skip
+
+
+class RefusedCallError(Exception):
+    """The contract reverts with this text."""
+
+
+@asynccontextmanager
+async def open_node(node: SettlingNode) -> AsyncIterator[JsonRpc]:
+    """A client whose every request the node answers, in this process."""
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        body = json.loads(b"".join([chunk async for chunk in request.stream]))
+        answer = [node.answer(item) for item in body] if isinstance(body, list) else node.answer(body)
+        return httpx.Response(200, json=answer)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
+        yield JsonRpc(http, "http://node", RpcOptions(), SystemIds())
