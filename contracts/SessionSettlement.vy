@@ -4,10 +4,14 @@
 @title SessionSettlement: moves the charge of one ended video session from its payer to its payee, once.
 @license Apache-2.0
 @notice The payer approves this contract on the token. A relayer presents each ended session; the contract
-        checks the arithmetic itself, takes the whole charge or nothing, and never holds a token.
-        The owner may pause it and name relayers; the owner can not move funds.
-@dev    A payer who does not want to trust the relayer within the allowance sets limits (setLimits) or signs
-        a SessionAuthorization (EIP-712); a deployment with consentRequired settles nothing without one.
+        checks the arithmetic and takes the whole charge or nothing. A part whose receiver refuses it (a
+        blacklisted address) stays here as that receiver's credit; it never stops the other part.
+@dev    WHO IS TRUSTED. A relayer decides which sessions exist. Where consent is not required, a relayer can
+        take up to the allowance of any payer, at most SESSION_CAP each time. The owner names relayers, so
+        the owner can come to the same power, but not before ADMIN_DELAY seconds after RelayerProposed:
+        the time in which payers can see the event and lower their allowance. The owner pauses at once.
+        A payer limits this trust by the allowance, by setLimits, or by signing a SessionAuthorization
+        (EIP-712) for each session; a deployment with CONSENT_REQUIRED settles no charge without one.
 """
 
 from ethereum.ercs import IERC20
@@ -22,6 +26,14 @@ struct Consent:
     maxFeeBps: uint256
     deadline: uint256
     signature: Bytes[4096]
+
+# A session that costs nothing, as settleMany takes it.
+struct FreeSession:
+    sessionIdHash: bytes32
+    payer: address
+    payee: address
+    ratePerSecond: uint256
+    platformFeeBps: uint256
 
 struct Limits:
     perSession: uint256
@@ -44,9 +56,22 @@ event LimitsSet:
     perDay: uint256
     isSet: bool
 
+event RelayerProposed:
+    relayer: indexed(address)
+    allowedFrom: uint256
+
 event RelayerSet:
     relayer: indexed(address)
     allowed: bool
+
+event Credited:
+    receiver: indexed(address)
+    sessionIdHash: indexed(bytes32)
+    amount: uint256
+
+event Withdrawn:
+    receiver: indexed(address)
+    amount: uint256
 
 event Paused:
     paused: bool
@@ -54,6 +79,7 @@ event Paused:
 event OwnershipTransferStarted:
     previous: indexed(address)
     pending: indexed(address)
+    acceptableFrom: uint256
 
 event OwnershipTransferred:
     previous: indexed(address)
@@ -77,11 +103,17 @@ FEE_RECEIVER: public(immutable(address))
 MAX_FEE_BPS: public(immutable(uint256))
 SESSION_CAP: public(immutable(uint256))
 CONSENT_REQUIRED: public(immutable(bool))
+ADMIN_DELAY: public(immutable(uint256))
 
 owner: public(address)
 pendingOwner: public(address)
 paused: public(bool)
+ownershipAcceptableFrom: public(uint256)
 isRelayer: public(HashMap[address, bool])
+# When a proposed relayer may be allowed; 0 for one that is not proposed.
+relayerAllowedFrom: public(HashMap[address, uint256])
+# Parts that their receivers could not take yet.
+credit: public(HashMap[address, uint256])
 settled: public(HashMap[bytes32, bool])
 limits: public(HashMap[address, Limits])
 spentOnDay: public(HashMap[address, HashMap[uint256, uint256]])
@@ -90,7 +122,7 @@ spentOnDay: public(HashMap[address, HashMap[uint256, uint256]])
 @deploy
 def __init__(
     token: address, owner: address, relayer: address, fee_receiver: address, max_fee_bps: uint256,
-    session_cap: uint256, consent_required: bool,
+    session_cap: uint256, consent_required: bool, admin_delay: uint256,
 ):
     assert token != empty(address) and owner != empty(address), "SessionSettlement: zero address"
     assert relayer != empty(address) and fee_receiver != empty(address), "SessionSettlement: zero address"
@@ -100,6 +132,7 @@ def __init__(
     MAX_FEE_BPS = max_fee_bps
     SESSION_CAP = session_cap
     CONSENT_REQUIRED = consent_required
+    ADMIN_DELAY = admin_delay
     self.owner = owner
     self.isRelayer[relayer] = True
     log OwnershipTransferred(previous=empty(address), owner=owner)
@@ -123,17 +156,21 @@ def DOMAIN_SEPARATOR() -> bytes32:
 @view
 @internal
 def _require_signed(signer: address, digest: bytes32, signature: Bytes[4096]):
-    if signer.is_contract:
-        answer: bytes4 = staticcall IERC1271(signer).isValidSignature(digest, signature)
-        assert answer == ERC1271_MAGIC, "SessionSettlement: consent refused by the payer's wallet"
-        return
-    assert len(signature) == 65, "SessionSettlement: consent signature length"
-    r: bytes32 = extract32(signature, 0)
-    s: uint256 = convert(slice(signature, 32, 32), uint256)
-    v: uint256 = convert(slice(signature, 64, 1), uint256)
-    assert s <= S_MAX, "SessionSettlement: consent signature is not canonical"
-    recovered: address = ecrecover(digest, v, convert(r, uint256), s)
-    assert recovered != empty(address) and recovered == signer, "SessionSettlement: consent of somebody else"
+    # A key's own signature counts first: an account with delegated code (EIP-7702) still has its key. No key
+    # exists for the address of a contract, so this gives a contract wallet nothing.
+    if len(signature) == 65:
+        r: bytes32 = extract32(signature, 0)
+        s: uint256 = convert(slice(signature, 32, 32), uint256)
+        v: uint256 = convert(slice(signature, 64, 1), uint256)
+        if not signer.is_contract:
+            assert s <= S_MAX, "SessionSettlement: consent signature is not canonical"
+        if s <= S_MAX:
+            recovered: address = ecrecover(digest, v, convert(r, uint256), s)
+            if recovered != empty(address) and recovered == signer:
+                return
+    assert signer.is_contract, "SessionSettlement: consent of somebody else"
+    answer: bytes4 = staticcall IERC1271(signer).isValidSignature(digest, signature)
+    assert answer == ERC1271_MAGIC, "SessionSettlement: consent refused by the payer's wallet"
 
 
 @view
@@ -172,11 +209,28 @@ def _count_against_limits(payer: address, total: uint256):
 
 
 @internal
-def _pull(payer: address, receiver: address, amount: uint256):
+def _pull(session_id_hash: bytes32, payer: address, receiver: address, amount: uint256):
     if amount == 0:
         return
-    moved: bool = extcall IERC20(TOKEN).transferFrom(payer, receiver, amount, default_return_value=True)
-    assert moved, "SessionSettlement: token refused"
+    succeeded: bool = False
+    answer: Bytes[32] = b""
+    succeeded, answer = raw_call(
+        TOKEN, abi_encode(payer, receiver, amount, method_id=method_id("transferFrom(address,address,uint256)")),
+        max_outsize=32, revert_on_failure=False,
+    )
+    if succeeded and (len(answer) == 0 or convert(answer, uint256) == 1):
+        return
+    # The payer's fault (balance, allowance, a block on the payer) fails here too, and reverts everything.
+    kept: bool = extcall IERC20(TOKEN).transferFrom(payer, self, amount, default_return_value=True)
+    assert kept, "SessionSettlement: token refused"
+    self.credit[receiver] += amount
+    log Credited(receiver=receiver, sessionIdHash=session_id_hash, amount=amount)
+
+
+@internal
+def _require_relayer():
+    assert not self.paused, "SessionSettlement: paused"
+    assert self.isRelayer[msg.sender], "SessionSettlement: caller is not a relayer"
 
 
 @external
@@ -188,9 +242,9 @@ def settle(
     """
     @notice Settle one session: payer -> payee toAmount, payer -> fee receiver feeAmount, both or neither.
     @dev    Payer and payee may be one wallet: one person may own both workspaces, and its session must settle.
+            Watchers rely on the order of logs: the payee's transfer, the fee's transfer, then Settled.
     """
-    assert not self.paused, "SessionSettlement: paused"
-    assert self.isRelayer[msg.sender], "SessionSettlement: caller is not a relayer"
+    self._require_relayer()
     assert not self.settled[sessionIdHash], "SessionSettlement: already settled"
     self.settled[sessionIdHash] = True
 
@@ -204,12 +258,44 @@ def settle(
     self._require_consent(sessionIdHash, payer, payee, total, ratePerSecond, platformFeeBps, consent)
     self._count_against_limits(payer, total)
 
-    self._pull(payer, payee, toAmount)
-    self._pull(payer, FEE_RECEIVER, feeAmount)
+    self._pull(sessionIdHash, payer, payee, toAmount)
+    self._pull(sessionIdHash, payer, FEE_RECEIVER, feeAmount)
     log Settled(
         sessionIdHash=sessionIdHash, payer=payer, payee=payee, toAmount=toAmount, feeAmount=feeAmount,
         ratePerSecond=ratePerSecond, chargeableSeconds=chargeableSeconds, platformFeeBps=platformFeeBps,
     )
+
+
+@external
+@nonreentrant
+def settleMany(sessions: DynArray[FreeSession, 100]):
+    """
+    @notice Record sessions that cost nothing. Nothing moves, so no consent is needed.
+    @dev    A session that is settled already is passed over: it must not stop the others.
+    """
+    self._require_relayer()
+    for session: FreeSession in sessions:
+        if self.settled[session.sessionIdHash]:
+            continue
+        self.settled[session.sessionIdHash] = True
+        log Settled(
+            sessionIdHash=session.sessionIdHash, payer=session.payer, payee=session.payee, toAmount=0, feeAmount=0,
+            ratePerSecond=session.ratePerSecond, chargeableSeconds=0, platformFeeBps=session.platformFeeBps,
+        )
+
+
+@external
+@nonreentrant
+def withdraw(receiver: address):
+    """
+    @notice Pay a receiver's credit out to that receiver; anyone may call it.
+    """
+    amount: uint256 = self.credit[receiver]
+    assert amount > 0, "SessionSettlement: no credit"
+    self.credit[receiver] = 0
+    moved: bool = extcall IERC20(TOKEN).transfer(receiver, amount, default_return_value=True)
+    assert moved, "SessionSettlement: token refused"
+    log Withdrawn(receiver=receiver, amount=amount)
 
 
 @external
@@ -234,11 +320,39 @@ def _require_owner():
 
 
 @external
-def setRelayer(relayer: address, allowed: bool):
+def proposeRelayer(relayer: address):
+    """
+    @notice Announce a relayer. It can be allowed ADMIN_DELAY seconds later.
+    """
     self._require_owner()
     assert relayer != empty(address), "SessionSettlement: zero address"
-    self.isRelayer[relayer] = allowed
-    log RelayerSet(relayer=relayer, allowed=allowed)
+    self.relayerAllowedFrom[relayer] = block.timestamp + ADMIN_DELAY
+    log RelayerProposed(relayer=relayer, allowedFrom=block.timestamp + ADMIN_DELAY)
+
+
+@external
+def allowRelayer(relayer: address):
+    """
+    @notice Allow a relayer whose delay has passed.
+    """
+    self._require_owner()
+    allowed_from: uint256 = self.relayerAllowedFrom[relayer]
+    assert allowed_from != 0, "SessionSettlement: relayer was not proposed"
+    assert block.timestamp >= allowed_from, "SessionSettlement: relayer's delay has not passed"
+    self.relayerAllowedFrom[relayer] = 0
+    self.isRelayer[relayer] = True
+    log RelayerSet(relayer=relayer, allowed=True)
+
+
+@external
+def removeRelayer(relayer: address):
+    """
+    @notice Forbid a relayer, or withdraw its proposal, at once.
+    """
+    self._require_owner()
+    self.relayerAllowedFrom[relayer] = 0
+    self.isRelayer[relayer] = False
+    log RelayerSet(relayer=relayer, allowed=False)
 
 
 @external
@@ -252,12 +366,16 @@ def setPaused(paused: bool):
 def transferOwnership(pending: address):
     self._require_owner()
     self.pendingOwner = pending
-    log OwnershipTransferStarted(previous=self.owner, pending=pending)
+    self.ownershipAcceptableFrom = block.timestamp + ADMIN_DELAY
+    log OwnershipTransferStarted(
+        previous=self.owner, pending=pending, acceptableFrom=block.timestamp + ADMIN_DELAY
+    )
 
 
 @external
 def acceptOwnership():
     assert msg.sender == self.pendingOwner, "SessionSettlement: caller is not the pending owner"
+    assert block.timestamp >= self.ownershipAcceptableFrom, "SessionSettlement: transfer's delay has not passed"
     log OwnershipTransferred(previous=self.owner, owner=msg.sender)
     self.owner = msg.sender
     self.pendingOwner = empty(address)

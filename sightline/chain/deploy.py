@@ -17,6 +17,7 @@ from eth_utils.address import is_address, to_canonical_address, to_checksum_addr
 
 from sightline.chain.contracts.abi import settlement_constructor
 from sightline.chain.contracts.artefacts import artefact
+from sightline.chain.contracts.terms import ADMIN_DELAY_S, SESSION_CAP_MICRO
 from sightline.chain.fees import suggested
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
@@ -41,8 +42,9 @@ class Deployment:
     fee_receiver: str
     usdc: str | None = None
     max_fee_bps: int = 5_000
-    session_cap_micro: int = 1_000_000_000_000
+    session_cap_micro: int = SESSION_CAP_MICRO
     consent_required: bool = False
+    admin_delay_s: int = ADMIN_DELAY_S
 
 
 @final
@@ -74,6 +76,7 @@ async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deploy
         token=to_checksum_address(usdc), owner=signer.address, relayer=to_checksum_address(deployment.relayer),
         fee_receiver=to_checksum_address(deployment.fee_receiver), max_fee_bps=deployment.max_fee_bps,
         session_cap_micro=deployment.session_cap_micro, consent_required=deployment.consent_required,
+        admin_delay_s=deployment.admin_delay_s,
     )  # fmt: skip
     receipt = await _create(rpc, signer, chain_id, artefact("SessionSettlement").bytecode + arguments)
     return Deployed(
@@ -142,7 +145,8 @@ async def main() -> None:
     parser.add_argument("--fee-receiver", type=_address, required=True)
     parser.add_argument("--usdc", type=_address, help="the network's USDC; without it a test USDC is deployed")
     parser.add_argument("--max-fee-bps", type=int, default=5_000)
-    parser.add_argument("--session-cap-micro", type=int, default=1_000_000_000_000)
+    parser.add_argument("--session-cap-micro", type=int, default=SESSION_CAP_MICRO)
+    parser.add_argument("--admin-delay-s", type=int, default=ADMIN_DELAY_S, help="delay of relayer and owner changes")
     parser.add_argument("--consent-required", action="store_true")
     parser.add_argument("--keystore", type=Path)
     chosen = parser.parse_args()
@@ -152,6 +156,7 @@ async def main() -> None:
     deployment = Deployment(
         relayer=chosen.relayer, fee_receiver=chosen.fee_receiver, usdc=chosen.usdc, max_fee_bps=chosen.max_fee_bps,
         session_cap_micro=chosen.session_cap_micro, consent_required=chosen.consent_required,
+        admin_delay_s=chosen.admin_delay_s,
     )  # fmt: skip
     async with open_rpc(chosen.rpc_url, RpcOptions(), SystemIds()) as rpc:
         deployed = await deploy(rpc, signer, deployment)

@@ -12,6 +12,7 @@ import trio
 from eth_utils.address import is_address, to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
+from sightline.chain.contracts.terms import SESSION_CAP_MICRO
 from sightline.chain.embedded.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
@@ -80,7 +81,7 @@ class ChainOptions:
     rpc_timeout_ms: int = 5_000
     max_fee_bps: int = 5_000
     """Embedded chain, first start: the contract's bound on platformFeeBps."""
-    session_cap_micro: int = 1_000_000_000_000
+    session_cap_micro: int = SESSION_CAP_MICRO
     """Embedded chain, first start: the contract's bound on one session's charge."""
 
 
@@ -229,9 +230,8 @@ async def open_chain(
         settlement = to_checksum_address(place.identity.settlement_address)
         reader = RpcReader(place.rpc, token=token, settlement=settlement)
         await _require_contracts(reader, token, settlement, place.signer.address, options.platform_fee_bps)
-        relayer = Relayer(
-            place.rpc, ledger, place.signer, place.identity, _relayer_options(options, place), clock=clock, ids=ids
-        )
+        relayer_options = _relayer_options(options, place, settles_many=await _settles_many(reader, settlement))
+        relayer = Relayer(place.rpc, ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids)
         watcher = Watcher(
             place.rpc, reader, ledger, place.identity,
             WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
@@ -253,7 +253,17 @@ async def open_chain(
         )  # fmt: skip
 
 
-def _relayer_options(options: ChainOptions, place: Place) -> RelayerOptions:
+async def _settles_many(reader: RpcReader, settlement: str) -> bool:
+    """Whether the contract is of the version with `settleMany` and a delay for its owner's changes."""
+    try:
+        await reader.call(settlement, call_data("ADMIN_DELAY()"))
+    except CallRevertedError:
+        log.warning("settlement_contract_is_old", settlement=settlement)
+        return False
+    return True
+
+
+def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool) -> RelayerOptions:
     return RelayerOptions(
         depth=place.depth,
         poll_ms=place.poll_ms,
@@ -261,6 +271,7 @@ def _relayer_options(options: ChainOptions, place: Place) -> RelayerOptions:
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
         start_block=options.start_block,
+        settles_many=settles_many,
         # The embedded chain's directory has one owner at a time, and with it the key.
         holder=None if place.faucet is None else f"embedded {place.identity.genesis_hash}",
     )

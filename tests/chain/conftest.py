@@ -25,7 +25,7 @@ def shared_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("shared") / "chain"
     args = [
         sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(directory), "--chain-id", "84532001",
-        "--max-fee-bps", "3000", "--session-cap-micro", "1000000000000",
+        "--max-fee-bps", "3000", "--session-cap-micro", "1000000000000", "--admin-delay-s", "0",
     ]  # fmt: skip
     child = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None

@@ -50,7 +50,7 @@ class Evm:
             raise RevertedError(revert_reason(error.output or b"") or str(error)) from error
         nonce = self.machine.nonce(to_canonical_address(sender), self.machine.head)
         fields = {
-            "type": 2, "chainId": CHAIN_ID, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas,
+            "type": 2, "chainId": self.machine.chain_id, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas,
             "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**9,
         }  # fmt: skip
         raw = bytes(Account.sign_transaction(fields, self.keys[role]).raw_transaction)
@@ -76,7 +76,9 @@ class Evm:
     def approve(self, role: str, amount: int) -> None:
         self.send(role, self.token, call_data("approve(address,uint256)", [self.settlement, amount]))
 
-    def consent(self, call: SettleCall, *, role: str = "payer", **changed: Any) -> Consent:
+    def consent(
+        self, call: SettleCall, *, role: str = "payer", signed_for_chain: int = CHAIN_ID, **changed: Any
+    ) -> Consent:
         """A role's EIP-712 signature over a session's terms."""
         terms = {
             "max_total": call.to_amount + call.fee_amount, "max_fee_bps": call.platform_fee_bps,
@@ -89,7 +91,7 @@ class Evm:
         }  # fmt: skip
         signable = encode_typed_data(
             domain_data={
-                "name": "SessionSettlement", "version": "1", "chainId": CHAIN_ID,
+                "name": "SessionSettlement", "version": "1", "chainId": signed_for_chain,
                 "verifyingContract": self.settlement,
             },
             message_types={
@@ -106,13 +108,18 @@ class Evm:
         return Consent(**terms, signature=signature)
 
 
-def an_evm(directory: Path, *, clock: Clock | None = None, **terms: Any) -> Evm:
+def an_evm(directory: Path, *, clock: Clock | None = None, chain_id: int = CHAIN_ID, **terms: Any) -> Evm:
     """Both contracts on a fresh machine; `terms` change how the settlement contract is deployed."""
     keys = load_keys(directory, SystemIds()) | KEYS
     rich = {address_of(key): 1_000_000 * ETHER for key in keys.values()}
-    machine = Machine(directory / "chain.sqlite", chain_id=CHAIN_ID, rich=rich, clock=clock or SystemClock())
+    machine = Machine(directory / "chain.sqlite", chain_id=chain_id, rich=rich, clock=clock or SystemClock())
     treasury = Treasury(machine, keys)
-    defaults: dict[str, Any] = {"max_fee_bps": 3_000, "session_cap_micro": 10**12, "consent_required": False}
+    defaults: dict[str, Any] = {
+        "max_fee_bps": 3_000,
+        "session_cap_micro": 10**12,
+        "consent_required": False,
+        "admin_delay_s": 0,
+    }
     treasury.deploy(Terms(**(defaults | terms)))
     token, settlement = machine.store.meta("usdcAddress"), machine.store.meta("settlementAddress")
     assert token is not None

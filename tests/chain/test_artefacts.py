@@ -29,7 +29,8 @@ def test_runtime_code_fits_a_block(name: str) -> None:
 def type_of(item: dict[str, object]) -> str:
     components = item.get("components")
     if isinstance(components, list):
-        return "(" + ",".join(type_of(part) for part in components) + ")"
+        array = str(item["type"]).removeprefix("tuple")
+        return "(" + ",".join(type_of(part) for part in components) + ")" + array
     return str(item["type"])
 
 
@@ -44,7 +45,9 @@ def signatures(name: str, kind: str) -> set[str]:
 def test_the_selectors_in_use_are_functions_of_the_contracts() -> None:
     token, settlement = signatures("TestUSDC", "function"), signatures("SessionSettlement", "function")
     assert abi.SETTLE_SIGNATURE in settlement
-    assert {"settled(bytes32)", "TOKEN()", "isRelayer(address)"} <= settlement
+    assert abi.SETTLE_MANY_SIGNATURE in settlement
+    asked = {"settled(bytes32)", "TOKEN()", "isRelayer(address)", "MAX_FEE_BPS()", "ADMIN_DELAY()"}
+    assert asked | {"limits(address)", "spentOnDay(address,uint256)"} <= settlement
     assert {"balanceOf(address)", "allowance(address,address)", "mint(address,uint256)"} <= token
 
 
@@ -52,7 +55,7 @@ def test_the_topics_in_use_are_events_of_the_contracts() -> None:
     topics = {abi.topic(event) for event in signatures("TestUSDC", "event")}
     assert {abi.TRANSFER_TOPIC, abi.APPROVAL_TOPIC} <= topics
     settled = {abi.topic(event) for event in signatures("SessionSettlement", "event")}
-    assert abi.SETTLED_TOPIC in settled
+    assert {abi.SETTLED_TOPIC, abi.LIMITS_SET_TOPIC} <= settled
 
 
 def test_the_package_reads_its_artefacts_as_resources() -> None:

@@ -222,8 +222,8 @@ async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is
         old = await world.until_state(session_id, SettlementState.SIGNED)
     successor = Wallet()
     await world.give_coin(successor)
-    allow = call_data("setRelayer(address,bool)", [successor.address, True])
-    await world.send(world.treasury_key, world.settlement, allow)
+    for step in ("proposeRelayer(address)", "allowRelayer(address)"):
+        await world.send(world.treasury_key, world.settlement, call_data(step, [successor.address]))
 
     async def swallow_the_old(request: Request, forward: Forward) -> Response | None:
         is_old = request["params"] == ["0x" + old.attempts[0].raw.hex()]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eth_abi.abi import encode
 from eth_account import Account
 
 from sightline.chain.contracts.abi import call_data
@@ -121,6 +122,28 @@ async def test_reads_tell_no_from_do_not_know(world: World, tmp_path: Path) -> N
         world.endpoint.is_down = True
         with pytest.raises(ChainUnavailableError):
             await reader.call(world.token, b"")
+
+
+async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World, tmp_path: Path) -> None:
+    """A chain made before settleMany and the owner's delay: charged and free sessions settle, one by one."""
+    old = json.loads((Path(__file__).parent / "data" / "SessionSettlement_1.json").read_text())
+    owner = Account.from_key(world.treasury_key).address
+    arguments = encode(
+        ["address", "address", "address", "address", "uint256", "uint256", "bool"],
+        [world.token, owner, Signer(world.relayer_key).address, owner, 3_000, 10**12, False],
+    )
+    tx_hash = await world.send(world.treasury_key, "", bytes.fromhex(old["bytecode"][2:]) + arguments, gas=4_000_000)
+    world.settlement = (await world.rpc.call("eth_getTransactionReceipt", tx_hash))["contractAddress"]
+    await world.ready_parties()
+    async with running(world, tmp_path) as service:
+        charged = await world.end_session()
+        free = [await world.end_session(seconds=0) for _ in range(3)]
+        service.notify()
+        await world.until_told(charged, *free)
+        assert await world.settled_on_chain() == {charged: 60_000} | dict.fromkeys(free, 0)
+        await world.assert_books_balance()
+    hashes = {(await world.record(session_id)).tx_hash for session_id in (charged, *free)}
+    assert len(hashes) == 4
 
 
 async def test_without_a_round_trip_of_the_faucet_nothing_is_claimed(world: World) -> None:

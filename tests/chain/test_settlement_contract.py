@@ -1,13 +1,14 @@
 """SessionSettlement on the EVM: it conserves money, settles once, and takes nothing that was not agreed to."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sightline.chain.contracts.abi import SETTLED_TOPIC, Consent, SettleCall, call_data
+from sightline.chain.contracts.abi import SETTLED_TOPIC, Consent, SettleCall, call_data, settle_many_data
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
 from tests.chain.evm import Evm, RevertedError, an_evm
@@ -21,6 +22,7 @@ fee_rates = st.integers(0, 3_000)
 # A change of these is a change of what every settlement costs: it must be seen in review.
 SETTLE_GAS_PLAIN = 110_700
 SETTLE_GAS_CONSENTED = 118_950
+FREE_GAS_EACH = 31_000
 ZERO_BYTES_GAS = 250  # random hashes and signatures hold some zero bytes, which cost less
 
 
@@ -135,15 +137,62 @@ def test_one_person_may_pay_themselves(evm: Evm) -> None:
     assert holdings(evm)[0] == before[0] - call.fee_amount
 
 
-def test_all_or_nothing_when_the_fee_leg_fails(evm: Evm) -> None:
-    fees = evm.address("feeReceiver")
-    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [fees, True]))
-    call = a_call(evm)
+@pytest.mark.parametrize("role", ["payee", "feeReceiver"])
+def test_a_blacklisted_receiver_stops_no_other_part_and_is_paid_later(evm: Evm, role: str) -> None:
+    receiver, call = evm.address(role), a_call(evm)
+    part = call.to_amount if role == "payee" else call.fee_amount
+    block_receiver = "setBlacklisted(address,bool)"
+    evm.send("deployer", evm.token, call_data(block_receiver, [receiver, True]))
+    before = holdings(evm)
+    evm.settle(call)
+    after = holdings(evm)
+    assert (after[0], after[3]) == (before[0] - 60_000, part)
+    assert sum(after) == sum(before)
+    assert evm.ask(evm.settlement, "credit(address)", receiver) == part
+    with pytest.raises(RevertedError, match="blacklisted"):
+        evm.send("stranger", evm.settlement, call_data("withdraw(address)", [receiver]))
+    evm.send("deployer", evm.token, call_data(block_receiver, [receiver, False]))
+    evm.send("stranger", evm.settlement, call_data("withdraw(address)", [receiver]))
+    assert (holdings(evm)[3], evm.ask(evm.settlement, "credit(address)", receiver)) == (0, 0)
+    assert evm.balance(receiver) == (before[1] if role == "payee" else before[2]) + part
+    with pytest.raises(RevertedError, match="no credit"):
+        evm.send("stranger", evm.settlement, call_data("withdraw(address)", [receiver]))
+
+
+def test_a_blacklisted_payer_pays_nothing(evm: Evm) -> None:
+    payer = evm.address("payer")
+    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [payer, True]))
     before = holdings(evm)
     with pytest.raises(RevertedError, match="blacklisted"):
-        evm.settle(call)
-    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [fees, False]))
+        evm.settle(a_call(evm))
     assert holdings(evm) == before
+    evm.send("deployer", evm.token, call_data("setBlacklisted(address,bool)", [payer, False]))
+
+
+def test_free_sessions_settle_together_and_settled_ones_stop_none(evm: Evm) -> None:
+    calls = [a_call(evm, seconds=0) for _ in range(20)]
+    evm.settle(calls[7])
+    before = holdings(evm)
+    receipt = evm.send("relayer", evm.settlement, settle_many_data(calls), gas=3_000_000)
+    assert [log["topics"][1] for log in receipt["logs"]] == [
+        call.session_id_hash for number, call in enumerate(calls) if number != 7
+    ]
+    assert holdings(evm) == before
+    assert int(receipt["gasUsed"], 16) // len(calls) <= FREE_GAS_EACH
+    for call in calls:
+        with pytest.raises(RevertedError, match="already settled"):
+            evm.settle(call)
+    with pytest.raises(RevertedError, match="not a relayer"):
+        evm.send("stranger", evm.settlement, settle_many_data([a_call(evm, seconds=0)]))
+    with pytest.raises(ValueError, match="without a charge"):
+        settle_many_data([a_call(evm)])
+
+
+def test_a_fee_below_the_floor_is_refused_by_one_micro(evm: Evm) -> None:
+    call = a_call(evm, rate=1_001, seconds=61)
+    low = replace(call, fee_amount=call.fee_amount - 1, to_amount=call.to_amount + 1)
+    with pytest.raises(RevertedError, match="fee is not floored"):
+        evm.settle(low)
     evm.settle(call)
 
 
@@ -193,19 +242,81 @@ def test_pause_stops_settling_and_only_the_owner_pauses(evm: Evm) -> None:
     evm.settle(a_call(evm))
 
 
-def test_ownership_moves_in_two_steps(tmp_path_factory: pytest.TempPathFactory) -> None:
-    evm = an_evm(tmp_path_factory.mktemp("owned"))
+@dataclass
+class SteppedClock:
+    """Blocks are timed by the test."""
+
+    ms: int = 1_900_000_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def delayed(tmp_path: Path) -> Iterator[tuple[Evm, SteppedClock]]:
+    """A deployment whose owner's changes take two days."""
+    clock = SteppedClock()
+    evm = an_evm(tmp_path, clock=clock, admin_delay_s=172_800)
+    evm.treasury.fund(evm.address("payer"), 10**12)
+    evm.approve("payer", 2**256 - 1)
+    yield evm, clock
+    evm.machine.store.close()
+
+
+def test_a_relayer_settles_only_after_its_delay_and_is_removed_at_once(delayed: tuple[Evm, SteppedClock]) -> None:
+    evm, clock = delayed
+    thief = evm.address("stranger")
+    allow, remove = call_data("allowRelayer(address)", [thief]), call_data("removeRelayer(address)", [thief])
+    with pytest.raises(RevertedError, match="was not proposed"):
+        evm.send("deployer", evm.settlement, allow)
+    for role in ("stranger", "relayer"):
+        for name in ("proposeRelayer(address)", "allowRelayer(address)", "removeRelayer(address)"):
+            with pytest.raises(RevertedError, match="not the owner"):
+                evm.send(role, evm.settlement, call_data(name, [thief]))
+    evm.send("deployer", evm.settlement, call_data("proposeRelayer(address)", [thief]))
+    clock.ms += 172_799_000
+    with pytest.raises(RevertedError, match="delay has not passed"):
+        evm.send("deployer", evm.settlement, allow)
+    with pytest.raises(RevertedError, match="not a relayer"):
+        evm.settle(a_call(evm), "stranger")
+    clock.ms += 2_000
+    evm.send("payer", evm.token, call_data("approve(address,uint256)", [evm.settlement, 60_000]))
+    evm.send("deployer", evm.settlement, allow)
+    evm.settle(a_call(evm), "stranger")
+    evm.send("deployer", evm.settlement, remove)
+    with pytest.raises(RevertedError, match="not a relayer"):
+        evm.settle(a_call(evm), "stranger")
+    with pytest.raises(RevertedError, match="was not proposed"):
+        evm.send("deployer", evm.settlement, allow)
+
+
+def test_a_withdrawn_proposal_is_void(delayed: tuple[Evm, SteppedClock]) -> None:
+    evm, clock = delayed
+    thief = evm.address("stranger")
+    evm.send("deployer", evm.settlement, call_data("proposeRelayer(address)", [thief]))
+    evm.send("deployer", evm.settlement, call_data("removeRelayer(address)", [thief]))
+    clock.ms += 10**9
+    with pytest.raises(RevertedError, match="was not proposed"):
+        evm.send("deployer", evm.settlement, call_data("allowRelayer(address)", [thief]))
+
+
+def test_ownership_moves_in_two_steps_after_its_delay(delayed: tuple[Evm, SteppedClock]) -> None:
+    evm, clock = delayed
     stranger = evm.address("stranger")
     evm.send("deployer", evm.settlement, call_data("transferOwnership(address)", [stranger]))
     with pytest.raises(RevertedError, match="not the pending owner"):
         evm.send("payee", evm.settlement, call_data("acceptOwnership()"))
+    clock.ms += 172_799_000
+    with pytest.raises(RevertedError, match="delay has not passed"):
+        evm.send("stranger", evm.settlement, call_data("acceptOwnership()"))
+    clock.ms += 2_000
+    evm.treasury.fund(evm.address("payer"), 1)  # a block at the new time
     evm.send("stranger", evm.settlement, call_data("acceptOwnership()"))
     with pytest.raises(RevertedError, match="not the owner"):
-        evm.send("deployer", evm.settlement, call_data("setRelayer(address,bool)", [stranger, True]))
-    evm.send("stranger", evm.settlement, call_data("setRelayer(address,bool)", [evm.address("relayer"), False]))
+        evm.send("deployer", evm.settlement, call_data("setPaused(bool)", [True]))
+    evm.send("stranger", evm.settlement, call_data("removeRelayer(address)", [evm.address("relayer")]))
     with pytest.raises(RevertedError, match="not a relayer"):
         evm.settle(a_call(evm))
-    evm.machine.store.close()
 
 
 # Consent.
@@ -231,6 +342,49 @@ def test_consent_of_the_payer_settles(strict: Evm) -> None:
     before = holdings(strict)
     strict.settle(replace(call, consent=strict.consent(call)))
     assert holdings(strict)[0] == before[0] - 60_000
+
+
+def test_pause_stops_a_settlement_with_consent_too(strict: Evm) -> None:
+    call = a_call(strict)
+    consented = replace(call, consent=strict.consent(call))
+    strict.send("deployer", strict.settlement, call_data("setPaused(bool)", [True]))
+    with pytest.raises(RevertedError, match="paused"):
+        strict.settle(consented)
+    with pytest.raises(RevertedError, match="paused"):
+        strict.send("relayer", strict.settlement, settle_many_data([a_call(strict, seconds=0)]))
+    strict.send("deployer", strict.settlement, call_data("setPaused(bool)", [False]))
+    strict.settle(consented)
+
+
+def test_consent_is_valid_to_the_last_second_of_its_deadline(tmp_path: Path) -> None:
+    clock = SteppedClock()
+    strict = an_evm(tmp_path, clock=clock, consent_required=True)
+    strict.treasury.fund(strict.address("payer"), 10**12)
+    strict.approve("payer", 2**256 - 1)
+    now_s = clock.ms // 1_000
+    first, second = a_call(strict), a_call(strict)
+    strict.settle(replace(first, consent=strict.consent(first, deadline_s=now_s)))
+    with pytest.raises(RevertedError, match="consent expired"):
+        strict.settle(replace(second, consent=strict.consent(second, deadline_s=now_s - 1)))
+    strict.machine.store.close()
+
+
+def test_the_signature_domain_names_the_chain_it_runs_on(tmp_path: Path) -> None:
+    """A machine with another chain id: a consent signed for the first chain is none there."""
+    first, other = tmp_path / "first", tmp_path / "other"
+    first.mkdir()
+    other.mkdir()
+    strict = an_evm(other, chain_id=84_532_002, consent_required=True)
+    home = an_evm(first, consent_required=True)
+    assert strict.settlement != home.settlement or strict.machine.chain_id != home.machine.chain_id
+    strict.treasury.fund(strict.address("payer"), 10**12)
+    strict.approve("payer", 2**256 - 1)
+    call = a_call(strict)
+    with pytest.raises(RevertedError, match="consent of somebody else"):
+        strict.settle(replace(call, consent=strict.consent(call, signed_for_chain=84_532_001)))
+    strict.settle(replace(call, consent=strict.consent(call, signed_for_chain=84_532_002)))
+    for evm in (strict, home):
+        evm.machine.store.close()
 
 
 def test_nobody_else_can_consent(strict: Evm) -> None:

@@ -76,7 +76,7 @@ class World:
     remembered: dict[str, Session] = field(default_factory=dict)
     database: Database | None = None
 
-    async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9) -> str:
+    async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9, gas: int = 500_000) -> str:
         """A transaction of a wallet, mined when this returns if the node mines by itself; answers its hash."""
         sender = str(Account.from_key(wallet_key).address)
         chain_id, nonce, price = await self.rpc.batch(
@@ -84,7 +84,7 @@ class World:
         )
         fields = {
             "type": 2, "chainId": int(chain_id, 16), "nonce": int(nonce, 16), "to": to, "value": 0, "data": data,
-            "gas": 500_000, "maxFeePerGas": 4 * int(price, 16) + tip_wei, "maxPriorityFeePerGas": tip_wei,
+            "gas": gas, "maxFeePerGas": 4 * int(price, 16) + tip_wei, "maxPriorityFeePerGas": tip_wei,
         }  # fmt: skip
         raw = Account.sign_transaction(fields, wallet_key).raw_transaction
         return str(await self.rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex()))

@@ -15,7 +15,7 @@ SETTLE_TYPES: Final = (
 )  # fmt: skip
 SETTLE_MANY_SIGNATURE: Final = "settleMany((bytes32,address,address,uint256,uint256)[])"
 SETTLE_MANY_TYPES: Final = ("(bytes32,address,address,uint256,uint256)[]",)
-CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "uint256", "uint256", "bool")
+CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "uint256", "uint256", "bool", "uint256")
 
 
 def selector(signature: str) -> bytes:
@@ -116,12 +116,12 @@ class SettledEvent:
 
 def settlement_constructor(
     *, token: str, owner: str, relayer: str, fee_receiver: str, max_fee_bps: int, session_cap_micro: int,
-    consent_required: bool,
+    consent_required: bool, admin_delay_s: int,
 ) -> bytes:  # fmt: skip
     """The encoded constructor arguments of SessionSettlement."""
     return encode(
         CONSTRUCTOR_TYPES,
-        [token, owner, relayer, fee_receiver, max_fee_bps, session_cap_micro, consent_required],
+        [token, owner, relayer, fee_receiver, max_fee_bps, session_cap_micro, consent_required, admin_delay_s],
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
+from sightline.chain.contracts.terms import ADMIN_DELAY_S
 from sightline.chain.embedded.deploy import RICH_WEI, Terms, Treasury, address_of, load_keys, load_secret
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.methods import Methods, RpcError
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("--chain-id", type=int, required=True)
     parser.add_argument("--max-fee-bps", type=int, required=True)
     parser.add_argument("--session-cap-micro", type=int, required=True)
+    parser.add_argument("--admin-delay-s", type=int, default=ADMIN_DELAY_S)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--consent-required", action="store_true")
     options = parser.parse_args()
@@ -147,6 +149,7 @@ def main() -> None:
             max_fee_bps=options.max_fee_bps,
             session_cap_micro=options.session_cap_micro,
             consent_required=options.consent_required,
+            admin_delay_s=options.admin_delay_s,
         )
     )
     server = Server(("127.0.0.1", options.port), handler_class(Methods(machine, treasury, secret)))

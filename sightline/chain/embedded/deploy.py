@@ -36,6 +36,7 @@ class Terms:
     max_fee_bps: int
     session_cap_micro: int
     consent_required: bool
+    admin_delay_s: int
 
 
 def write_private(path: Path, text: str) -> None:
@@ -106,6 +107,7 @@ class Treasury:
             max_fee_bps=terms.max_fee_bps,
             session_cap_micro=terms.session_cap_micro,
             consent_required=terms.consent_required,
+            admin_delay_s=terms.admin_delay_s,
         )
         creations = [
             artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(self.address),

@@ -12,6 +12,7 @@ import structlog
 import trio
 from eth_utils.address import to_checksum_address
 
+from sightline.chain.contracts.terms import ADMIN_DELAY_S, SESSION_CAP_MICRO
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import FaucetPayment
@@ -27,13 +28,14 @@ CHAIN_ID_DEFAULT: Final = 84_532_001
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
-    """The embedded chain. The last four are fixed by the first start on a directory."""
+    """The embedded chain. The last five are fixed by the first start on a directory."""
 
     data_dir: Path
     chain_id: int = CHAIN_ID_DEFAULT
     max_fee_bps: int = 5_000
-    session_cap_micro: int = 1_000_000_000_000
+    session_cap_micro: int = SESSION_CAP_MICRO
     consent_required: bool = False
+    admin_delay_s: int = ADMIN_DELAY_S
 
 
 @final
@@ -120,7 +122,8 @@ class _Keeper:
         args = [
             sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(options.data_dir),
             "--chain-id", str(options.chain_id), "--max-fee-bps", str(options.max_fee_bps),
-            "--session-cap-micro", str(options.session_cap_micro), "--port", str(self._port),
+            "--session-cap-micro", str(options.session_cap_micro), "--admin-delay-s", str(options.admin_delay_s),
+            "--port", str(self._port),
         ]  # fmt: skip
         if options.consent_required:
             args.append("--consent-required")

@@ -59,7 +59,7 @@ class Anvil:
             await self.rpc.call("anvil_setBalance", address_of(key), hex(10**24))
         arguments = settlement_constructor(
             token=self.token, owner=treasury, relayer=address_of(self.relayer_key), fee_receiver="0x" + "fe" * 20,
-            max_fee_bps=3_000, session_cap_micro=10**15, consent_required=False,
+            max_fee_bps=3_000, session_cap_micro=10**15, consent_required=False, admin_delay_s=0,
         )  # fmt: skip
         creations = (
             artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(treasury),
