@@ -231,6 +231,15 @@ def may_end(principal: Principal, sides: frozenset[Side]) -> Refusal | None:
     return None if any(_END_SCOPE[side] in principal.scopes for side in sides) else SCOPE_MISSING
 
 
+def may_publish(principal: Principal) -> bool:
+    """Whether the credential may see the publish URL of its workspace's sessions, which embeds a secret."""
+    match principal:
+        case ApiKeyPrincipal(scopes=scopes):
+            return Scope.SESSIONS_OPERATE in scopes
+        case WalletPrincipal(role=role):
+            return role in _STAFF
+
+
 def bound_to(principal: Principal, workspace_id: str) -> Refusal | None:
     """Return the refusal of a workspace that is not the principal's own, or None."""
     return None if principal.workspace_id == workspace_id else WORKSPACE_MISMATCH

@@ -61,6 +61,28 @@ async def test_a_promoted_member_has_its_new_rights_without_selecting_again(worl
     data_of(await promoted.post(f"{party.path}/api-keys", MINT))
 
 
+async def test_the_publish_url_is_shown_only_to_those_who_may_operate(world: World) -> None:
+    """Finding M3: read-only keys and VIEWERs read whipUrl, which embeds a secret."""
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    whip_url = data_of(await operator.key.post(f"{path}/start"))["whipUrl"]
+    _, viewer = await a_member(operator, "VIEWER")
+    _, admin = await a_member(operator, "ADMIN")
+    reader = await operator.mint("sessions:read")
+    for client, shown in (
+        (reader, None),
+        (viewer, None),
+        (consumer.key, None),
+        (admin, whip_url),
+        (operator.key, whip_url),
+    ):
+        assert data_of(await client.get(path))["whipUrl"] == shown
+        (listed,) = data_of(await client.get("/api/v1/sessions?state=LIVE"))["items"]
+        assert listed["whipUrl"] == shown
+
+
 async def test_an_event_stream_ends_when_its_sign_in_is_ended(impatient_world: World) -> None:
     party = await impatient_world.party("SUPPLIER")
     async with open_stream(impatient_world.base_url, f"{party.path}/events", party.wallet.headers) as events:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, final
 import trio
 
 from sightline.actors.types import Answer, Caller
-from sightline.domain.access import Principal
+from sightline.domain.access import Principal, may_publish
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.ports.store import IdempotencyKey
@@ -110,6 +110,11 @@ class Call:
         assert self.principal is not None
         assert self.principal.workspace_id is not None
         return self.principal.workspace_id
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether the caller may see the publish URL of its workspace's sessions."""
+        return self.principal is not None and may_publish(self.principal)
 
     def idempotency(self, scope: str) -> IdempotencyKey | None:
         """The idempotency key of this call within `scope` (a workspace id, or a wallet address)."""

@@ -33,11 +33,11 @@ _HEADERS: Final = (
 )
 
 
-def update_json(update: Update) -> JsonObject:
+def update_json(update: Update, *, shows_whip_url: bool) -> JsonObject:
     """Present the value of an update: `Session`, `Meter` or `Workspace`."""
     match update.value:
         case SessionStatus() as status:
-            return session_json(status)
+            return session_json(status, shows_whip_url=shows_whip_url)
         case MeterStatus() as meter:
             return meter_json(meter)
         case Workspace() as workspace:
@@ -108,11 +108,11 @@ class EventResources:
         async def write(emit: Emit) -> None:
             lifetime_s = self._services.options.stream_lifetime_ms / 1_000
             with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
-                await self._write(emit, watched, number)
+                await self._write(emit, watched, number, shows_whip_url=call.may_publish)
 
         return Stream(write=write, headers=_HEADERS)
 
-    async def _write(self, emit: Emit, watched: Updates, number: int) -> None:
+    async def _write(self, emit: Emit, watched: Updates, number: int, *, shows_whip_url: bool) -> None:
         sender, receiver = trio.open_memory_channel[Update](0)
 
         async def follow() -> None:
@@ -138,5 +138,6 @@ class EventResources:
                         await emit(_KEEPALIVE)
                         continue
                     number += 1
-                    await emit(event_text(number, update.kind, update_json(update)))
+                    data = update_json(update, shows_whip_url=shows_whip_url)
+                    await emit(event_text(number, update.kind, data))
             nursery.cancel_scope.cancel()

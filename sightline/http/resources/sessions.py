@@ -1,5 +1,6 @@
 """Sessions: requested, assigned, started, ended; read and listed."""
 
+from functools import partial
 from typing import Final, final
 
 import orjson
@@ -121,7 +122,8 @@ class SessionResources:
         )
         page = await self._services.broker.reads.list_sessions(call.workspace_id, listing)
         following = session_cursor(page.next) if page.next is not None else None
-        return Reply({"items": [session_json(status) for status in page.items], "nextCursor": following})
+        items = [session_json(status, shows_whip_url=call.may_publish) for status in page.items]
+        return Reply({"items": items, "nextCursor": following})
 
     @Route(
         "POST",
@@ -242,7 +244,8 @@ class SessionResources:
     )
     async def read(self, call: Call) -> Reply:
         """The session as the caller may see it."""
-        return reply(await self._services.broker.reads.read_session(call.params["id"], call.workspace_id), session_json)
+        answer = await self._services.broker.reads.read_session(call.params["id"], call.workspace_id)
+        return reply(answer, partial(session_json, shows_whip_url=call.may_publish))
 
     @Route(
         "GET",

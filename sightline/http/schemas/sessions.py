@@ -160,7 +160,7 @@ class Session(Output):
     requested_lng: float
     authorized: bool
     whep_url: str | None = Field(description="While LIVE, for both parties")
-    whip_url: str | None = Field(description="While LIVE, for the operator. Embeds a secret")
+    whip_url: str | None = Field(description="While LIVE, for the operator: sessions:operate, OWNER or ADMIN. Secret")
     end_reason: EndReason | None
     meter_state: MeterState | None
     pause_reason: PauseReason | None
@@ -231,8 +231,8 @@ class Meter(Output):
     head_hash: str = Field(description="SHA-256 chain over the session's recorded events")
 
 
-def session_json(status: SessionStatus) -> dict[str, object]:
-    """Present a session as `Session`."""
+def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict[str, object]:
+    """Present a session as `Session`. The publish URL embeds a secret and is null unless `shows_whip_url`."""
     terms, metadata = status.terms, status.metadata_json
     return {
         "id": terms.id,
@@ -254,7 +254,7 @@ def session_json(status: SessionStatus) -> dict[str, object]:
         "requestedLng": terms.lng,
         "authorized": status.operator_workspace_id is not None,
         "whepUrl": status.whep_url,
-        "whipUrl": status.whip_url,
+        "whipUrl": status.whip_url if shows_whip_url else None,
         "endReason": status.end_reason,
         "meterState": status.meter_state,
         "pauseReason": status.pause_reason,
@@ -271,7 +271,7 @@ def session_json(status: SessionStatus) -> dict[str, object]:
 def started_session_json(status: SessionStatus) -> dict[str, object]:
     """Present a session that has just gone LIVE as `StartedSession`."""
     return {
-        "session": session_json(status),
+        "session": session_json(status, shows_whip_url=True),
         "videoBackendRef": status.video_ref,
         "whipUrl": status.whip_url,
         "whepUrl": status.whep_url,
