@@ -28,8 +28,10 @@ from sightline.domain.session.messages import (
     Assign,
     Cancel,
     CancelAssignment,
+    ConsumerSeen,
     End,
     FixReported,
+    FundsReported,
     GoLive,
     MediaBroke,
     MediaProved,
@@ -117,12 +119,15 @@ def session_messages(at_ms: int) -> dict[str, Any]:
     return {
         "Assign": Assign(_OPERATOR),
         "GoLive": GoLive(_VIDEO),
-        "End": End(Party.CONSUMER),
+        "End by the consumer": End(Party.CONSUMER),
+        "End by the operator": End(Party.OPERATOR),
         "Cancel": Cancel(),
         "CancelAssignment": CancelAssignment(),
         "FixReported": FixReported(_fix(at_ms), 1),
         "MediaProved": MediaProved(at_ms),
         "MediaBroke": MediaBroke(at_ms),
+        "ConsumerSeen": ConsumerSeen(),
+        "FundsReported 0": FundsReported(MicroUsdc(0)),
         "Tick": Tick(),
         "SettlementMined": SettlementMined("0xabc"),
     }
@@ -134,7 +139,7 @@ def session_cell(session: Session, message: Any, at_ms: int) -> str:
     if isinstance(result, Refusal):
         return f"refused {result.detail}"
     if result.session == session:
-        return "no news"
+        return "no change"
     words = []
     if result.session.state is not session.state:
         words.append(f"to {result.session.state.value}")
@@ -233,7 +238,7 @@ def operator_cell(workspace: Workspace, message: Any) -> str:
     if isinstance(result, Refusal):
         return f"refused {result.detail}"
     if result is workspace:
-        return "no news"
+        return "no change"
     words = []
     if result.availability is not workspace.availability:
         words.append(f"to {result.availability.value}")
@@ -287,20 +292,20 @@ def _page(title: str, essay: str, columns: Sequence[str], rows: Sequence[Row], d
 def session_page() -> str:
     """docs/machines/session.md."""
     essay = (
-        "Columns: the state a message meets; *late*, *paused out*: a deadline has passed unnoticed.\n"
-        "Cells: the state that follows, the recorded events, the effects; *evidence*: the meter took\n"
-        "it in and nothing is stored; *no news*: nothing changed."
+        "Columns: the state in which a message arrives; *late*, *paused out*: a deadline passed, no timer fired yet.\n"
+        "Cells: the next state, the recorded events, the effects. *evidence*: the session learned something that the\n"
+        "step does not store; *no change*: nothing changed."
     )
-    return _page("The session's machine", essay, list(session_phases()), _session_rows(), _session_diagram())
+    return _page("The session machine", essay, list(session_phases()), _session_rows(), _session_diagram())
 
 
 def operator_page() -> str:
     """docs/machines/operator.md."""
     essay = (
         "Columns: an operator's workspace by availability and claims; `s` is the message's session, `x` another."
-        "\nCells: what changes; *no news*: nothing did."
+        "\nCells: what changes; *no change*: nothing changed."
     )
-    return _page("The operator's machine", essay, list(operator_phases()), _operator_rows(), _operator_diagram())
+    return _page("The operator machine", essay, list(operator_phases()), _operator_rows(), _operator_diagram())
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {"session.md": session_page, "operator.md": operator_page}

@@ -262,6 +262,12 @@ def clean_seconds(terms: Terms, windows: list[Window], ended_at: int) -> int:
     return min(terms.max_ms // 1000, (ended_at - terms.started_at - dirty) // 1000)
 
 
+def is_told_too_late(facts: list[Fact], fact: Fact) -> bool:
+    """'The live reading never runs back', so a disconnect counts no more once newer media has been counted."""
+    is_break = isinstance(fact, Media) and fact.kind == "disconnect"
+    return is_break and any(is_media(proof) and proof.at > fact.at for proof in facts)
+
+
 def judge_session(terms: Terms, told: list[Fact | Look]) -> Ending | None:
     """Tell how the session ended, if it did. A fact may be told late: it counts with its own time."""
     facts: list[Fact] = []
@@ -269,7 +275,7 @@ def judge_session(terms: Terms, told: list[Fact | Look]) -> Ending | None:
     for item in told:
         now = max(seen, item.at)
         ended = first_end(terms, facts, now, seen)
-        if ended is None and not isinstance(item, Look):
+        if ended is None and not isinstance(item, Look) and not is_told_too_late(facts, item):
             facts = sorted([*facts, item], key=lambda fact: fact.at)
             ended = first_end(terms, facts, now, min(seen, item.at))
         seen = now

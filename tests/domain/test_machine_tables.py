@@ -25,15 +25,20 @@ def _load():
 
 
 machines = _load()
-COMMANDS = ("Assign", "GoLive", "End", "Cancel", "CancelAssignment")
+COMMANDS = ("Assign", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment")
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
     ("REQUESTED", "Assign"): "ASSIGNED",
     ("REQUESTED", "Cancel"): "CANCELLED",
     ("ASSIGNED", "GoLive"): "LIVE",
     ("ASSIGNED", "CancelAssignment"): "CANCELLED",
-    ("LIVE running", "End"): "ENDED",
-    ("LIVE paused", "End"): "ENDED",
+    ("ASSIGNED", "End by the consumer"): "CANCELLED",
+    ("LIVE running", "End by the consumer"): "ENDED",
+    ("LIVE paused", "End by the consumer"): "ENDED",
+    ("LIVE running", "End by the operator"): "ENDED",
+    ("LIVE paused", "End by the operator"): "ENDED",
+    ("LIVE running", "FundsReported 0"): "ENDED",
+    ("LIVE paused", "FundsReported 0"): "ENDED",
 }
 LATE = {
     "REQUESTED, late": "EXPIRED",

@@ -12,8 +12,10 @@ from sightline.domain.session.messages import (
     CancelAssignment,
     ChargeHold,
     CloseVideo,
+    ConsumerSeen,
     End,
     FixReported,
+    FundsReported,
     GoLive,
     MediaBroke,
     Party,
@@ -24,6 +26,7 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.units import MicroUsdc
 from tests.domain.builders import (
     LIMITS,
     OPERATOR,
@@ -92,9 +95,15 @@ def test_an_assignment_must_be_started_in_time_and_a_drone_has_longer(kind, wait
     assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=True))
 
 
-@pytest.mark.parametrize("by", list(Party))
-def test_an_assignment_cannot_be_ended_by_either_side(by):
-    assert refused(an_assigned_session(), End(by), T0 + 1) is WRONG_STATE
+def test_an_assignment_cannot_be_ended_by_its_operator():
+    assert refused(an_assigned_session(), End(Party.OPERATOR), T0 + 1) is WRONG_STATE
+
+
+def test_a_consumer_that_leaves_an_assignment_cancels_it_without_charge():
+    step = taken(machine.step(an_assigned_session(), End(Party.CONSUMER), T0 + 9, LIMITS))
+    assert (step.session.state, step.session.phase.reason) == (SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED)
+    assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=False))
+    assert refused(step.session, End(Party.CONSUMER), T0 + 10) is WRONG_STATE
 
 
 def test_an_assigned_session_cannot_be_withdrawn_by_its_consumer():
@@ -179,6 +188,46 @@ def test_a_settlement_is_noted_once():
 )
 def test_callers_see_the_deadline_of_the_present_state(session, deadline_ms):
     assert machine.deadline_ms(session) == deadline_ms
+
+
+# The consumer's lease and its funds.
+
+
+def test_a_session_whose_consumer_made_no_call_for_its_lease_ends_exactly_then():
+    film = Film(a_live_session(consumer_lease_s=15)).both(T0, T0 + 10_000)
+    film.tell(ConsumerSeen(), T0 + 10_000).both(T0 + 12_000, T0 + 24_000)
+    assert machine.next_due_ms(film.session, T0 + 24_000, LIMITS) == T0 + 25_000
+    film.tell(Tick(), T0 + 24_999)
+    assert film.session.state is SessionState.LIVE
+    film.tell(Tick(), T0 + 31_000)
+    ended = film.session.phase
+    assert (ended.reason, ended.ended_at_ms, ended.clean_seconds) == (EndReason.CONSUMER_LOST, T0 + 25_000, 25)
+
+
+def test_a_lease_that_outlasts_the_session_does_not_end_it():
+    film = Film(a_live_session(consumer_lease_s=600, max_duration_s=30)).both(T0, T0 + 30_000)
+    assert (film.session.phase.reason, film.session.phase.ended_at_ms) == (EndReason.MAX_DURATION, T0 + 30_000)
+
+
+def test_a_restart_renews_the_lease():
+    stored = Film(a_live_session(consumer_lease_s=15)).both(T0, T0 + 8_000).session
+    session = recovered(stored, T0 + 8_000, T0 + 16_000)
+    assert session.state is SessionState.LIVE
+    assert after(session, Tick(), T0 + 30_999).state is SessionState.LIVE
+    assert after(session, Tick(), T0 + 31_000).phase.reason is EndReason.CONSUMER_LOST
+
+
+@pytest.mark.parametrize(("available", "state"), [(40_000, SessionState.LIVE), (39_999, SessionState.ENDED)])
+def test_a_live_session_needs_funds_for_what_is_charged_and_thirty_seconds(available, state):
+    film = Film().both(T0, T0 + 10_000).tell(FundsReported(MicroUsdc(available)), T0 + 10_500)
+    assert film.session.state is state
+    if state is SessionState.ENDED:
+        assert (film.session.phase.reason, film.session.phase.charged) == (EndReason.FUNDS_LOST, 10_000)
+
+
+def test_funds_for_the_whole_hold_are_enough():
+    film = Film(a_live_session(max_duration_s=20)).both(T0, T0 + 10_000)
+    assert film.tell(FundsReported(MicroUsdc(20_000)), T0 + 10_500).session.state is SessionState.LIVE
 
 
 # Recovery.

@@ -12,7 +12,6 @@ from sightline.actors.session.effects import carry_out
 from sightline.actors.types import Answer, Caller
 from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import RefusedError
-from sightline.domain.metering import next_check_ms
 from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine
 from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
@@ -58,10 +57,7 @@ class DurableSession:
 
     def due_ms(self, session: Session) -> int | None:
         """When the session has to be looked at again; None in a terminal state."""
-        deadline = machine.deadline_ms(session)
-        if deadline is None or not isinstance(session.phase, Live):
-            return deadline
-        return min(deadline, next_check_ms(session.phase.evidence, self._now(), self._limits.meter))
+        return machine.next_due_ms(session, self._now(), self._limits)
 
     def standing_of(self, workspace_id: str) -> ClaimStanding:
         """What the session says of a claim that an operator has for it."""

@@ -72,6 +72,7 @@ def _phase_doc(phase: Phase) -> Doc:
                 "evidence": _evidence_doc(phase.evidence),
                 "whereabouts": _location_doc(phase.location),
                 "pause_reason": phase.pause_reason,
+                "consumer_seen_ms": phase.consumer_seen_ms,
             }
         case Ended():
             return {

@@ -19,9 +19,11 @@ from sightline.domain.metering import (
     Evidence,
     Window,
     charge,
+    next_check_ms,
     open_pause,
     pause_end,
     read_final,
+    read_live,
 )
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.evidence import recovered, with_fix, with_media
@@ -31,11 +33,13 @@ from sightline.domain.session.messages import (
     CancelAssignment,
     ChargeHold,
     CloseVideo,
+    ConsumerSeen,
     Effect,
     End,
     Event,
     EventKind,
     FixReported,
+    FundsReported,
     GoLive,
     MediaBroke,
     MediaProved,
@@ -69,7 +73,7 @@ from sightline.domain.units import SECOND_MS, MicroUsdc
 WRONG_STATE = Refusal(Code.INVALID_STATE, "session:state")
 EXPIRED = Refusal(Code.INVALID_STATE, "session:expired", "The session's deadline has passed")
 
-FACTS = (FixReported, MediaProved, MediaBroke, Tick, SettlementMined)
+FACTS = (FixReported, MediaProved, MediaBroke, ConsumerSeen, FundsReported, Tick, SettlementMined)
 
 
 def wrong_state(session: Session) -> Refusal:
@@ -133,7 +137,11 @@ def recover(
         heartbeats: The operator's recorded heartbeats that the row does not know yet, by sequence.
     """
     if isinstance(session.phase, Live):
-        session = session.in_phase(recovered(session.phase, media_proved_at_ms, heartbeats, limits))
+        live = recovered(session.phase, media_proved_at_ms, heartbeats, limits)
+        if session.terms.consumer_lease_s is not None:
+            # The consumer could not call while the server was down: its lease starts anew.
+            live = replace(live, consumer_seen_ms=max(live.consumer_seen_ms, now_ms))
+        session = session.in_phase(live)
     now_ms = max(now_ms, session.newest_ms)
     if not isinstance(session.phase, Live):
         return settle_deadline(session, now_ms, limits) or Step(session=session)
@@ -162,20 +170,40 @@ def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Ste
     if isinstance(phase, Live):
         now_ms = max(now_ms, phase.evidence.newest_ms)
         # Without an open window the pauses cannot have reached a limit since the step before.
-        if now_ms >= phase.ends_at_ms or open_pause(phase.evidence, now_ms, limits.meter) is not None:
+        if now_ms >= _live_end(session, phase)[0] or open_pause(phase.evidence, now_ms, limits.meter) is not None:
             return _live_deadline(session, phase, now_ms, limits)
     return None
 
 
 def _live_deadline(session: Session, phase: Live, now_ms: int, limits: SessionLimits) -> Step | None:
     """End a LIVE session whose pauses reached a limit, or whose time is over, whichever happened first."""
-    paused_out = pause_end(phase.evidence, min(now_ms, phase.ends_at_ms), limits.meter)
+    ends_at_ms, end_reason = _live_end(session, phase)
+    paused_out = pause_end(phase.evidence, min(now_ms, ends_at_ms), limits.meter)
     if paused_out is not None:
         reason = EndReason(paused_out.reason.value)
         return _end(session, phase, reason, paused_out.ended_at_ms, limits, decided_at_ms=paused_out.decided_at_ms)
-    if now_ms >= phase.ends_at_ms:
-        return _end(session, phase, EndReason.MAX_DURATION, phase.ends_at_ms, limits)
+    if now_ms >= ends_at_ms:
+        return _end(session, phase, end_reason, ends_at_ms, limits)
     return None
+
+
+def _live_end(session: Session, phase: Live) -> tuple[int, EndReason]:
+    """When a LIVE session ends by itself whatever its meter shows, and why."""
+    lease_s = session.terms.consumer_lease_s
+    if lease_s is not None:
+        lost_ms = max(phase.started_at_ms, phase.consumer_seen_ms) + lease_s * SECOND_MS
+        if lost_ms < phase.ends_at_ms:
+            return lost_ms, EndReason.CONSUMER_LOST
+    return phase.ends_at_ms, EndReason.MAX_DURATION
+
+
+def next_due_ms(session: Session, now_ms: int, limits: SessionLimits) -> int | None:
+    """Return when the session must be looked at again; None in a terminal state."""
+    phase = session.phase
+    if not isinstance(phase, Live):
+        return deadline_ms(session)
+    now_ms = max(now_ms, phase.evidence.newest_ms)
+    return min(_live_end(session, phase)[0], next_check_ms(phase.evidence, now_ms, limits.meter))
 
 
 def deadline_ms(session: Session) -> int | None:
@@ -202,7 +230,9 @@ def _in_requested(session: Session, message: Message, now_ms: int, limits: Sessi
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case GoLive() | End() | CancelAssignment():
             return WRONG_STATE
-        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+        case (
+            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+        ):
             return Step(session=session)
         case _:
             assert_never(message)
@@ -216,9 +246,13 @@ def _in_assigned(
             return _go_live(session, phase, video, now_ms, limits)
         case CancelAssignment():
             return _close(session, SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED, now_ms, EventKind.CANCELLED)
+        case End(by=Party.CONSUMER):
+            return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case Assign() | Cancel() | End():
             return WRONG_STATE
-        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+        case (
+            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+        ):
             return Step(session=session)
         case _:
             assert_never(message)
@@ -236,6 +270,10 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return _learn(session, phase, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
+        case ConsumerSeen():
+            return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
+        case FundsReported(available=available):
+            return _check_funds(session, phase, available, now_ms, limits)
         case Assign() | GoLive() | Cancel() | CancelAssignment():
             return WRONG_STATE
         case SettlementMined():
@@ -253,7 +291,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
             return WRONG_STATE
-        case FixReported() | MediaProved() | MediaBroke() | Tick():
+        case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
             return Step(session=session)
         case _:
             assert_never(message)
@@ -263,7 +301,9 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
             return wrong_state(session)
-        case FixReported() | MediaProved() | MediaBroke() | Tick() | SettlementMined():
+        case (
+            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+        ):
             return Step(session=session)
         case _:
             assert_never(message)
@@ -368,6 +408,16 @@ def _end(
         CloseVideo(phase.video.ref),
     )
     return Step(session=replace(session, phase=ended), events=(event,), effects=effects)
+
+
+def _check_funds(session: Session, phase: Live, available: MicroUsdc, now_ms: int, limits: SessionLimits) -> Step:
+    """End a session whose payer can no longer pay what is charged so far and a reserve of `funds_reserve_s`."""
+    terms = session.terms
+    reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
+    needed = min(terms.hold, (reading.clean_seconds + limits.funds_reserve_s) * terms.rate)
+    if available >= needed:
+        return Step(session=session)
+    return _end(session, phase, EndReason.FUNDS_LOST, now_ms, limits)
 
 
 def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged: MicroUsdc) -> SettlementPayload:

@@ -1,4 +1,4 @@
-"""What can be said to a session: commands (may be refused), facts (are not), and what a step asks to be done."""
+"""Messages of the session machine: commands (may be refused), facts (never are), and the effects of a step."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,7 +40,7 @@ class GoLive:
 @final
 @dataclass(frozen=True, slots=True)
 class End:
-    """Hang up."""
+    """End the session. In ASSIGNED only the consumer may, and it cancels the session."""
 
     by: Party
 
@@ -94,6 +94,20 @@ class Tick:
 
 @final
 @dataclass(frozen=True, slots=True)
+class ConsumerSeen:
+    """The consumer side made an authenticated call about the session, or is watching it: renews the consumer lease."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FundsReported:
+    """The chain shows what the payer can still pay: the smaller of balance and allowance."""
+
+    available: MicroUsdc
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class SettlementMined:
     """The settlement's transaction is confirmed."""
 
@@ -101,7 +115,18 @@ class SettlementMined:
 
 
 Message: TypeAlias = (
-    Assign | GoLive | End | Cancel | CancelAssignment | FixReported | MediaProved | MediaBroke | Tick | SettlementMined
+    Assign
+    | GoLive
+    | End
+    | Cancel
+    | CancelAssignment
+    | FixReported
+    | MediaProved
+    | MediaBroke
+    | ConsumerSeen
+    | FundsReported
+    | Tick
+    | SettlementMined
 )
 
 

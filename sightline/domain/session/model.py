@@ -29,6 +29,8 @@ class EndReason(StrEnum):
     LOCATION_STALE = "LOCATION_STALE"
     GEOFENCE_EXIT = "GEOFENCE_EXIT"
     MEDIA_LOST = "MEDIA_LOST"
+    FUNDS_LOST = "FUNDS_LOST"
+    CONSUMER_LOST = "CONSUMER_LOST"
     CONSUMER_CANCELLED = "CONSUMER_CANCELLED"
     OPERATOR_CANCELLED = "OPERATOR_CANCELLED"
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
@@ -50,6 +52,8 @@ class SessionLimits:
 
     start_timeout_ms: int = 120 * SECOND_MS
     drone_start_timeout_ms: int = 5 * MINUTE_MS
+    funds_reserve_s: int = 30
+    """Seconds of the rate that must be left beside what is charged so far while a session is LIVE."""
     meter: MeterLimits = field(default_factory=MeterLimits)
     fence: FenceLimits = field(default_factory=FenceLimits)
 
@@ -74,6 +78,8 @@ class Terms:
     instructions: str | None
     metadata_json: str | None
     created_at_ms: int
+    consumer_lease_s: int | None = None
+    """Seconds without a call of the consumer side after which a LIVE session ends; None: no lease."""
 
     @property
     def wait_deadline_ms(self) -> int:
@@ -152,6 +158,8 @@ class Live:
     location: LocationState
     pause_reason: PauseReason | None = None
     """The pause that callers were last told of; None while RUNNING."""
+    consumer_seen_ms: int = 0
+    """When the consumer side last called; kept in memory, and renewed by recovery."""
 
     def with_proofs(self, evidence: Evidence, location: LocationState) -> "Live":
         """The same with newer evidence."""
@@ -164,6 +172,7 @@ class Live:
             evidence=evidence,
             location=location,
             pause_reason=self.pause_reason,
+            consumer_seen_ms=self.consumer_seen_ms,
         )
 
 

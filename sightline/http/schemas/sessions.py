@@ -38,6 +38,8 @@ EndReason: TypeAlias = Literal[
     "LOCATION_STALE",
     "GEOFENCE_EXIT",
     "MEDIA_LOST",
+    "FUNDS_LOST",
+    "CONSUMER_LOST",
     "CONSUMER_CANCELLED",
     "OPERATOR_CANCELLED",
     "WAIT_TIMEOUT",
