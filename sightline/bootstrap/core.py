@@ -21,12 +21,14 @@ from sightline.actors.messages import SettlementConfirmed
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
+from sightline.bootstrap.fencing import let_earlier_server_stop, stop_when_fenced
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
-from sightline.bootstrap.start_errors import TakenOverError, database_setting
+from sightline.bootstrap.start_errors import database_setting
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
+from sightline.domain.units import DAY_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -36,17 +38,17 @@ from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.newest import newest_instant
 from sightline.storage.postgres.retention import Retention, RetentionOptions
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
-from sightline.system.loops import Backoff, run_forever
+from sightline.system.loops import run_forever
 from sightline.system.secrets import Secrets
 
 ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 RETENTION_EVERY_S: Final = 3_600.0
-FENCE_CHECK_S: Final = 1.0
 
 log = structlog.get_logger("sightline")
 
@@ -89,6 +91,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
             )
             video = await video_part.ready()
             epochs = await retry.run(lambda: store.acquire_shards(socket.gethostname(), ids.uuid()))
+            await let_earlier_server_stop(database)
+            clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,
                 video=video,
@@ -131,23 +135,6 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
     if update.state is SettlementState.CONFIRMED and update.tx_hash is not None:
         session = registry.ref(SESSION, update.session_id)
         await session.ask(SettlementConfirmed(update.tx_hash), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL)
-
-
-async def stop_when_fenced(store: PostgresStore) -> None:
-    """End the server when another one has taken over its database: what it holds in memory is no longer true.
-
-    Raises:
-        TakenOverError: As soon as a write is refused for it, or within a second.
-    """
-
-    async with trio.open_nursery() as nursery:
-        backoff = Backoff(first_s=FENCE_CHECK_S, max_s=5.0)
-        nursery.start_soon(
-            partial(run_forever, "fence_check", store.check_fence, every_s=FENCE_CHECK_S, backoff=backoff)
-        )
-        await store.fenced.wait()
-        nursery.cancel_scope.cancel()
-    raise TakenOverError("Another server has taken over this database. Run one server for each database.")
 
 
 def retention_options(settings: Settings) -> RetentionOptions:

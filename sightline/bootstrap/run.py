@@ -15,6 +15,7 @@ import structlog
 import trio
 
 from sightline.bootstrap.core import Core, open_core
+from sightline.bootstrap.fencing import EXIT_FENCED
 from sightline.bootstrap.ports import Ports, reserve_ports
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.bootstrap.tls import check_tls_files
@@ -42,8 +43,8 @@ def run_server(settings: Settings) -> int:
     """Run a server until SIGTERM or SIGINT.
 
     Returns:
-        The exit code: 0 after a stop, 1 when the server could not start or failed. Why it could not start is one
-        line on stderr; the stack is logged at debug level.
+        The exit code: 0 after a stop, 1 when the server could not start or failed, 3 when another server took over.
+        Why it could not start is one line on stderr; the stack is logged at debug level.
     """
     configure_logs(settings.log_level)
     run = _Run(settings)
@@ -56,8 +57,9 @@ def run_server(settings: Settings) -> int:
     except Exception as error:
         # The last handler: every failure becomes one line and an exit code.
         if any(isinstance(leaf, TakenOverError) for leaf in leaves_of(error)):
-            log.critical("server_fenced", action="stopped")
-        elif run.is_ready:
+            log.critical("server_fenced", action="stopped", exit_code=EXIT_FENCED)
+            return EXIT_FENCED
+        if run.is_ready:
             log.critical("server_failed", exc_info=error)
         else:
             log.debug("start_failed", exc_info=error)

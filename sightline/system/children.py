@@ -19,6 +19,7 @@ from typing import BinaryIO, final
 import structlog
 import trio
 
+from sightline.system.loops import Backoff
 from sightline.system.parent import leave_with_parent, say_ready
 
 __all__ = ["Child", "ChildCommand", "ChildFailedError", "leave_with_parent", "run_child", "say_ready"]
@@ -34,8 +35,7 @@ LOG_BYTES_MAX = 16 * 1024 * 1024
 
 LOG_TAIL_BYTES = 2_000
 
-RESTART_PAUSE_MIN_S = 0.5
-RESTART_PAUSE_MAX_S = 10.0
+RESTART_BACKOFF = Backoff(first_s=0.5, max_s=10.0)
 STEADY_S = 10.0
 """A child that ran so long is restarted without the longer pauses of the failures before it."""
 
@@ -49,18 +49,15 @@ class ChildFailedError(Exception):
 
 @final
 class RestartPause:
-    """How long to wait before a child is started again: doubles from failure to failure, up to a limit."""
+    """How long to wait before a child is started again."""
 
     def __init__(self) -> None:
-        self._next_s = RESTART_PAUSE_MIN_S
+        self._failures = 0
 
     def after(self, *, ran_s: float) -> float:
         """Seconds to wait after a child that ran for `ran_s` seconds; 0 if it was not started."""
-        if ran_s >= STEADY_S:
-            self._next_s = RESTART_PAUSE_MIN_S
-        pause_s = self._next_s
-        self._next_s = min(2 * pause_s, RESTART_PAUSE_MAX_S)
-        return pause_s
+        self._failures = 1 if ran_s >= STEADY_S else self._failures + 1
+        return RESTART_BACKOFF.wait_s(self._failures)
 
 
 @final

@@ -1,13 +1,102 @@
-"""The machine's clock, behind the Clock port."""
+"""Server time: the wall clock, except that it never goes back.
+
+CLOCK_BOOTTIME counts at the rate of the wall clock and is never set, so a change of their difference is a step of the
+wall clock. A step forward is followed: usually the clock was late, and the time has passed. A step back is not:
+sessions are charged by differences of server time. Server time then continues from where it was, ahead of the wall
+clock, and runs a hundredth slower until both agree.
+"""
 
 import time
-from typing import final
+from collections.abc import Callable
+from typing import Final, final
+
+import structlog
+
+CHECK_MS: Final = 1_000
+"""How often the wall clock is compared."""
+STEP_MS: Final = 500
+"""A difference this large within one check is a step; a smaller one is an adjustment, by NTP for example."""
+SLOWER_BY: Final = 100
+"""While server time is ahead of the wall clock, one part in so many of it is lost."""
+
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+log = structlog.get_logger()
+
+
+def _boot_ns() -> int:
+    return time.clock_gettime_ns(_BOOT_CLOCK)
+
+
+def boot_now_ms() -> int:
+    """Milliseconds since the machine was started, suspension included: the same in all of its processes."""
+    return _boot_ns() // 1_000_000
 
 
 @final
 class SystemClock:
-    """Wall-clock time of this machine."""
+    """Reads server time. Each process that needs it makes one; a step is noticed at the first reading after it."""
+
+    __slots__ = ("_ahead_ms", "_boot_ns", "_check_at_ms", "_checked_ms", "_last_ms", "_offset_ms", "_wall_ns")
+
+    def __init__(self, *, wall_ns: Callable[[], int] = time.time_ns, boot_ns: Callable[[], int] = _boot_ns) -> None:
+        """Start at the wall clock's time.
+
+        Args:
+            wall_ns: The wall clock.
+            boot_ns: Nanoseconds since the machine was started, suspension included.
+        """
+        self._wall_ns = wall_ns
+        self._boot_ns = boot_ns
+        boot_ms = boot_ns() // 1_000_000
+        self._offset_ms = wall_ns() // 1_000_000 - boot_ms
+        self._ahead_ms = 0
+        self._checked_ms = boot_ms
+        self._check_at_ms = boot_ms + CHECK_MS
+        self._last_ms = 0
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000
+        """Milliseconds since the Unix epoch; never less than an earlier answer."""
+        boot_ms = self._boot_ns() // 1_000_000
+        if boot_ms >= self._check_at_ms:
+            self._compare(boot_ms)
+        now_ms = boot_ms + self._offset_ms
+        if now_ms < self._last_ms:
+            return self._last_ms
+        self._last_ms = now_ms
+        return now_ms
+
+    def advance_to(self, at_ms: int, *, at_most_ms: int) -> None:
+        """Continue from this instant if server time is behind it: another process, or the database, knows a later one.
+
+        Args:
+            at_ms: Server time as known elsewhere.
+            at_most_ms: A difference above this is not followed: one of the clocks is plainly wrong.
+        """
+        behind_ms = at_ms - self.now_ms()
+        if behind_ms <= 0:
+            return
+        if behind_ms > at_most_ms:
+            log.critical("wall_clock_far_behind_database", behind_ms=behind_ms)
+            return
+        self._offset_ms += behind_ms
+        self._ahead_ms += behind_ms
+        if behind_ms >= STEP_MS:
+            log.error("wall_clock_behind_database", behind_ms=behind_ms)
+
+    def _compare(self, boot_ms: int) -> None:
+        """Follow the wall clock forward at once, and back by slowing down."""
+        ahead_ms = boot_ms + self._offset_ms - self._wall_ns() // 1_000_000
+        stepped_ms = self._ahead_ms - ahead_ms
+        if ahead_ms <= 0:
+            self._offset_ms -= ahead_ms
+            ahead_ms = 0
+        else:
+            lost_ms = min(ahead_ms, max(1, (boot_ms - self._checked_ms) // SLOWER_BY))
+            self._offset_ms -= lost_ms
+            ahead_ms -= lost_ms
+        self._ahead_ms = ahead_ms
+        self._checked_ms = boot_ms
+        self._check_at_ms = boot_ms + CHECK_MS
+        if abs(stepped_ms) >= STEP_MS:
+            log.error("wall_clock_stepped", step_ms=stepped_ms, server_time_ahead_ms=ahead_ms)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from subprocess import DEVNULL
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import structlog
 import trio
@@ -22,6 +22,10 @@ SEND_S: Final = 5.0
 log = structlog.get_logger()
 
 
+OnFacts: TypeAlias = Callable[[list[list[object]], int], None]
+"""Takes rows of session id, kind and instant, and how far the worker's clock is ahead of CLOCK_BOOTTIME."""
+
+
 @final
 class _Call:
     """One request that waits for its answer."""
@@ -35,7 +39,7 @@ class _Call:
 class WorkerLink:
     """A running worker. Any task may ask; answers come in any order."""
 
-    def __init__(self, stream: trio.SocketStream, pid: int, on_facts: Callable[[list[list[object]]], None]) -> None:
+    def __init__(self, stream: trio.SocketStream, pid: int, on_facts: OnFacts) -> None:
         self._stream = stream
         self._on_facts = on_facts
         self.pid = pid
@@ -61,7 +65,7 @@ class WorkerLink:
 
     def _deliver(self, header: Header, body: bytes) -> None:
         if "facts" in header:
-            self._on_facts(header["facts"])
+            self._on_facts(header["facts"], header["clock_offset_ms"])
             return
         call = self._calls.pop(header["id"], None)
         if call is not None:  # else its caller gave up
@@ -120,7 +124,7 @@ class WorkerLink:
 
 
 @asynccontextmanager
-async def start_worker(on_facts: Callable[[list[list[object]]], None]) -> AsyncIterator[WorkerLink]:
+async def start_worker(on_facts: OnFacts) -> AsyncIterator[WorkerLink]:
     """Run a worker process for as long as the block; it dies with us, by kill -9 too, since its stdin closes.
 
     Raises:

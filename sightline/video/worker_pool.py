@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from functools import partial
 from typing import Any, Final, final
 
 import structlog
@@ -10,6 +11,7 @@ import trio
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, FrameReply, MediaEvent, MediaKind
+from sightline.system.clock import boot_now_ms
 from sightline.video.ipc import messages
 from sightline.video.ipc.framing import Header
 from sightline.video.media_events import MediaEventQueue
@@ -21,6 +23,8 @@ START_S: Final = 20.0
 RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
+CLOCKS_DIFFER_MS: Final = 100
+"""Clocks of two processes that differ by less are read as equal: reading them takes time too."""
 STEADY_S: Final = 30.0
 """A worker that ran so long starts again without back-off."""
 log = structlog.get_logger()
@@ -154,7 +158,10 @@ class WorkerPool:
             raise VideoUnavailableError("the media worker is restarting")
         return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
 
-    def _on_facts(self, slot: _Slot, facts: list[list[object]]) -> None:
+    def _on_facts(self, slot: _Slot, facts: list[list[object]], clock_offset_ms: int) -> None:
+        # A worker that was started after the wall clock was set back lives behind server time.
+        behind_ms = self._clock.now_ms() - boot_now_ms() - clock_offset_ms
+        shift_ms = behind_ms if abs(behind_ms) > CLOCKS_DIFFER_MS else 0
         for session, value, at_ms in facts:
             session_id, kind = str(session), MediaKind(value)
             if kind is MediaKind.CONNECTED:
@@ -162,7 +169,7 @@ class WorkerPool:
             elif kind is MediaKind.DISCONNECTED:
                 slot.connected.discard(session_id)
             if isinstance(at_ms, int):
-                self.tell(session_id, kind, at_ms)
+                self.tell(session_id, kind, at_ms + shift_ms)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep all workers alive until cancelled; started when all are up."""
@@ -186,7 +193,7 @@ class WorkerPool:
         while True:
             began = trio.current_time()
             try:
-                async with start_worker(lambda facts: self._on_facts(slot, facts)) as link:
+                async with start_worker(partial(self._on_facts, slot)) as link:
                     if await self._prepare(slot, link):
                         if failures == 0:
                             task_status.started()

@@ -22,6 +22,7 @@ OTHER_LOOPS: Final = {
     "actors/session/media_pump.py:_checkpoint": "catches what the store raises; actors do not import system",
     "actors/kernel/registry.py:_sweep": "touches no store, chain or file",
     "actors/workspace/heartbeat_writer.py:_write_batches": "reports every error to the callers of the batch",
+    "bootstrap/fencing.py:let_earlier_server_stop": "ends after HANDOVER_S; catches what the store raises",
     "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",
     "chain/deploy.py:_receipt": "a start may fail: it ends at its deadline",
     "chain/rpc/client.py:_persistently": "ends after a number of tries",

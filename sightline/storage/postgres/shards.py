@@ -8,6 +8,9 @@ import trio
 from sightline.storage.database.bridge import Database
 
 _TAKE: Final = "SELECT id, epoch FROM take_shards($1, $2)"
+_CONNECTIONS: Final = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sightline' AND datname = current_database()"
+)
 _IS_TAKEN: Final = "SELECT EXISTS (SELECT FROM shard WHERE incarnation IS DISTINCT FROM $1)"
 
 
@@ -40,3 +43,13 @@ class ShardOwnership:
             return
         if await self._database.read(lambda connection: connection.fetchval(_IS_TAKEN, self._incarnation)):
             self.lost.set()
+
+
+async def count_other_connections(database: Database) -> int:
+    """Connections of other Sightline servers to this database. One that is just closing may be counted.
+
+    Raises:
+        StoreUnavailableError: The database did not answer.
+    """
+    total: int = await database.read(lambda connection: connection.fetchval(_CONNECTIONS))
+    return max(0, total - database.statistics().connections_open)

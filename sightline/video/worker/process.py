@@ -17,7 +17,7 @@ import structlog
 import uvloop
 
 from sightline.ports.video import MediaKind
-from sightline.system.clock import SystemClock
+from sightline.system.clock import SystemClock, boot_now_ms
 from sightline.system.ids import SystemIds
 from sightline.system.logs import configure_logs
 from sightline.video.ipc import messages
@@ -35,6 +35,7 @@ class Worker:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
+        self._clock = SystemClock()
         self._media_server: MediaServer | None = None
         self._facts: list[list[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,7 +47,7 @@ class Worker:
 
     def _flush_facts(self) -> None:
         facts, self._facts = self._facts, []
-        self._writer.write(encode({"facts": facts}))
+        self._writer.write(encode({"facts": facts, "clock_offset_ms": self._clock.now_ms() - boot_now_ms()}))
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Work until the server closes the socket."""
@@ -57,7 +58,7 @@ class Worker:
                 for header, body in decoder.feed(data):
                     if header["op"] == "configure":
                         options = messages.options_from_wire(header["options"])
-                        self._media_server = MediaServer(options, clock=SystemClock(), ids=SystemIds(), emit=self._emit)
+                        self._media_server = MediaServer(options, clock=self._clock, ids=SystemIds(), emit=self._emit)
                         ticking = group.create_task(self._media_server.run())
                         self._writer.write(encode({"id": header["id"], "ok": True}))
                     else:
