@@ -13,6 +13,7 @@ from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.durability import warn_if_not_durable
 from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
@@ -64,6 +65,7 @@ async def open_migrated_database(settings: Settings, retry: StartRetry) -> Async
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
             await retry.run(lambda: migrate(database))
+            await retry.run(lambda: warn_if_not_durable(database))
             yield database
         nursery.cancel_scope.cancel()
 

@@ -49,6 +49,8 @@ async def connect(options: PoolOptions) -> Connection:
         server_settings={
             "application_name": "sightline",
             "timezone": "UTC",
+            # What is acknowledged must be on the disk, whatever the server, the role or the database is set to.
+            "synchronous_commit": "on",
             # Planning with JIT costs more than any of our statements.
             "jit": "off",
             "statement_timeout": str(options.statement_timeout_ms),
