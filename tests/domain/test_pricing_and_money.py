@@ -96,6 +96,20 @@ def test_a_quote_is_reproducible_from_the_factors_it_shows(base, supply, demand,
     assert quote.estimated_total == rate * duration_s
 
 
+ABOVE_FLOATS = 2**53 + 1
+"""The smallest whole number that a float cannot hold."""
+
+
+def test_rate_charge_and_fee_are_computed_in_whole_numbers():
+    neutral = price(MicroUsdc(ABOVE_FLOATS), supply=4, demand=0)
+    assert neutral.rate == ABOVE_FLOATS
+    assert charge(1, MicroUsdc(ABOVE_FLOATS), MicroUsdc(ABOVE_FLOATS)) == ABOVE_FLOATS
+    assert charge(3, MicroUsdc(ABOVE_FLOATS), MicroUsdc(3 * ABOVE_FLOATS)) == 3 * ABOVE_FLOATS
+    assert fee_of(MicroUsdc(ABOVE_FLOATS), 10_000) == ABOVE_FLOATS
+    # 2 x 1.25 = 2.5: Python's round() would give the even neighbour, 2.
+    assert price(MicroUsdc(2), supply=0, demand=0).rate == 3
+
+
 @pytest.mark.parametrize(
     ("charged", "fee_bps", "fee"),
     [(0, 1500, 0), (1, 1500, 0), (6, 1500, 0), (7, 1500, 1), (600_000, 1500, 90_000), (999, 0, 0), (999, 10_000, 999)],
