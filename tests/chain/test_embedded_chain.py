@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
+import trio.testing
 from eth_account import Account
 
 from sightline.chain.contracts.abi import call_data, revert_reason
@@ -25,6 +27,7 @@ from sightline.chain.embedded.node import (
     open_running_faucet,
 )
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.reader import is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.system.children import ChildFailedError
 from tests.chain.world import USDC, Wallet, World, faucet_of, ids, until
@@ -238,7 +241,7 @@ async def test_an_estimate_is_enough_gas(world: World) -> None:
 async def test_endless_code_is_stopped_by_its_gas(world: World) -> None:
     with trio.fail_after(10):
         with pytest.raises(RpcResponseError, match="out of gas"):
-            await world.rpc.call("eth_call", {"data": "0x5b600056"}, "latest")
+            await world.rpc.call("eth_call", {"data": ENDLESS_LOOP, "gas": hex(100_000)}, "latest")
 
 
 async def test_creation_code_runs_as_a_call(world: World) -> None:
@@ -320,3 +323,56 @@ async def test_reads_can_be_pinned_to_an_old_block(world: World) -> None:
     assert int(await world.rpc.call("eth_call", call, before["number"]), 16) == 0
     assert int(await world.rpc.call("eth_call", call, "latest"), 16) == 10
     assert await world.rpc.call("eth_getBalance", world.payer.address, before["number"]) == "0x0"
+
+
+# What strangers may cost.
+
+# JUMPDEST PUSH1 0 JUMP.
+ENDLESS_LOOP = "0x5b600056"
+
+
+@pytest.mark.parametrize("number", [*range(0x06, 0x0A), *range(0x0B, 0x12)])
+async def test_a_precompile_that_is_pure_python_is_refused(world: World, number: int) -> None:
+    to = f"0x{number:040x}"
+    (answer,) = await world.rpc.batch([("eth_call", [{"to": to, "data": "0x" + "00" * 384}, "latest"])])
+    assert isinstance(answer, RpcResponseError)
+    assert "is not available here" in answer.message
+
+
+async def test_a_call_that_takes_too_much_cpu_time_is_refused(world: World) -> None:
+    began = trio.current_time()
+    (answer,) = await world.rpc.batch([("eth_call", [{"data": ENDLESS_LOOP, "gas": hex(6_000_000)}, "latest"])])
+    assert isinstance(answer, RpcResponseError)
+    assert answer.message == "execution failed: it takes too much CPU time"
+    assert is_call_fault(answer)
+    assert trio.current_time() - began < 10
+
+
+async def test_the_head_is_told_while_calls_are_running(world: World) -> None:
+    done: list[float] = []
+
+    async def loop() -> None:
+        await world.rpc.batch([("eth_call", [{"data": ENDLESS_LOOP, "gas": hex(6_000_000)}, "latest"])] * 6)
+        done.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop)
+        await trio.testing.wait_all_tasks_blocked()
+        assert int(await world.rpc.call("eth_blockNumber"), 16) > 0
+        answered = trio.current_time()
+    assert answered < done[0]
+
+
+async def test_fee_history_is_bounded(world: World) -> None:
+    (answer,) = await world.rpc.batch([("eth_feeHistory", ["0x10", "latest", [1.0] * 101])])
+    assert isinstance(answer, RpcResponseError)
+    history = await world.rpc.call("eth_feeHistory", "0x400", "latest", [1.0] * 100)
+    assert len(history["gasUsedRatio"]) <= 100
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1:1", 200), ("localhost:1", 200), ("evil.example:1", 403)])
+async def test_a_name_that_is_not_local_is_refused(world: World, host: str, status: int) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(world.node_url, json=body, headers={"host": host})
+    assert answer.status_code == status

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from sightline.chain.rpc.client import RpcOptions, open_rpc
-from sightline.chain.rpc.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, RpcProxy
+from sightline.chain.rpc.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, REPLY_BYTES_MAX, RpcProxy
+from tests.chain.endpoint import answering, honest
 from tests.chain.world import World, ids
 
 
@@ -72,6 +73,16 @@ async def test_a_sent_transaction_is_noticed(world: World) -> None:
 
 
 def test_the_allow_list_is_what_is_documented() -> None:
-    assert {"eth_call", "eth_estimateGas", "eth_getLogs", "eth_sendRawTransaction"} == HEAVY_METHODS
-    assert len(LIGHT_METHODS) == 16
+    assert {"eth_call", "eth_estimateGas", "eth_feeHistory", "eth_getLogs", "eth_sendRawTransaction"} == HEAVY_METHODS
+    assert len(LIGHT_METHODS) == 15
     assert all(name.startswith(("eth_get", "eth_", "net_version", "web3_clientVersion")) for name in LIGHT_METHODS)
+
+
+async def test_an_answer_that_is_too_long_is_not_passed_on(world: World) -> None:
+    long = {"jsonrpc": "2.0", "id": 1, "result": "x" * (REPLY_BYTES_MAX + 1)}
+    world.endpoint.fault = answering(long["result"])
+    async with open_rpc(world.endpoint.url, RpcOptions(), ids) as rpc:
+        answer = await ask(RpcProxy(rpc), a_request("eth_getLogs", {}))
+        assert "at most" in answer["error"]["message"]
+        world.endpoint.fault = honest
+        assert (await ask(RpcProxy(rpc), a_request("eth_chainId")))["result"] == hex(84_532_001)

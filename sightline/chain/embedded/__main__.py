@@ -28,6 +28,7 @@ from sightline.system.ids import SystemIds
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 BATCH_MAX: Final = 1_000
+LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
 LOCK_WAIT_S: Final = 3.0
 # Python's own recursion carries the EVM's call depth of 1024.
 THREAD_STACK_BYTES: Final = 128 * 1024 * 1024
@@ -82,6 +83,10 @@ def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
         timeout: ClassVar[float | None] = 120
 
         def do_POST(self) -> None:
+            # A web page can point a name of its own at this address (DNS rebinding); its Host is then that name.
+            if self.headers.get("Host", "").rpartition(":")[0] not in LOCAL_HOSTS:
+                self.send_error(403)
+                return
             length = int(self.headers.get("Content-Length") or 0)
             if not 0 < length <= BODY_BYTES_MAX:
                 self.send_error(413)

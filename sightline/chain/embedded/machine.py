@@ -1,6 +1,7 @@
 """The chain itself: genesis, mining, calls. Every method is called under one lock; see `methods`."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -10,7 +11,6 @@ from eth.chains.base import MiningChain
 from eth.constants import POST_MERGE_DIFFICULTY, POST_MERGE_MIX_HASH, POST_MERGE_NONCE
 from eth.db.atomic import AtomicDB
 from eth.exceptions import OutOfGas, Revert, VMError
-from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.constants import STANDARD_TOKEN_COST, TOTAL_COST_FLOOR_PER_TOKEN
 from eth.vm.message import Message
 from eth_typing import Address, BlockNumber
@@ -20,12 +20,17 @@ from eth_utils.hexadecimal import decode_hex
 
 from sightline.chain.embedded import views
 from sightline.chain.embedded.store import ChainStore, Json
+from sightline.chain.embedded.vm import EmbeddedVM, OutOfTimeError
 from sightline.ports.clock import Clock
 from sightline.system.keccak import keccak256
 
 BLOCK_GAS_MAX: Final = 16_000_000
 # py-evm runs about 3 million gas of plain opcodes per second, and one call at a time.
 CALL_GAS_MAX: Final = 6_000_000
+CALL_CPU_S: Final = 0.25
+"""CPU time of one eth_call or eth_estimateGas; a settlement's takes about 0.02 s."""
+TRANSACTION_CPU_S: Final = 2.0
+"""CPU time of one transaction in a block; beyond it the transaction fails and pays for all its gas."""
 NO_ADDRESS: Final = Address(b"")
 BLOB_TRANSACTION: Final = 3
 
@@ -44,17 +49,6 @@ class ExecutionError(Exception):
 
 class UnknownBlockError(Exception):
     """No such block."""
-
-
-class EmbeddedVM(PragueVM):
-    """Prague rules, except that two blocks may share a second: blocks come on demand, and clocks stay honest."""
-
-    @classmethod
-    def validate_header(cls, header: Any, parent_header: Any) -> None:
-        """Check a header against its parent as if the parent were a second older."""
-        if parent_header is not None:
-            parent_header = parent_header.copy(timestamp=parent_header.timestamp - 1)
-        super().validate_header(header, parent_header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +195,7 @@ class Machine:
             if refusal is not None:
                 rejected[transaction.hash] = RejectedError(refusal)
                 continue
+            machine.state.deadline_s = time.thread_time() + TRANSACTION_CPU_S
             try:
                 receipt, computation = machine.apply_transaction(header, transaction)
             except ValidationError as error:
@@ -263,19 +258,24 @@ class Machine:
         """One storage word after a block."""
         return int(self._machine_at(block).state.get_storage(account, position))
 
-    def run(self, call: Call, block: Json) -> tuple[bytes, int]:
+    def run(self, call: Call, block: Json, *, deadline_s: float | None = None) -> tuple[bytes, int]:
         """Run a call on the state after a block and forget its effects.
 
         Returns:
             Its output and the gas it used, without the intrinsic gas of a transaction.
 
         Raises:
-            ExecutionError: If it reverts or fails.
+            ExecutionError: If it reverts, fails, or takes more than CALL_CPU_S of CPU time.
         """
         state = self._machine_at(block).state
+        state.deadline_s = time.thread_time() + CALL_CPU_S if deadline_s is None else deadline_s
         context = state.get_transaction_context_class()(gas_price=0, origin=call.sender)
         try:
             computation = self._computation(state, call, context)
+            # A contract may catch the failure of an inner call; what it then returns is not the call's result.
+            state.require_time()
+        except OutOfTimeError as error:
+            raise ExecutionError(str(error), None) from error
         except VMError as error:
             raise ExecutionError(f"execution failed: {error}", None) from error
         if computation.is_error:
@@ -313,13 +313,14 @@ class Machine:
         intrinsic = 21_000 + 4 * tokens
         if call.to == NO_ADDRESS:
             intrinsic += 32_000 + 2 * ((len(call.data) + 31) // 32)
-        _, used = self.run(call, block)
+        deadline_s = time.thread_time() + CALL_CPU_S
+        _, used = self.run(call, block, deadline_s=deadline_s)
         low, high = used, max(call.gas, used)
         guess = used
         # The gas used is what remains after a 63/64 rule at each inner call (EIP-150), so less may not do.
         while True:
             try:
-                self.run(Call(sender=call.sender, to=call.to, data=call.data, value=call.value, gas=guess), block)
+                self.run(replace(call, gas=guess), block, deadline_s=deadline_s)
             except ExecutionError:
                 low = guess
                 guess = min(high, guess + max(guess // 32, 2_300))

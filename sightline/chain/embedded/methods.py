@@ -23,7 +23,13 @@ from sightline.chain.embedded.machine import (
 from sightline.chain.embedded.store import Json
 
 LOG_BLOCKS_MAX: Final = 10_000
-FEE_HISTORY_BLOCKS_MAX: Final = 1_024
+FEE_HISTORY_BLOCKS_MAX: Final = 100
+FEE_HISTORY_PERCENTILES_MAX: Final = 100
+# Answered from the head alone: they never wait for a call or a block that is being made.
+LOCK_FREE: Final = frozenset(
+    {"eth_chainId", "net_version", "web3_clientVersion", "eth_blockNumber", "eth_syncing", "eth_accounts",
+     "eth_gasPrice", "eth_maxPriorityFeePerGas"}
+)  # fmt: skip
 TIP_WEI: Final = 10**9
 NO_SENDER: Final = Address(bytes(20))
 
@@ -90,6 +96,8 @@ class Methods:
             function = self._table.get(method)
             if function is None:
                 raise RpcError(METHOD_NOT_FOUND, f"the method {method} does not exist/is not available")
+            if method in LOCK_FREE:
+                return function(*params)
             with self._lock:
                 return function(*params)
         except ExecutionError as error:
@@ -157,6 +165,8 @@ class Methods:
         return views.quantity(int(self._machine.head["baseFeePerGas"], 16) + TIP_WEI)
 
     def _fee_history(self, count: str | int, newest: str, percentiles: list[float] | None = None) -> Json:
+        if percentiles and len(percentiles) > FEE_HISTORY_PERCENTILES_MAX:
+            raise RpcError(INVALID_PARAMS, f"at most {FEE_HISTORY_PERCENTILES_MAX} percentiles")
         wanted = count if isinstance(count, int) else int(count, 16)
         last = int(self._machine.resolve(newest)["number"], 16)
         first = max(0, last + 1 - max(1, min(wanted, FEE_HISTORY_BLOCKS_MAX)))

@@ -33,6 +33,10 @@ class RpcResponseError(Exception):
         self.data = data
 
 
+class ReplyTooLargeError(Exception):
+    """The node's answer is longer than the caller takes."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcOptions:
@@ -97,13 +101,14 @@ class JsonRpc:
             results += await self._post(requests[start : start + BATCH_MAX])
         return results
 
-    async def forward(self, body: bytes) -> bytes:
+    async def forward(self, body: bytes, *, reply_bytes_max: int | None = None) -> bytes:
         """Hand a body to the node and its answer back, both unread.
 
         Raises:
             ChainUnavailableError: No answer.
+            ReplyTooLargeError: The answer is longer than `reply_bytes_max`; it is not read if the node says so.
         """
-        return await self._exchange(body)
+        return await self._exchange(body, reply_bytes_max)
 
     async def _persistently(self, requests: Sequence[Request]) -> list[Any]:
         options = self._options
@@ -133,13 +138,19 @@ class JsonRpc:
             raise ChainUnavailableError("the endpoint's answer is not JSON") from error
         return _in_order(decoded, len(bodies))
 
-    async def _exchange(self, body: bytes) -> bytes:
+    async def _exchange(self, body: bytes, reply_bytes_max: int | None = None) -> bytes:
         try:
             with trio.fail_after(self._options.timeout_ms / 1000):
                 headers = {"content-type": "application/json", "content-length": str(len(body))}
                 request = self._http.build_request("POST", self._url, headers=headers)
                 request.stream = _Body(body)
-                response = await self._http.send(request)
+                response = await self._http.send(request, stream=True)
+                try:
+                    _require_small(int(response.headers.get("content-length") or 0), reply_bytes_max)
+                    await response.aread()
+                    _require_small(len(response.content), reply_bytes_max)
+                finally:
+                    await response.aclose()
         except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
             raise ChainUnavailableError(f"the endpoint does not answer: {type(error).__name__}") from error
         if response.status_code == TOO_MANY_REQUESTS:
@@ -147,6 +158,11 @@ class JsonRpc:
         if response.status_code >= 500 or not response.content:
             raise ChainUnavailableError(f"the endpoint answered HTTP {response.status_code}")
         return response.content
+
+
+def _require_small(length: int, most: int | None) -> None:
+    if most is not None and length > most:
+        raise ReplyTooLargeError(f"the answer has {length} bytes; at most {most} are passed on")
 
 
 @final

@@ -9,24 +9,25 @@ from typing import Any, Final, final
 import orjson
 import trio
 
-from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.rpc.client import JsonRpc, ReplyTooLargeError
 from sightline.domain.errors import ChainUnavailableError
 
 BATCH_MAX: Final = 50
 BODY_BYTES_MAX: Final = 256 * 1024
 # The embedded chain runs one call at a time; the relayer's and the watcher's must get their turn.
-HEAVY_AT_ONCE: Final = 4
+HEAVY_AT_ONCE: Final = 2
+REPLY_BYTES_MAX: Final = 2 * 1024 * 1024
 
 SEND: Final = "eth_sendRawTransaction"
 LIGHT_METHODS: Final = frozenset(
     {
-        "eth_blockNumber", "eth_chainId", "eth_feeHistory", "eth_gasPrice", "eth_getBalance",
+        "eth_blockNumber", "eth_chainId", "eth_gasPrice", "eth_getBalance",
         "eth_getBlockByHash", "eth_getBlockByNumber", "eth_getCode", "eth_getStorageAt",
         "eth_getTransactionByHash", "eth_getTransactionCount", "eth_getTransactionReceipt",
         "eth_maxPriorityFeePerGas", "eth_syncing", "net_version", "web3_clientVersion",
     }
 )  # fmt: skip
-HEAVY_METHODS: Final = frozenset({"eth_call", "eth_estimateGas", "eth_getLogs", SEND})
+HEAVY_METHODS: Final = frozenset({"eth_call", "eth_estimateGas", "eth_feeHistory", "eth_getLogs", SEND})
 
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -66,12 +67,14 @@ class RpcProxy:
     async def _forward(self, requests: list[dict[str, Any]], body: bytes) -> bytes:
         try:
             if all(item["method"] in LIGHT_METHODS for item in requests):
-                return await self._rpc.forward(body)
+                return await self._rpc.forward(body, reply_bytes_max=REPLY_BYTES_MAX)
             async with self._heavy:
-                answer = await self._rpc.forward(body)
+                answer = await self._rpc.forward(body, reply_bytes_max=REPLY_BYTES_MAX)
             if any(item["method"] == SEND for item in requests):
                 self._on_transaction()
             return answer
+        except ReplyTooLargeError as error:
+            return _error(requests[0].get("id"), UNAVAILABLE, str(error))
         except ChainUnavailableError:
             return _error(requests[0].get("id"), UNAVAILABLE, "the chain does not answer")
 
