@@ -43,12 +43,14 @@ from sightline.storage.postgres.retention import Retention, RetentionOptions
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.log_files import rotate_log_files
 from sightline.system.loops import run_forever
 from sightline.system.secrets import Secrets
 
 ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 RETENTION_EVERY_S: Final = 3_600.0
+LOG_ROTATION_EVERY_S: Final = 60.0
 
 log = structlog.get_logger("sightline")
 
@@ -125,6 +127,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 services.start_soon(stop_when_fenced, store)
                 retention = Retention(database, store, clock, retention_options(settings))
                 services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
+                logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
+                services.start_soon(partial(run_forever, "log_rotation", logs, every_s=LOG_ROTATION_EVERY_S))
                 yield core
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()

@@ -98,9 +98,9 @@ def _from_environment(environment: Mapping[str, str], problems: list[str], warni
             if value:
                 found[known[given]] = value
         elif given.startswith(ENVIRONMENT_PREFIX) and not (given in OTHER_VARIABLES or given.startswith(TEST_PREFIXES)):
-            near = nearest(given, known)
+            near = nearest(given.removeprefix(ENVIRONMENT_PREFIX), Settings.model_fields)
             if near:
-                problems.append(f"{given} is not a setting. Did you mean {near}?")
+                problems.append(f"{given} is not a setting. Did you mean {variable(near)}?")
             else:
                 warnings.append(f"{given} is not a setting and has no effect. `sightline config` lists the settings.")
     return found

@@ -25,9 +25,13 @@ def variable(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that an unknown one most resembles; None if none is near."""
-    found = get_close_matches(name, list(known), n=1, cutoff=NEAR)
-    return found[0] if found else None
+    """The known setting that an unknown name most resembles; None if none is near.
+
+    Compared in the form of variables: the common prefix gives short names such as `prot` and `port` enough in common.
+    """
+    by_variable = {variable(setting): setting for setting in known}
+    found = get_close_matches(variable(name), list(by_variable), n=1, cutoff=NEAR)
+    return by_variable[found[0]] if found else None
 
 
 def validation_lines(error: ValidationError, origins: dict[str, str]) -> list[str]:

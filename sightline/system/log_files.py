@@ -1,0 +1,36 @@
+"""Bounds the log files that child processes write: one large file is kept aside, the older one is dropped."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import trio
+
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""Size from which a log file is rotated. With its one predecessor it takes at most about twice this."""
+
+
+async def rotate_log_files(directories: Sequence[Path]) -> None:
+    """Rotate the log files of these directories that are too large.
+
+    Raises:
+        OSError: A file cannot be copied or truncated.
+    """
+    for directory in directories:
+        for path in sorted(directory.glob("*.log")):
+            await trio.to_thread.run_sync(rotate, path)
+
+
+def rotate(path: Path, *, bytes_max: int = BYTES_MAX) -> bool:
+    """Copy a file that is too large to NAME.1 and empty it. Returns whether it did.
+
+    Copied and not renamed: the child has the file open, for appending, and goes on at its new end. Lines written
+    between copy and truncation are lost.
+    """
+    if path.stat().st_size <= bytes_max:
+        return False
+    shutil.copyfile(path, path.with_name(path.name + ".1"))
+    with path.open("r+b") as opened:
+        opened.truncate(0)
+    return True

@@ -1,0 +1,103 @@
+"""Settings: where they come from, how lists are written, and what is said about wrong ones."""
+
+from pathlib import Path
+
+import pytest
+
+from sightline.config import SettingsError, load_settings
+
+
+def refused(environment: dict[str, str], **given: object) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as error:
+        load_settings(environment, overrides=given)
+    assert not any("\n" in line for line in error.value.lines)
+    return error.value.lines
+
+
+def a_file(directory: Path, text: str) -> Path:
+    path = directory / "sightline.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_overrides_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
+    path = a_file(tmp_path, 'port = 1\ndrain_seconds = 2.5\nhost = "::1"\n')
+    environment = {"SIGHTLINE_PORT": "2", "SIGHTLINE_DRAIN_SECONDS": "3", "SIGHTLINE_CONFIG": str(path)}
+    loaded = load_settings(environment, overrides={"port": 3, "data_dir": None})
+    assert (loaded.settings.port, loaded.settings.drain_seconds, loaded.settings.host) == (3, 3.0, "::1")
+    assert loaded.sources["port"] == "command line"
+    assert loaded.sources["drain_seconds"] == "environment"
+    assert loaded.sources["host"] == str(path)
+    assert loaded.sources["data_dir"] == "default"
+
+
+def test_lists_are_comma_lists_in_the_environment_and_arrays_in_the_file(tmp_path: Path) -> None:
+    from_environment = load_settings({"SIGHTLINE_TRUSTED_PROXIES": "127.0.0.1, ::1,"}).settings
+    assert from_environment.trusted_proxies == ("127.0.0.1", "::1")
+    path = a_file(tmp_path, 'trusted_proxies = ["10.0.0.1"]\n[corridors]\n"52,13" = 12000\n')
+    from_file = load_settings({}, config_file=path).settings
+    assert (from_file.trusted_proxies, from_file.corridors) == (("10.0.0.1",), {"52,13": 12000})
+    assert load_settings({"SIGHTLINE_CORRIDORS": '{"52,13": 12000}'}).settings.corridors == {"52,13": 12000}
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("SIGHTLINE_PROT", "SIGHTLINE_PORT"), ("SIGHTLINE_TRUSTED_PROXY", "SIGHTLINE_TRUSTED_PROXIES")],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(name: str, near: str) -> None:
+    assert refused({name: "1"}) == (f"{name} is not a setting. Did you mean {near}?",)
+
+
+def test_variables_of_others_with_our_prefix_are_warned_about_and_do_not_stop_the_server() -> None:
+    names = (
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT_8080_TCP",
+        "PORT_8080_TCP_PROTO",
+        "PORT_8080_TCP_PORT",
+    )
+    kubernetes = {f"SIGHTLINE_{name}": "10.0.0.1" for name in names}
+    loaded = load_settings(kubernetes | {"SIGHTLINE_API_KEY": "ours", "SIGHTLINE_TEST_DSN": "ours", "PATH": "/"})
+    assert [line.split()[0] for line in loaded.warnings] == sorted(kubernetes)
+
+
+def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
+    path = a_file(tmp_path, "prot = 1\nsomething_else = 2\n")
+    lines = sorted(refused({"SIGHTLINE_CONFIG": str(path)}))
+    assert lines[0] == f"prot in {path} is not a setting. Did you mean port?"
+    assert lines[1].startswith(f"something_else in {path} is not a setting.")
+
+
+def test_every_wrong_setting_has_a_line_that_names_it_as_it_was_written(tmp_path: Path) -> None:
+    path = a_file(tmp_path, 'video_workers = "many"\n')
+    lines = refused(
+        {"SIGHTLINE_BASE_RATE_MICRO_USDC": "0", "SIGHTLINE_CORRIDORS": "52", "SIGHTLINE_CONFIG": str(path)}, port=-1
+    )
+    starts = sorted(line.partition(":")[0] for line in lines)
+    assert starts == ["--port", "SIGHTLINE_BASE_RATE_MICRO_USDC", "SIGHTLINE_CORRIDORS", f"video_workers in {path}"]
+
+
+def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
+    lines = refused({"SIGHTLINE_CHAIN_ID": "hunter2", "SIGHTLINE_CHAIN_RELAYER_KEY": "hunter2"})
+    assert "hunter2" not in " ".join(lines)
+
+
+@pytest.mark.parametrize("text", ["port = ", "\udcff"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "sightline.toml"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    (line,) = refused({"SIGHTLINE_CONFIG": str(path)})
+    assert line.startswith(f"Cannot read the settings file {path}: ")
+    (line,) = refused({"SIGHTLINE_CONFIG": str(tmp_path)})
+    assert "Is a directory" in line
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert load_settings({"SIGHTLINE_TLS_CERT": "", "SIGHTLINE_PORT": ""}).settings.port == 8080
+
+
+def test_the_internal_port_is_chosen_when_the_public_one_is() -> None:
+    assert load_settings({}).settings.internal_port == 8081
+    assert load_settings({}, overrides={"port": 0}).settings.internal_port == 0
+    assert load_settings({"SIGHTLINE_INTERNAL_PORT": "9"}, overrides={"port": 0}).settings.internal_port == 9

@@ -1,0 +1,102 @@
+"""README's Python code runs as printed, against a server with an operator's device, and ends its session."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+import simplejpeg
+import trio
+
+from sightline.client import Api
+from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
+
+ROOT: Final = Path(__file__).parents[2]
+README: Final = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.timeout(240)
+async def test_the_python_code_waits_for_live_saves_a_frame_and_ends_the_session(data_directory: Path) -> None:
+    server = Server(data_directory)
+    try:
+        await server.start()
+        await run_readme(server, data_directory)
+    finally:
+        server.end()
+
+
+async def run_readme(server: Server, directory: Path) -> None:
+    consumer = await a_tenant(server.url, "CONSUMER", "reader")
+    operator = await a_tenant(server.url, "SUPPLIER", "camera")
+    device = device_process(server.url, operator.key, directory / "device.log")
+    try:
+        await until_logged(directory / "device.log", "is OFFLINE")
+        await go_online(server.url, operator)
+        await until_logged(directory / "device.log", "is ONLINE")
+        (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+        env = os.environ | {"CONSUMER_KEY": consumer.key}
+        program = [sys.executable, "-c", code.replace("http://127.0.0.1:8080", server.url)]
+        with trio.fail_after(90):
+            done = await trio.run_process(
+                program, capture_stdout=True, capture_stderr=True, check=False, cwd=directory, env=env
+            )
+    finally:
+        device.terminate()
+        device.wait(20)
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.fullmatch(r"\d+ s, \d+ micro-USDC\n", done.stdout.decode())
+    assert simplejpeg.decode_jpeg_header((directory / "frame.jpg").read_bytes())[1] == 768
+    async with Api(server.url, key=consumer.key) as api:
+        (session,) = (await api.get("/sessions"))["items"]
+    assert session["state"] == "ENDED"
+
+
+def device_process(url: str, key: str, log_path: Path) -> "subprocess.Popen[bytes]":
+    line = [
+        sys.executable,
+        "-m",
+        "sightline.cli",
+        "device",
+        "--api",
+        url,
+        "--lat",
+        str(PLACE[0]),
+        "--lng",
+        str(PLACE[1]),
+    ]
+    with log_path.open("wb") as log_file:
+        return subprocess.Popen(line, stderr=log_file, stdout=log_file, env=os.environ | {"SIGHTLINE_API_KEY": key})
+
+
+async def until_logged(path: Path, text: str) -> None:
+    async def read() -> str:
+        return await trio.Path(path).read_text()
+
+    await until(read, lambda seen: text in seen, f"{path.name} says {text!r}")
+
+
+def test_the_picture_in_the_first_screen_is_a_frame_of_the_demo() -> None:
+    first_screen = "\n".join(README.splitlines()[:30])
+    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", first_screen)
+    height, width, _, _ = simplejpeg.decode_jpeg_header((ROOT / picture).read_bytes())
+    assert (width, height) == (1280, 720)
+
+
+@pytest.mark.parametrize(
+    ("key", "api", "said"),
+    [
+        ("svc_test_000000_" + "A" * 43, None, "Check SIGHTLINE_API_KEY"),
+        ("x", "http://127.0.0.1:9", "Cannot reach http://127.0.0.1:9"),
+    ],
+)
+async def test_a_device_that_cannot_work_says_why_in_one_line(
+    running_server: Server, key: str, api: str | None, said: str
+) -> None:
+    line = [sys.executable, "-m", "sightline.cli", "device", "--api", api or running_server.url, "--lat=1", "--lng=2"]
+    done = await trio.run_process(line, capture_stderr=True, check=False, env=os.environ | {"SIGHTLINE_API_KEY": key})
+    assert done.returncode == 1
+    (only,) = done.stderr.decode().splitlines()
+    assert said in only
