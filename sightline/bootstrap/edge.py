@@ -167,7 +167,11 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         ids=core.ids,
     )
     hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
-    routes = (*internal_routes(deps), *routes_of(OperationResources(core.actors.registry, core.ledger)), *hooks)
+    routes = (
+        *internal_routes(deps),
+        *routes_of(OperationResources(core.actors.registry, core.ledger, core.clock)),
+        *hooks,
+    )
     return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
 
 

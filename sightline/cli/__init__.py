@@ -155,6 +155,14 @@ def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
     raise typer.Exit(print_settlements(_settings(config, data_dir=data_dir).data_dir))
 
 
+@app.command("write-off")
+def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+    """Give up the settlement of a session for good, with a reason, and release the payer's hold."""
+    from sightline.cli.operations import write_off_settlement
+
+    raise typer.Exit(write_off_settlement(_settings(config, data_dir=data_dir).data_dir, session_id, reason))
+
+
 @app.command()
 def actors(
     data_dir: DataDir = None,

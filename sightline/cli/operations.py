@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 from rich.console import Console
@@ -65,6 +66,16 @@ def print_settlements(data_dir: Path) -> int:
         console.print(table)
     else:
         console.print("every settlement is confirmed")
+    return 0
+
+
+def write_off_settlement(data_dir: Path, session_id: str, reason: str) -> int:
+    """Give a settlement up for good; returns the exit code."""
+    try:
+        _ask(data_dir, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
+    except NotRunningError as error:
+        return _fail(error)
+    _console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
 
 

@@ -1,9 +1,12 @@
 """The committed artefacts are what the sources compile to, and what the code says of them is true."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hexbytes import HexBytes
+from web3 import Web3
 
 from contracts.build import ARTEFACTS, NAMES, SOURCES, artefact_text
 from sightline.chain.contracts import abi
@@ -61,3 +64,35 @@ def test_the_topics_in_use_are_events_of_the_contracts() -> None:
 def test_the_package_reads_its_artefacts_as_resources() -> None:
     assert artefact("TestUSDC").compiler == "vyper 0.4.3"
     assert Path(ARTEFACTS).name == "compiled"
+
+
+def test_web3_encodes_and_decodes_the_same() -> None:
+    """web3's contract objects, made from the ABI alone, are the judge of our own encoding (ADR 0085)."""
+    contract = Web3().eth.contract(
+        address=Web3.to_checksum_address("0x" + "cc" * 20), abi=artefact("SessionSettlement").abi
+    )
+    payer, payee = (Web3.to_checksum_address("0x" + byte * 20) for byte in ("a1", "b2"))
+    consent = abi.Consent(max_total=7, max_fee_bps=8, deadline_s=9, signature=b"s" * 65)
+    call = abi.SettleCall(
+        session_id_hash="0x" + "11" * 32, payer=payer, payee=payee, to_amount=51_000, fee_amount=9_000, rate=1_000,
+        seconds=60, platform_fee_bps=1_500, consent=consent,
+    )  # fmt: skip
+    session = bytes.fromhex("11" * 32)
+    arguments = [session, payer, payee, 51_000, 9_000, 1_000, 60, 1_500, (7, 8, 9, b"s" * 65)]
+    assert "0x" + call.data().hex() == contract.encode_abi("settle", args=arguments)
+    free = replace(call, to_amount=0, fee_amount=0, seconds=0)
+    assert "0x" + abi.settle_many_data([free]).hex() == contract.encode_abi(
+        "settleMany", args=[[(session, payer, payee, 1_000, 1_500)]]
+    )
+    topics = [abi.SETTLED_TOPIC, "0x" + "11" * 32, abi.address_topic(payer), abi.address_topic(payee)]
+    data = b"".join(number.to_bytes(32, "big") for number in (51_000, 9_000, 1_000, 60, 1_500))
+    entry = {
+        "address": contract.address, "topics": [HexBytes(topic) for topic in topics], "data": HexBytes(data),
+        "logIndex": 0, "transactionIndex": 0, "transactionHash": HexBytes(session), "blockHash": HexBytes(session),
+        "blockNumber": 1,
+    }  # fmt: skip
+    judged = contract.events.Settled().process_log(entry)["args"]
+    ours = abi.SettledEvent.of(topics, data)
+    assert ours.session_id_hash == "0x" + judged["sessionIdHash"].hex()
+    assert (ours.payer, ours.payee) == (judged["payer"].lower(), judged["payee"].lower())
+    assert (ours.to_amount, ours.fee_amount) == (judged["toAmount"], judged["feeAmount"])

@@ -4,27 +4,43 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final, final
 
+import structlog
+from pydantic import Field
+
 from sightline.actors.kernel import Registry
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
-from sightline.http.schemas.base import iso, iso_or_none
+from sightline.http.schemas.base import Query, iso, iso_or_none
+from sightline.ports.clock import Clock
 from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
 
-UNSETTLED: Final = tuple(state for state in SettlementState if state is not SettlementState.CONFIRMED)
+log = structlog.get_logger()
+
+DONE: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF})
+UNSETTLED: Final = tuple(state for state in SettlementState if state not in DONE)
 LISTED_MAX: Final = 1_000
 REVIVE_TIMEOUT_S: Final = 10.0
+
+
+class WriteOffQuery(Query):
+    """Why a settlement is given up."""
+
+    AREA = "settlements"
+
+    reason: str = Field(min_length=1, max_length=500, description="Kept with the settlement")
 
 
 @final
 class OperationResources:
     """/internal/actors, /internal/settlements."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: Registry, ledger: Ledger, clock: Clock) -> None:
         self._registry = registry
         self._ledger = ledger
+        self._clock = clock
 
     @Route(
         "GET",
@@ -79,6 +95,31 @@ class OperationResources:
         """The outbox, confirmed ones left out, oldest first."""
         records = await self._ledger.settlements(UNSETTLED, limit=LISTED_MAX)
         return Reply({"items": [_settlement(record) for record in records], "nextCursor": None})
+
+    @Route(
+        "POST",
+        "/internal/settlements/{id}/write-off",
+        "writeOffSettlement",
+        "internal",
+        "Give a settlement up for good, with a reason, and release its hold",
+        params={"id": Param.UUID},
+        query=WriteOffQuery,
+        rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND, Code.INVALID_STATE),
+        checks_origin=False,
+    )
+    async def write_off(self, call: Call) -> Reply:
+        """Write off a settlement that waits; one whose transaction may still mine is refused."""
+        query: WriteOffQuery = call.query
+        session_id = call.params["id"]
+        record = await self._ledger.write_off(session_id, reason=query.reason, now_ms=self._clock.now_ms())
+        if record is None:
+            raise RefusedError(Refusal(Code.NOT_FOUND, "settlements:session", "The session has no settlement"))
+        if record.state is not SettlementState.WRITTEN_OFF:
+            message = f"The settlement is {record.state.value}; only one that waits can be written off"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "settlements:state", message))
+        log.warning("settlement_written_off", session_id=session_id, reason=query.reason)
+        return Reply(_settlement(record))
 
 
 def _settlement(record: SettlementRecord) -> dict[str, object]:

@@ -136,7 +136,9 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "confirmedAt": None,
         }
     payload = record.payload
-    is_confirmed = record.state is SettlementState.CONFIRMED
+    is_confirmed = record.state in (SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+    # What the chain moved counts, where that differs from what was asked for.
+    moved = record.on_chain or payload
     return {
         "sessionId": session_id,
         "state": "CONFIRMED" if is_confirmed else "PENDING",
@@ -144,8 +146,8 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "sessionIdHash": record.session_id_hash,
             "from": shown_address(payload.from_address),
             "to": shown_address(payload.to_address),
-            "toAmount": str(payload.to_amount),
-            "feeAmount": str(payload.fee_amount),
+            "toAmount": str(moved.to_amount),
+            "feeAmount": str(moved.fee_amount),
             "ratePerSecond": str(payload.rate),
             "chargeableSeconds": payload.chargeable_seconds,
             "consumerWorkspaceId": payload.consumer_workspace_id,
