@@ -36,6 +36,12 @@ def etag(sequence: int) -> str:
     return f'"{sequence}"'
 
 
+def named_sequence(if_none_match: str | None) -> int | None:
+    """The newest frame sequence that If-None-Match names; None if it names none."""
+    tags = (each.strip().removeprefix("W/").strip('"') for each in (if_none_match or "").split(","))
+    return max((int(tag) for tag in tags if tag.isascii() and tag.isdigit() and len(tag) <= 16), default=None)
+
+
 def feed_headers(feed: LiveFeed) -> TextHeaders:
     """What the service says of the feed, beside the picture."""
     return (
@@ -115,12 +121,15 @@ class FrameResources:
         session_id = call.params["id"]
         await call.pace_rate(RateClass.FRAME, f"{call.workspace_id}/{session_id}", query.wait_ms)
         feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
+        after = query.after
+        if after is None and query.wait_ms > 0:  # a conditional request that waits, waits for a newer frame
+            after = named_sequence(call.headers.get("if-none-match"))
         reply = await self._services.video.frame(
             feed.video_ref,
             FrameQuery(
                 width=query.width,
                 quality=query.quality,
-                after=query.after,
+                after=after,
                 wait_ms=query.wait_ms,
                 max_age_ms=query.max_age_ms,
             ),

@@ -87,6 +87,22 @@ class Assembler:
             self._note_possible_key(extended, packet)
         self._drain(now_ms)
 
+    def misses(self, sequence: int) -> bool:
+        """True if the packet with this 16-bit sequence number is missing."""
+        step = (sequence - self._highest) & 0xFFFF
+        return self._highest + (step if step < 0x8000 else step - 0x10000) in self._missing
+
+    def drop_to_key(self) -> None:
+        """Give up everything that is not whole, and start again with the next keyframe."""
+        self._buffer.clear()
+        self._missing.clear()
+        self._parts.clear()
+        self._parts_timestamp = self._gap_since_ms = self._key_at = None
+        self._in_order = False
+        self._expected = None
+        self.lost_frames += not self.needs_key
+        self.needs_key = True
+
     def tick(self, now_ms: float) -> None:
         """Give up on gaps that are too old. Call every 10 to 20 ms while `has_gap`."""
         if self._gap_since_ms is None:

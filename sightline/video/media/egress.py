@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+import structlog
+
 from sightline.video.media.stream import VIDEO_RATE, StreamFrame
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
@@ -12,13 +14,17 @@ from sightline.video.rtc.rtp import (
     FMT_NACK,
     FMT_PLI,
     RTCP_PSFB,
+    RTCP_RR,
     RTCP_RTPFB,
+    RTCP_SR,
     RtcpMessage,
     RtpPacket,
     build_rtp,
     build_sender_report,
+    ntp_from_ms,
     parse_rtcp,
     read_nack,
+    read_report_blocks,
     wrap_rtx,
 )
 
@@ -31,8 +37,25 @@ REPLAY_SPACING: Final = VIDEO_RATE
 """Replayed frames stand 1 ms apart in front of the live ones, so that no jitter buffer takes them for delay."""
 QUEUE_MAX_FRAMES: Final = 900
 REPLAY_AGAIN_MS: Final = 1_000.0
+REPORTS_KEPT: Final = 8
+RESEND_MAX: Final = 5
+"""Retransmissions of one packet; a viewer that still misses it asks for a keyframe."""
+RTT_FIRST_MS: Final = 100.0
+RTT_MIN_MS, RTT_MAX_MS = 20.0, 500.0
+"""Bounds of a viewer's measured round trip, by which repeated requests are limited."""
+THIN_LOSS: Final = 0.2
+"""A viewer that reports a larger fraction of packets lost, twice in a row, is below the stream's bitrate."""
+THIN_FIRST_MS: Final = 8_000.0
+THIN_MAX_MS: Final = 60_000.0
+"""For how long a viewer gets keyframes only; doubled each time that it fails again soon after."""
+SLOW_MIN_BPS: Final = 100_000.0
+SLOW_SHARE: Final = 0.7
+"""Share of the measured rate that keyframes take; the rest is for audio and retransmissions."""
+THIN_KEY_EVERY_MS: Final = 4_000.0
+"""How often a keyframe is asked for on behalf of such a viewer."""
 RESEND_MAX_PER_S: Final = 400
 """Retransmissions towards one viewer: a hostile NACK stream must not become an amplifier."""
+log = structlog.get_logger()
 
 
 @final
@@ -55,6 +78,17 @@ class VideoLeg:
         self._pump: asyncio.TimerHandle | None = None
         self._floor = -1
         self._replayed_ms = -REPLAY_AGAIN_MS
+        self._resent: dict[int, tuple[int, int, float]] = {}  # slot -> (sequence, times, when last)
+        self._rtt_ms = RTT_FIRST_MS
+        self._slow: deque[bytes] = deque()
+        """Packets of a keyframe that goes out at the pace of a slow viewer."""
+        self._slow_timer: asyncio.TimerHandle | None = None
+        self._delivered_bps = SLOW_MIN_BPS
+        self._reported_ms = 0.0
+        self._octets_reported = 0
+        self._lossy_reports = 0
+        self._thin_until_ms = self._thinned_ms = 0.0
+        self._thin_for_ms = THIN_FIRST_MS
         self._resends = 0
         self._resend_window_ms = 0.0
         self.waiting_key = True
@@ -66,11 +100,45 @@ class VideoLeg:
         """True if this viewer negotiated the codec."""
         return codec in self.formats
 
-    def live(self, frame: StreamFrame) -> None:
+    def is_thinned(self, now_ms: float) -> bool:
+        """True while this viewer gets keyframes only."""
+        return now_ms < self._thin_until_ms
+
+    def measured_rtt(self, rtt_ms: float) -> None:
+        """Take a round trip measured by the viewer's reports."""
+        self._rtt_ms += 0.3 * (max(RTT_MIN_MS, min(RTT_MAX_MS, rtt_ms)) - self._rtt_ms)
+
+    def reported_loss(self, fraction: float, now_ms: float) -> bool:
+        """Take a viewer's receiver report; True if it gets keyframes only from now on.
+
+        Args:
+            fraction: Of the packets since the last report, before retransmissions.
+        """
+        elapsed_ms, octets = now_ms - self._reported_ms, self.octets - self._octets_reported
+        self._reported_ms, self._octets_reported = now_ms, self.octets
+        if fraction >= THIN_LOSS and elapsed_ms > 0 and not self.is_thinned(now_ms):
+            self._delivered_bps = max(SLOW_MIN_BPS, octets * 8_000 * (1 - fraction) / elapsed_ms)
+        self._lossy_reports = self._lossy_reports + 1 if fraction >= THIN_LOSS else 0
+        if self._lossy_reports < 2 or self.is_thinned(now_ms):
+            return False
+        again = self._thinned_ms > 0 and now_ms - self._thin_until_ms < self._thin_for_ms
+        self._thin_for_ms = min(THIN_MAX_MS, self._thin_for_ms * 2) if again else THIN_FIRST_MS
+        self._thin_until_ms, self._thinned_ms = now_ms + self._thin_for_ms, now_ms
+        self._lossy_reports = 0
+        self._queue.clear()
+        self.waiting_key = True
+        return True
+
+    def live(self, frame: StreamFrame, now_ms: float) -> None:
         """Send or queue a frame that just arrived."""
         if self._peer.congested or len(self._queue) > QUEUE_MAX_FRAMES:
             self._queue.clear()
             self.waiting_key = True
+        if self.is_thinned(now_ms) or self._slow:
+            self.waiting_key = True
+            if frame.key and not self._slow:
+                self._send_slowly(frame)
+            return
         if frame.key:
             self.waiting_key = False
         if self.waiting_key:
@@ -86,6 +154,8 @@ class VideoLeg:
     def replay(self, frames: Sequence[StreamFrame], now_ms: float) -> bool:
         """Send the whole GOP again, or for the first time; False if that was just done or cannot be done."""
         if not frames or now_ms - self._replayed_ms < REPLAY_AGAIN_MS or len(frames) > QUEUE_MAX_FRAMES // 2:
+            return False
+        if self.is_thinned(now_ms):
             return False
         self._replayed_ms = now_ms
         self._queue.clear()
@@ -112,10 +182,32 @@ class VideoLeg:
         if self._queue and not self._peer.closed:
             self._pump = asyncio.get_running_loop().call_later(BURST_EVERY_S, self._pump_now)
 
+    def _send_slowly(self, frame: StreamFrame) -> None:
+        """Send a keyframe at the rate that the viewer was seen to receive."""
+        timestamp = max(frame.timestamp, self._floor + 1)
+        self._floor = timestamp
+        self._slow.extend(self._packets(frame, timestamp))
+        self._send_next_slow()
+
+    def _send_next_slow(self) -> None:
+        self._slow_timer = None
+        if not self._slow or self._peer.closed:
+            return
+        data = self._slow.popleft()
+        self._peer.send(data)
+        pause_s = len(data) * 8 / (SLOW_SHARE * self._delivered_bps)
+        self._slow_timer = asyncio.get_running_loop().call_later(pause_s, self._send_next_slow)
+
     def _send(self, frame: StreamFrame, timestamp: int) -> None:
+        for data in self._packets(frame, timestamp):
+            self._peer.send(data)
+
+    def _packets(self, frame: StreamFrame, timestamp: int) -> list[bytes]:
+        """The frame as RTP packets with this viewer's numbers, kept for retransmission."""
         chosen = self.formats.get(frame.format.name)
         if chosen is None:
-            return
+            return []
+        packets: list[bytes] = []
         payload_type, self._rtx_type = chosen
         stamp = (self._origin + timestamp) & 0xFFFFFFFF
         last = len(frame.payloads) - 1
@@ -130,20 +222,27 @@ class VideoLeg:
             )
             self._history[self._sequence % HISTORY_PACKETS] = data
             self._sequence = (self._sequence + 1) & 0xFFFF
-            self._peer.send(data)
+            packets.append(data)
         self.frames += 1
         self.packets += last + 1
         self.octets += frame.size
         self.last_timestamp = stamp
+        return packets
 
     def resend(self, sequences: Sequence[int], now_ms: float) -> None:
-        """Answer a NACK from the history."""
+        """Answer a NACK from the history: each packet at most once a round trip, and RESEND_MAX times."""
         if now_ms - self._resend_window_ms >= 1000:
             self._resend_window_ms, self._resends = now_ms, 0
         for sequence in sequences:
             data = self._history.get(sequence % HISTORY_PACKETS)
             if data is None or int.from_bytes(data[2:4], "big") != sequence or self._resends > RESEND_MAX_PER_S:
                 continue
+            known, times, last_ms = self._resent.get(sequence % HISTORY_PACKETS, (sequence, 0, 0.0))
+            if known != sequence:
+                times = 0
+            if times >= RESEND_MAX or (times and now_ms - last_ms < self._rtt_ms):
+                continue  # the last retransmission may still be on its way
+            self._resent[sequence % HISTORY_PACKETS] = (sequence, times + 1, now_ms)
             self._resends += 1
             if self._rtx_type is not None:
                 data = wrap_rtx(data, payload_type=self._rtx_type, sequence=self._rtx_sequence, ssrc=self.rtx_ssrc)
@@ -153,6 +252,9 @@ class VideoLeg:
     def stop(self) -> None:
         """Send nothing more."""
         self._queue.clear()
+        self._slow.clear()
+        if self._slow_timer is not None:
+            self._slow_timer.cancel()
         if self._pump is not None:
             self._pump.cancel()
 
@@ -196,6 +298,8 @@ class Viewer:
         self.video: VideoLeg | None = None
         self.audio: AudioLeg | None = None
         self._needs_key = needs_key
+        self._reports_sent: dict[int, float] = {}  # middle 32 bits of a report's NTP time -> when it was sent
+        self._asked_ms = 0.0
 
     def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
         """Take feedback; a viewer has no media to send."""
@@ -204,21 +308,42 @@ class Viewer:
                 self._on_feedback(self.video, message, now_ms)
 
     def _on_feedback(self, video: VideoLeg, message: RtcpMessage, now_ms: float) -> None:
-        if message.kind == RTCP_RTPFB and message.count == FMT_NACK:
+        if message.kind in (RTCP_SR, RTCP_RR):
+            for fraction, lsr, dlsr in read_report_blocks(message, video.ssrc):
+                self._on_report(video, fraction, lsr, dlsr, now_ms)
+        elif message.kind == RTCP_RTPFB and message.count == FMT_NACK:
             video.resend(read_nack(message), now_ms)
-        elif message.kind == RTCP_PSFB and message.count in (FMT_PLI, FMT_FIR):
+        elif message.kind == RTCP_PSFB and message.count in (FMT_PLI, FMT_FIR) and not video.is_thinned(now_ms):
             self._needs_key(self)
 
-    def report(self, now_ms: float, video_lag_ms: float, audio_lag_ms: float) -> None:
+    def _on_report(self, video: VideoLeg, fraction: float, lsr: int, dlsr: int, now_ms: float) -> None:
+        sent_ms = self._reports_sent.get(lsr)
+        if sent_ms is not None:
+            video.measured_rtt(now_ms - sent_ms - dlsr / 65.536)
+        if video.reported_loss(fraction, now_ms):
+            log.info("viewer_thinned", loss=round(fraction, 2))
+
+    def wants_key(self, now_ms: float) -> bool:
+        """True if a viewer with keyframes only should get another one now."""
+        if self.video is None or not self.video.is_thinned(now_ms) or now_ms - self._asked_ms < THIN_KEY_EVERY_MS:
+            return False
+        self._asked_ms = now_ms
+        return True
+
+    def report(self, now_ms: float, mono_ms: float, video_lag_ms: float, audio_lag_ms: float) -> None:
         """Send sender reports, so that the viewer can line up sound and picture.
 
         Args:
             now_ms: Unix time in milliseconds.
+            mono_ms: The loop's time in milliseconds.
             video_lag_ms: How long ago the last sent video frame was captured.
             audio_lag_ms: The same for audio.
         """
         if self.peer is None:
             return
+        self._reports_sent[ntp_from_ms(now_ms) >> 16 & 0xFFFFFFFF] = mono_ms
+        if len(self._reports_sent) > REPORTS_KEPT:
+            del self._reports_sent[next(iter(self._reports_sent))]
         legs = ((self.video, video_lag_ms, VIDEO_RATE), (self.audio, audio_lag_ms, 48))
         for leg, lag_ms, rate in legs:
             if leg is not None and leg.packets:

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from sightline.video.media.assembler import Assembler, EncodedFrame
 from sightline.video.media.codecs import PayloadFormat
+from sightline.video.media.layers import LayerChooser
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, CaptureClock
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
@@ -24,6 +25,10 @@ from sightline.video.rtc.twcc import ArrivalRecorder, transport_sequence
 
 FEEDBACK_EVERY_S: Final = 0.06
 """Interval of congestion feedback while packets arrive; the draft names 50 to 250 ms."""
+LATE_MAX_MS: Final = 300.0
+"""Media that waited longer than this in the socket is dropped up to the next keyframe."""
+LATE_OVER_MS: Final = 50.0
+"""The process has caught up when packets waited less than this."""
 PLI_EVERY_MS: Final = 400.0
 """Keyframes are large: more requests than this only make a bad network worse."""
 
@@ -123,6 +128,10 @@ class Ingest:
         self._assembler: Assembler | None = None
         self._video_ssrc: int | None = None
         self._audio_ssrc: int | None = None
+        self._layers = LayerChooser()
+        self._catching_up = False
+        self.overloads = 0
+        """Times that late media was dropped."""
         self._reception: dict[int, _Reception] = {}
         self._pli_ms = -PLI_EVERY_MS
         self.last_rtp_ms: float | None = None
@@ -154,8 +163,13 @@ class Ingest:
         """Times that frames were given up."""
         return self._assembler.lost_frames if self._assembler is not None else 0
 
-    def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
-        """Take one decrypted packet."""
+    def on_packet(self, data: bytes, rtcp: bool, now_ms: float, *, late_ms: float = 0.0) -> None:
+        """Take one decrypted packet.
+
+        Args:
+            now_ms: When the kernel received it.
+            late_ms: How long it has waited in the socket. Media that waited too long is dropped to the next keyframe.
+        """
         if rtcp:
             self._on_rtcp(data, now_ms)
             return
@@ -167,17 +181,36 @@ class Ingest:
         self.last_rtp_ms = now_ms
         self.packets += 1
         kind = packet.payload_type
+        if self._is_overloaded(late_ms):
+            if kind in self._plan.video:
+                self._count(packet, VIDEO_RATE, now_ms)
+            return
         if kind in self._plan.video:
             self._take_video(packet, now_ms)
         elif kind in self._plan.video_rtx:
             original = self._plan.rtx_ssrcs.get(packet.ssrc, self._video_ssrc)
             inner = unwrap_rtx(packet, self._plan.video_rtx[kind], original or 0)
-            if original is not None and inner is not None and original == self._video_ssrc:
+            if original is not None and inner is not None and original == self._video_ssrc and self._misses(inner):
                 self._push(inner, now_ms)
         elif kind in self._plan.audio:
             self._audio_ssrc = packet.ssrc
             self._count(packet, AUDIO_RATE, now_ms)
             self._on_audio(self, packet)
+
+    def _is_overloaded(self, late_ms: float) -> bool:
+        """Whether to drop a packet because this process is too far behind: from LATE_MAX_MS until it has caught up."""
+        if late_ms > LATE_MAX_MS and not self._catching_up:
+            self._catching_up = True
+            self.overloads += 1
+            if self._assembler is not None:
+                self._assembler.drop_to_key()
+        elif self._catching_up and late_ms < LATE_OVER_MS:
+            self._catching_up = False
+        return self._catching_up
+
+    def _misses(self, repaired: RtpPacket) -> bool:
+        """Whether a retransmission is one of ours: with several streams it may belong to a stream that is not shown."""
+        return not self._layers.several or (self._assembler is not None and self._assembler.misses(repaired.sequence))
 
     def _record_arrival(self, arrivals: ArrivalRecorder, data: bytes, arrived_ms: float) -> None:
         assert self._plan.transport_cc is not None
@@ -205,6 +238,9 @@ class Ingest:
 
     def _take_video(self, packet: RtpPacket, now_ms: float) -> None:
         fmt = self._plan.video[packet.payload_type]
+        if self._layers.take(packet.ssrc, len(packet.payload), now_ms) != packet.ssrc:
+            self._count(packet, VIDEO_RATE, now_ms)
+            return
         if self._assembler is None or self._video_ssrc != packet.ssrc or self._assembler.format is not fmt:
             self._assembler = Assembler(fmt, self._frame)
             self._video_ssrc = packet.ssrc

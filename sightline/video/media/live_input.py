@@ -127,7 +127,8 @@ class LiveInput:
         """A whole frame came in."""
         if self.publisher is None or self.publisher[1] is not ingest or ingest.peer is None:
             return
-        wall_ms = self._wall_ms()
+        # The arrival of its last packet at the kernel, not the time at which this process found time for it.
+        wall_ms = self._wall_ms() - max(0, int(self._mono_ms() - encoded.arrived_ms))
         self._sequence = max(self._sequence + 1, wall_ms)
         captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
         fmt = ingest.format_of_video()
@@ -148,9 +149,10 @@ class LiveInput:
             self._codec_changed(fmt)
         self.format = fmt
         self.gop.add(frame)
+        now_ms = self._mono_ms()
         for viewer in list(self.viewers.values()):
             if viewer.video is not None:
-                viewer.video.live(frame)
+                viewer.video.live(frame, now_ms)
         if frame.key and self._joining:
             self._joining.clear()
         self.tap.on_frame(frame)
@@ -258,7 +260,9 @@ class LiveInput:
         last = self._last_frame
         lag_ms = float(wall_ms - last.captured_at_ms) if last is not None else 0.0
         for viewer in self.viewers.values():
-            viewer.report(float(wall_ms), lag_ms, self._audio_lag_ms)
+            if viewer.wants_key(now_ms):
+                self.ask_key()
+            viewer.report(float(wall_ms), now_ms, lag_ms, self._audio_lag_ms)
         for resource, since_ms in list(self._joining.items()):
             if self._has_joined(self.viewers.get(resource), now_ms - since_ms):
                 del self._joining[resource]

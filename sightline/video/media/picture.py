@@ -19,6 +19,10 @@ BLACK_SPREAD_MAX: Final = 6.0
 FROZEN_CHANGE_MAX: Final = 0.25
 """Mean change per pixel at 1/8 scale; a camera's own noise is above it."""
 THUMB_STEP: Final = 8
+HD_HEIGHT: Final = 720
+"""Video of this height or more that does not name its colours is BT.709, as decoders and browsers assume."""
+UNTAGGED: Final = 2
+"""AVCOL_SPC_UNSPECIFIED."""
 FAST_DCT_MAX_QUALITY: Final = 90
 """Up to here the quick transform cannot be told from the exact one, and saves a quarter of the time."""
 REFORMATTERS_MAX: Final = 8
@@ -37,6 +41,8 @@ class Picture:
     source: StreamFrame
     thumb: Luma
     black: bool
+    aspect: float = 1.0
+    """Width of a pixel divided by its height."""
 
 
 @final
@@ -67,7 +73,8 @@ class PictureDecoder:
         source = next((frame for frame in reversed(frames) if frame.sequence == newest.pts), frames[-1])
         thumb = luma_thumb(newest)
         black = float(thumb.mean()) < BLACK_MEAN_MAX and float(thumb.std()) < BLACK_SPREAD_MAX
-        return Picture(newest, source, thumb, black)
+        ratio = self._context.sample_aspect_ratio
+        return Picture(newest, source, thumb, black, float(ratio) if ratio else 1.0)
 
 
 def _plane(frame: Any, index: int, width: int, height: int) -> Luma:
@@ -88,6 +95,17 @@ def changed(before: Luma, after: Luma) -> bool:
         return True
     difference = np.abs(before.astype(np.int16) - after.astype(np.int16))
     return float(difference.mean()) > FROZEN_CHANGE_MAX
+
+
+def shown_size(width: int, height: int, aspect: float) -> tuple[int, int]:
+    """The size with square pixels: the longer side is kept and the other reduced.
+
+    Args:
+        aspect: Width of a pixel divided by its height.
+    """
+    if not 0.25 <= aspect <= 4 or abs(aspect - 1) < 0.01:
+        return width, height
+    return (width, max(2, round(height / aspect))) if aspect > 1 else (max(2, round(width * aspect)), height)
 
 
 def fit_size(width: int, height: int, wanted: int | None) -> tuple[int, int]:
@@ -117,10 +135,12 @@ def encode_jpeg(picture: Picture, wanted_width: int | None, quality: int) -> tup
         The JPEG, its width and its height.
     """
     frame = picture.frame
-    width, height = fit_size(frame.width, frame.height, wanted_width)
+    width, height = fit_size(*shown_size(frame.width, frame.height, picture.aspect), wanted_width)
     reformatter = _reformatter((frame.width, frame.height, width, height))
     full = frame.color_range == ColorRange.JPEG or "yuvj" in frame.format.name
-    bt709 = int(frame.colorspace) == int(Colorspace.ITU709)
+    bt709 = int(frame.colorspace) == int(Colorspace.ITU709) or (
+        int(frame.colorspace) == UNTAGGED and frame.height >= HD_HEIGHT
+    )
     scaled = reformatter.reformat(
         frame,
         width=width,

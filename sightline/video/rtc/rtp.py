@@ -150,6 +150,18 @@ def build_receiver_report(
     return _message(RTCP_RR, 1, struct.pack("!I", ssrc) + block)
 
 
+def read_report_blocks(message: RtcpMessage, ssrc: int) -> list[tuple[float, int, int]]:
+    """What a sender or receiver report says about one source: (fraction lost, last report, delay since it)."""
+    blocks: list[tuple[float, int, int]] = []
+    first = 24 if message.kind == RTCP_SR else 4
+    for at in range(first, min(len(message.body), first + 24 * message.count) - 23, 24):
+        source, lost = struct.unpack_from("!IB", message.body, at)
+        if source == ssrc:
+            lsr, dlsr = struct.unpack_from("!II", message.body, at + 16)
+            blocks.append((lost / 256, lsr, dlsr))
+    return blocks
+
+
 def build_pli(ssrc: int, media_ssrc: int) -> bytes:
     """A picture loss indication: please send a keyframe."""
     return _message(RTCP_PSFB, FMT_PLI, struct.pack("!II", ssrc, media_ssrc))

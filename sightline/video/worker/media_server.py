@@ -207,7 +207,7 @@ class MediaServer:
         )
 
         def on_packet(data: bytes, rtcp: bool, arrived_ms: float) -> None:
-            ingest.on_packet(data, rtcp, arrived_ms)
+            ingest.on_packet(data, rtcp, arrived_ms, late_ms=self._mono_ms() - arrived_ms)
             if ingest.has_gap:
                 self._watch_gaps()
 

@@ -101,7 +101,7 @@ class WhepReader:
 
         def on_packet(data: bytes, rtcp: bool, arrived_ms: float) -> None:
             if ingest is not None:
-                ingest.on_packet(data, rtcp, arrived_ms)
+                ingest.on_packet(data, rtcp, arrived_ms, late_ms=self._mono_ms() - arrived_ms)
                 if ingest.has_gap:
                     self._on_gap()
 

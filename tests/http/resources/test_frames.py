@@ -95,6 +95,28 @@ async def test_waiting_gives_the_next_frame_as_soon_as_it_is_there(
     assert (await consumer.key.get(f"{path}?after=6&waitMs=20")).status_code == 304
 
 
+async def test_a_conditional_request_with_a_wait_waits_for_the_next_frame(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame?waitMs="
+    world.video.show(session_id, 5)
+    answers: list[httpx.Response] = []
+
+    async def wait() -> None:
+        answers.append(await consumer.key.get(f"{path}10000", headers={"if-none-match": 'W/"4", "5"'}))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert answers == [], "it waits"
+            world.video.show(session_id, 6)
+    assert (answers[0].status_code, answers[0].headers["x-svc-frame-sequence"]) == (200, "6")
+    assert (await consumer.key.get(f"{path}20", headers={"if-none-match": '"6"'})).status_code == 304
+    assert (await consumer.key.get(f"{path}20", headers={"if-none-match": '"x"'})).status_code == 200
+
+
 @pytest.mark.parametrize(
     "query",
     [

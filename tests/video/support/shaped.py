@@ -14,23 +14,25 @@ OVERHEAD_BYTES: Final = 28
 
 @dataclass
 class ShapedLink(LossyLink):
-    """Client to server: a rate, a queue of limited delay, random loss. Both directions: a fixed delay."""
+    """One direction: a rate, a queue of limited delay, random loss. Both directions: a fixed delay."""
 
     rate_bps: float = 1_000_000
     queue_max_s: float = 0.3
     delay_s: float = 0.02
     spare_first: int = 0
+    shapes_uplink: bool = True
+    """Which direction has the bottleneck: client to server, or server to client."""
     queue_s: list[tuple[float, float]] = field(default_factory=list, init=False)
     """(time, how long a datagram waited in the queue) of each datagram that passed."""
     delivered: list[tuple[float, int]] = field(default_factory=list, init=False)
-    """(time, bytes) of each datagram that reached the server."""
+    """(time, bytes) of each datagram that passed the bottleneck."""
     _free_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._uplink_chance = random.Random(self.seed)
 
-    def uplink_delay(self, size: int) -> float | None:
+    def bottleneck_delay(self, size: int) -> float | None:
         """Seconds until a datagram of this size arrives, or None if it is lost."""
         now = trio.current_time()
         waits = max(0.0, self._free_at - now)
@@ -44,10 +46,10 @@ class ShapedLink(LossyLink):
 
     def fate_of(self, data: bytes, *, uplink: bool) -> float | None:
         self.passed += 1
-        return self.uplink_delay(len(data)) if uplink else self.delay_s
+        return self.bottleneck_delay(len(data)) if uplink is self.shapes_uplink else self.delay_s
 
     def bitrate_bps(self, since: float, until: float) -> float:
-        """What reached the server between two times."""
+        """What passed the bottleneck between two times."""
         return sum(size * 8 for at, size in self.delivered if since <= at < until) / (until - since)
 
     def queue_p95_s(self, since: float, until: float) -> float:

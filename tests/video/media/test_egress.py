@@ -1,0 +1,139 @@
+"""What one viewer is sent: repeated requests are limited, and one below the stream's bitrate gets keyframes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sightline.video.media.codecs import H264Format
+from sightline.video.media.egress import HISTORY_PACKETS, RESEND_MAX, RTT_FIRST_MS, THIN_FIRST_MS, VideoLeg, Viewer
+from sightline.video.media.stream import StreamFrame
+from sightline.video.rtc.rtp import build_nack, build_receiver_report, parse_rtp
+
+VIDEO, RTX, THEIRS = 100, 101, 102
+FMT = H264Format()
+
+
+@dataclass
+class Wire:
+    """The end of a viewer's connection: keeps what is sent."""
+
+    sent: list[bytes] = field(default_factory=list)
+    closed: bool = False
+    congested: bool = False
+
+    def send(self, data: bytes, *, rtcp: bool = False) -> None:
+        if not rtcp:
+            self.sent.append(data)
+
+
+def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]
+
+
+def a_frame(index: int, *, key: bool, packets: int = 1) -> StreamFrame:
+    return StreamFrame(
+        sequence=index + 1,
+        timestamp=index * 3000,
+        payloads=tuple(b"\x65" + bytes(99) for _ in range(packets)),
+        key=key,
+        size=100 * packets,
+        received_at_ms=index * 33,
+        captured_at_ms=index * 33,
+        captured_by_rtcp=False,
+        format=FMT,
+    )
+
+
+def a_viewer() -> tuple[Viewer, VideoLeg, Wire, list[Viewer]]:
+    wire: Any = Wire()
+    asked: list[Viewer] = []
+    viewer = Viewer("r", asked.append)
+    viewer.peer = wire
+    leg = viewer.video = VideoLeg(peer=wire, formats={"H264": (96, 97)}, ssrc=VIDEO, rtx_ssrc=RTX, origin=0)
+    return viewer, leg, wire, asked
+
+
+def test_a_packet_is_sent_again_once_a_round_trip_and_a_few_times_in_all():
+    viewer, leg, wire, _ = a_viewer()
+    leg.live(a_frame(0, key=True), 0.0)
+    del wire.sent[:]
+    request = build_nack(THEIRS, VIDEO, [0])
+    for now_ms in range(0, 60, 5):
+        viewer.on_packet(request, True, float(now_ms))
+    assert len(wire.sent) == 1, "asked twelve times within one round trip"
+    for now_ms in range(1_000, 60_000, 1_000):
+        viewer.on_packet(request, True, float(now_ms))
+    assert len(wire.sent) == RESEND_MAX
+
+
+def test_the_round_trip_is_measured_by_the_viewers_reports():
+    viewer, leg, wire, _ = a_viewer()
+    leg.live(a_frame(0, key=True), 0.0)
+    for round_trip in range(20):
+        sent_ms = round_trip * 1000.0
+        viewer.report(1_700_000_000_000.0 + sent_ms, sent_ms, 0.0, 0.0)
+        (lsr,) = [ntp for ntp, at in viewer._reports_sent.items() if at == sent_ms]
+        report = build_receiver_report(
+            ssrc=THEIRS, media_ssrc=VIDEO, lost_fraction=0, lost=0, highest=0, jitter=0, lsr=lsr, dlsr=6554
+        )
+        viewer.on_packet(report, True, sent_ms + 100 + 40)  # held for 100 ms, 40 ms on the way
+    del wire.sent[:]
+    assert RTT_FIRST_MS > 60
+    viewer.on_packet(build_nack(THEIRS, VIDEO, [0]), True, 30_000.0)
+    viewer.on_packet(build_nack(THEIRS, VIDEO, [0]), True, 30_030.0)
+    viewer.on_packet(build_nack(THEIRS, VIDEO, [0]), True, 30_060.0)
+    assert len(wire.sent) == 2, "again after 40 ms"
+
+
+def test_a_number_that_comes_round_again_starts_anew():
+    viewer, leg, wire, _ = a_viewer()
+    leg.live(a_frame(0, key=True, packets=HISTORY_PACKETS + 1), 0.0)
+    for _ in range(RESEND_MAX + 1):
+        viewer.on_packet(build_nack(THEIRS, VIDEO, [HISTORY_PACKETS]), True, 1e6)
+    del wire.sent[:]
+    viewer.on_packet(build_nack(THEIRS, VIDEO, [0]), True, 2e6)
+    assert wire.sent == [], "packet 0 is not kept any more"
+
+
+def test_a_viewer_that_loses_much_gets_keyframes_only_and_then_everything_again():
+    async def work() -> None:
+        viewer, leg, wire, asked = a_viewer()
+
+        def loses(fraction: float, now_ms: float) -> None:
+            report = build_receiver_report(
+                ssrc=THEIRS,
+                media_ssrc=VIDEO,
+                lost_fraction=int(fraction * 256),
+                lost=0,
+                highest=0,
+                jitter=0,
+                lsr=0,
+                dlsr=0,
+            )
+            viewer.on_packet(report, True, now_ms)
+
+        def frames_sent() -> set[int]:
+            return {packet.timestamp // 3000 for packet in map(parse_rtp, wire.sent) if packet is not None}
+
+        leg.live(a_frame(0, key=True), 0.0)
+        loses(0.5, 1_000.0)
+        loses(0.1, 2_000.0)
+        leg.live(a_frame(1, key=False), 2_100.0)
+        assert frames_sent() == {0, 1}, "one bad report is not enough"
+        loses(0.5, 3_000.0)
+        loses(0.5, 4_000.0)
+        leg.live(a_frame(2, key=False), 4_100.0)
+        leg.live(a_frame(3, key=True), 4_200.0)
+        leg.live(a_frame(4, key=False), 4_300.0)
+        assert frames_sent() == {0, 1, 3}
+        assert viewer.wants_key(9_000.0)
+        assert not viewer.wants_key(9_500.0), "not at every look"
+        over_ms = 4_000.0 + THIN_FIRST_MS
+        leg.live(a_frame(5, key=False), over_ms)
+        leg.live(a_frame(6, key=True), over_ms + 100)
+        leg.live(a_frame(7, key=False), over_ms + 200)
+        assert frames_sent() == {0, 1, 3, 6, 7}
+        assert asked == []
+
+    on_asyncio(work)
