@@ -1,4 +1,4 @@
-"""Live video as a need: inputs, media liveness, the newest frame, WHIP and WHEP signalling."""
+"""Port of a video backend: live inputs, media events, the newest frame, WHIP and WHEP signalling."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,24 +11,24 @@ from sightline.domain.session.model import VideoInput as VideoInput
 
 
 class MediaKind(Enum):
-    """What happened to the media of an input."""
+    """Kind of a media event of an input."""
 
     CONNECTED = "connected"
     """A publisher's transport came up."""
     DISCONNECTED = "disconnected"
-    """The publisher has gone and none took over within the grace time; `at_ms` is when it was last there."""
+    """The publisher disconnected and none took over within the grace time; `at_ms` is the time of its last packet."""
     FRAMES = "frames"
-    """New whole video frames arrived; about once a second while they do, never otherwise."""
+    """Complete video frames arrived. Sent about once a second while they do."""
     NO_RTP = "no_rtp"
     """Connected, but no media packet for two seconds; `at_ms` is the last packet."""
     NO_FRAME = "no_frame"
-    """Packets flow, yet no whole frame came out of them for two seconds; `at_ms` is the last frame."""
+    """Packets arrive, but no complete frame for two seconds; `at_ms` is the last frame."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaEvent:
-    """A fact about an input's media, in the order in which it happened per input."""
+    """A media event of an input. Events of one input are in the order in which they happened."""
 
     ref: str
     session_id: str
@@ -37,28 +37,28 @@ class MediaEvent:
 
 
 class PictureState(Enum):
-    """What a look at the decoded picture says."""
+    """Result of inspecting the decoded picture."""
 
     LIVE = "live"
     BLACK = "black"
-    """Dark and flat all over: a covered lens, a muted camera."""
+    """Dark and uniform: a covered lens or a muted camera."""
     FROZEN = "frozen"
-    """Frames keep coming but the picture has not changed for seconds."""
+    """Frames arrive, but the picture has not changed for seconds."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameQuery:
-    """Which frame a poller wants."""
+    """Parameters of a request for a frame."""
 
     width: int | None = None
     """Pixels, 16..1920; None is the source's width. Never enlarged; the height keeps the aspect."""
     quality: int = 80
     """JPEG quality, 1..95."""
     after: int | None = None
-    """Only a frame with a greater sequence will do."""
+    """Return only a frame with a greater sequence."""
     wait_ms: int = 0
-    """How long to wait for it."""
+    """How long to wait for such a frame."""
     max_age_ms: int = 10_000
     """A frame received longer ago than this is stale."""
 
@@ -70,12 +70,13 @@ class Frame:
 
     jpeg: bytes = field(repr=False)
     sequence: int
-    """Strictly rising per session, over publisher takeovers, worker restarts and server restarts."""
+    """Strictly increasing per session, across publisher takeovers, worker restarts and server restarts."""
     captured_at_ms: int
-    """When the camera took it, by the publisher's RTCP sender reports, else when it was received."""
+    """Capture time by the publisher's RTCP sender reports, else `received_at_ms`."""
     received_at_ms: int
+    """When the kernel received the frame's last packet."""
     age_ms: int
-    """Since it was received whole, at the time of answering: what the server itself can vouch for."""
+    """From `received_at_ms` to the time of answering."""
     width: int
     height: int
     state: PictureState
@@ -84,24 +85,24 @@ class Frame:
 
 
 class FrameMissingReason(Enum):
-    """Why there is no frame to give."""
+    """Why there is no frame."""
 
     NOT_DECODED = "not_decoded"
-    """Nothing whole has arrived yet, or nothing since a loss."""
+    """No complete keyframe has arrived yet, or none since a loss."""
     STALE = "stale"
     """The newest frame is older than `max_age_ms`."""
     NOT_NEWER = "not_newer"
-    """Nothing newer than `after` came within `wait_ms`."""
+    """No frame newer than `after` arrived within `wait_ms`."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameMissing:
-    """No frame, and why."""
+    """There is no frame to return."""
 
     reason: FrameMissingReason
     sequence: int | None = None
-    """The newest sequence there is, if any."""
+    """Sequence of the newest frame, if there is one."""
 
 
 FrameReply: TypeAlias = Frame | FrameMissing
@@ -110,7 +111,7 @@ FrameReply: TypeAlias = Frame | FrameMissing
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRequest:
-    """A WHIP or WHEP request as it came in over HTTP; the backend decides everything about it."""
+    """A WHIP or WHEP request as received over HTTP."""
 
     kind: str
     """"whip" or "whep"."""
@@ -131,7 +132,7 @@ class SignalRequest:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalReply:
-    """What to answer, word for word."""
+    """The HTTP response to a WHIP or WHEP request."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -142,10 +143,10 @@ class VideoBackend(Protocol):
     """A video engine."""
 
     async def create_input(self, session_id: str) -> VideoInput:
-        """Open the input of a session; the same session always gets the same answer.
+        """Open the input of a session. Idempotent: the same session always gets the same input.
 
-        Nothing is stored: after a restart of the server it must be called again for each live session, and
-        until then its publishers and viewers are answered 404.
+        Nothing is stored: call it again for each live session after a restart of the server. Until then publishers
+        and viewers get 404.
 
         Raises:
             VideoUnavailableError: The engine is down; nothing was opened.
@@ -153,15 +154,15 @@ class VideoBackend(Protocol):
         ...
 
     async def close_input(self, ref: str) -> None:
-        """Disconnect everybody and forget the input. Idempotent; an unknown ref is no error."""
+        """Disconnect all peers and remove the input. Idempotent; an unknown ref is not an error."""
         ...
 
     def describe_input(self, session_id: str) -> VideoInput:
-        """The input of a session as `create_input` answers it, without touching the engine."""
+        """The input of a session as `create_input` returns it, without calling the engine."""
         ...
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        """Media facts of all inputs. One reader; FRAMES coalesce while it is slow, nothing else is lost."""
+        """Media events of all inputs, for one reader. FRAMES coalesce while it is slow; no other event is lost."""
         ...
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
@@ -173,7 +174,7 @@ class VideoBackend(Protocol):
         ...
 
     async def signal(self, request: SignalRequest) -> SignalReply:
-        """Answer one WHIP or WHEP request. Never raises for what a client sent."""
+        """Answer one WHIP or WHEP request. Raises no error for invalid client input."""
         ...
 
 
@@ -182,7 +183,7 @@ class EngineHooks(Protocol):
     """A backend on an external engine that calls us back."""
 
     async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Take a callback of the named engine, as it came in; gives the HTTP status to answer.
+        """Handle a callback of the named engine; returns the HTTP status to answer.
 
         Args:
             headers: With lower-case names.

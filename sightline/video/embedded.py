@@ -1,7 +1,7 @@
-"""The embedded video backend: WHIP, WHEP and frames from worker processes of our own, supervised.
+"""The embedded video backend: WHIP, WHEP and frames from supervised worker processes.
 
-A worker that dies is started again with its inputs; its publishers and viewers come back with new offers to the
-same URLs. Nothing is stored: the secrets in the URLs derive from one secret and the session's id.
+A worker that dies is restarted with its inputs; its publishers and viewers reconnect with new offers to the same URLs.
+Nothing is stored: the tokens in the URLs derive from one secret and the session's id.
 """
 
 from collections.abc import AsyncIterator
@@ -56,13 +56,13 @@ class EmbeddedBackend:
         return described
 
     async def close_input(self, ref: str) -> None:
-        """Disconnect everybody and forget the input. Idempotent."""
+        """Disconnect all peers and remove the input. Idempotent."""
         session_id = session_of_ref(ref)
         if session_id is not None:
             await self._pool.close(session_id)
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        """Media facts of all inputs, for one reader."""
+        """Media events of all inputs, for one reader."""
         return self._pool.events()
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
@@ -109,20 +109,20 @@ class EmbeddedBackend:
         return await self._pool.stats()
 
     async def self_test(self) -> list[dict[str, Any]]:
-        """Whether the media addresses can be reached, one row each: bind, advertised, ok, problem."""
+        """Check the media addresses; one row each: bind, advertised, ok, problem."""
         return await self._pool.self_test()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the workers alive until cancelled; started when all are up."""
+        """Run the workers until cancelled; reports started when all are up."""
         await self._pool.run(task_status)
 
 
 @asynccontextmanager
 async def open_embedded(options: Options, *, clock: Clock) -> AsyncIterator[EmbeddedBackend]:
-    """Run the embedded backend for as long as the block.
+    """Run the embedded backend during the block.
 
     Raises:
-        VideoUnavailableError: The workers did not come up (inside an exception group, as nurseries have it).
+        VideoUnavailableError: The workers did not start (raised inside an exception group).
     """
     backend = EmbeddedBackend(options, clock=clock)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Media facts on their way to the one reader: state changes are kept in order, FRAMES coalesce while it is slow."""
+"""Queue of media events for one reader. State changes keep their order; FRAMES events coalesce while it is slow."""
 
 from collections import deque
 from typing import final
@@ -10,10 +10,9 @@ from sightline.ports.video import MediaEvent, MediaKind
 
 @final
 class MediaEventQueue:
-    """Between workers that must not wait and a reader that may be slow.
+    """Queue between workers, which must not block, and a reader, which may be slow.
 
-    Bounded by nature: FRAMES keep one entry per input, and an input cannot change its state more than a few
-    times a second.
+    Its size is bounded: one FRAMES entry per input, and an input changes its state at most a few times a second.
     """
 
     def __init__(self) -> None:
@@ -22,7 +21,7 @@ class MediaEventQueue:
         self._more = trio.Event()
 
     def put(self, event: MediaEvent) -> None:
-        """Add a fact; never blocks."""
+        """Add an event; never blocks."""
         if event.kind is MediaKind.FRAMES:
             for index, old in enumerate(self._waiting):
                 if old.session_id == event.session_id and old.kind is MediaKind.FRAMES:
@@ -36,7 +35,7 @@ class MediaEventQueue:
         return self._receive
 
     async def pump(self) -> None:
-        """Hand facts over until cancelled; ends quietly when the reader has closed its end."""
+        """Deliver events until cancelled; returns when the reader has closed its end."""
         try:
             async with self._send:
                 while True:

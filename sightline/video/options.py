@@ -1,4 +1,4 @@
-"""Settings of the video room."""
+"""Options of the video backends."""
 
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -36,7 +36,7 @@ def read_ice_servers(text: str) -> tuple[IceServer, ...]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetOptions:
-    """Where media sockets are bound and what is told to the other side."""
+    """Where media sockets are bound and which addresses are advertised."""
 
     bind_addresses: tuple[str, ...] = ()
     """Local addresses to bind; empty means every interface."""
@@ -75,13 +75,13 @@ class Options:
     turn_ttl_s: int = 3_600
     """How long such credentials are valid."""
     handshake_ms: int = 10_000
-    """A peer that is not connected by then is dropped."""
+    """A peer that is not connected within this time is dropped."""
     stale_ms: int = 2_000
-    """No packet, or no whole frame, for so long is reported."""
+    """A publisher without a packet, or without a complete frame, for this long is reported."""
     lost_ms: int = 10_000
-    """A publisher silent for so long is dropped."""
+    """A publisher without a packet for this long is dropped."""
     takeover_grace_ms: int = 5_000
-    """A publisher may come back within this time without anybody being told that it had gone."""
+    """A publisher that reconnects within this time is not reported as disconnected."""
     viewers_max: int = 64
     """Viewers of one input, connected and connecting."""
     peers_max: int = 400
@@ -97,13 +97,13 @@ class Options:
     was not negotiated); 0 means as much as its congestion control allows."""
     gop_max_bytes: int = 8_000_000
     gop_max_ms: int = 12_000
-    """A longer or larger group of pictures is not kept: late viewers then wait for a keyframe."""
+    """A longer or larger group of pictures is not cached: new viewers then wait for a keyframe."""
     warm_ms: int = 3_000
-    """How long after a poll frames are still decoded."""
+    """How long after a poll decoding goes on."""
     poll_key_ms: int = 900
-    """A publisher is asked at most so often for a keyframe just before a steady, slow poll: a poll a second has
-    one each time. 0 means never, for uplinks that a keyframe a second would hurt."""
+    """Minimum interval of keyframes requested just before a steady slow poll; 0 means never, for uplinks that
+    a keyframe a second would overload."""
     request_timeout_ms: int = 15_000
-    """How long the server waits for a worker's answer, besides the wait that was asked for."""
+    """Timeout of a request to a worker, in addition to the wait that the caller asked for."""
     worker_check_ms: int = 15_000
-    """How often a worker is asked for a sign of life, and how long it has for it before it is replaced."""
+    """Interval of health checks of a worker, and their timeout; a worker that fails one is replaced."""

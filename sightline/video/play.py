@@ -15,24 +15,24 @@ from sightline.video.rtc import patches
 from sightline.video.whip_client import OfferClient, OfferRefusedError
 
 IDLE_WAIT_S: Final = 10.0
-"""How long an input that nobody publishes to yet is tried again."""
+"""How long to retry while no publisher is connected."""
 
 
 @final
 @dataclass(slots=True, kw_only=True)
 class PlayReport:
-    """What a viewer saw."""
+    """Result of playing."""
 
     frames: int = 0
     width: int = 0
     height: int = 0
     connected_ms: int | None = None
-    """From the POST of the offer to media that can flow."""
+    """From the POST of the offer to the connected transport."""
     first_frame_ms: int | None = None
 
 
 async def play(url: str, seconds: float) -> PlayReport:
-    """Watch for some seconds after the first frame (at most 10 s of waiting for it).
+    """Play for `seconds` after the first frame, which must arrive within 10 s.
 
     Raises:
         OfferRefusedError: The server refused the offer.
@@ -51,7 +51,7 @@ async def play(url: str, seconds: float) -> PlayReport:
 
 
 async def _connect(url: str, began: float, report: PlayReport) -> tuple[OfferClient, RTCPeerConnection, Any]:
-    """Offer until somebody publishes; gives (client, peer, video track)."""
+    """Retry the offer until a publisher is connected; returns (client, peer, video track)."""
     loop = asyncio.get_running_loop()
     while True:
         client, peer = OfferClient(url), RTCPeerConnection(RTCConfiguration(iceServers=[]))
@@ -92,7 +92,7 @@ async def _count(track: Any, report: PlayReport, began: float, seconds: float) -
 
 
 def main() -> int:
-    """The command line; exit code 0 if any frame came."""
+    """The command line; exit code 0 if at least one frame was decoded."""
     parser = argparse.ArgumentParser(prog="sightline.video.play", description="Play a WHEP URL and count frames.")
     parser.add_argument("url")
     parser.add_argument("--seconds", type=float, default=5.0)

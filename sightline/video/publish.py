@@ -1,6 +1,6 @@
 """Publishes a video file by WHIP, in a loop and without encoding: `python -m sightline.video.publish FILE --whip URL`.
 
-Built on stock aiortc, so that it tests the server from outside. Comes back by itself when the connection is lost.
+Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost.
 """
 
 import argparse
@@ -21,20 +21,20 @@ from sightline.video.whip_client import OfferClient, OfferRefusedError
 
 CONNECT_S: Final = 10.0
 STOP_GRACE_S: Final = 1.5
-GOODBYE_S: Final = 1.0
+CLOSE_S: Final = 1.0
 RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
 GIVE_UP_AFTER_S: Final = 90.0
-"""How long a publisher that was connected tries to come back."""
+"""How long a publisher that was connected retries."""
 MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
 
 
 class UnusableFileError(Exception):
-    """The file cannot be published; the message is for people."""
+    """The file cannot be published; the message says why and what to do."""
 
 
 @final
 class FileTrack(MediaStreamTrack):
-    """The encoded video packets of a file, paced by their timestamps, for ever."""
+    """The encoded video packets of a file, paced by their timestamps, in an endless loop."""
 
     kind = "video"
 
@@ -63,7 +63,7 @@ class FileTrack(MediaStreamTrack):
         self._start: float | None = None
 
     async def recv(self) -> Any:
-        """The next packet, when its time has come."""
+        """The next packet, at its presentation time."""
         if self.readyState != "live":
             raise MediaStreamError
         if self._index == len(self._packets):
@@ -82,7 +82,7 @@ class FileTrack(MediaStreamTrack):
 
 
 def _read_packets(container: Any, stream: Any) -> list[tuple[bytes, int]]:
-    """(bytes as they go on the wire, start in 1/90000 s) of every packet; Annex B for H.264."""
+    """(bytes, start in 1/90000 s) of every packet; Annex B for H.264."""
     annex_b = None
     if stream.codec_context.name == "h264":
         annex_b = av.BitStreamFilterContext("h264_mp4toannexb", stream)
@@ -105,13 +105,13 @@ def _read_packets(container: Any, stream: Any) -> list[tuple[bytes, int]]:
 
 
 async def publish(path: Path, whip_url: str, seconds: float | None, stop: asyncio.Event) -> None:
-    """Publish until `stop` is set or the time is over.
+    """Publish until `stop` is set or `seconds` are over.
 
     Raises:
         UnusableFileError: The file cannot be published.
-        OfferRefusedError: The server refused, at first or for too long afterwards.
+        OfferRefusedError: The server refused the first offer, or every offer for 90 s after a lost connection.
     """
-    FileTrack(path).stop()  # a bad file is reported before anything is connected
+    FileTrack(path).stop()  # report an unusable file before connecting
     patches.tune_stock_peers()
     loop = asyncio.get_running_loop()
     ends_at = None if seconds is None else loop.time() + seconds
@@ -131,7 +131,7 @@ async def publish(path: Path, whip_url: str, seconds: float | None, stop: asynci
 
 
 async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> None:
-    """One connection, until it is lost, stopped or over."""
+    """Run one connection until it is lost or stopped, or the time is over."""
     loop = asyncio.get_running_loop()
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     client = OfferClient(whip_url)
@@ -159,11 +159,11 @@ async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: 
                 break
             await _wait_first(stop, changed, left)
     finally:
-        # A server that is gone does not answer a goodbye; whoever stopped us does not wait for it either.
-        for goodbye in (client.close, peer.close):
+        # A server that is down answers no DELETE, and stopping must not take long.
+        for close in (client.close, peer.close):
             with suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE_S):
-                    await goodbye()
+                async with asyncio.timeout(CLOSE_S):
+                    await close()
 
 
 async def _wait_any(event: asyncio.Event, at_most_s: float) -> None:
@@ -194,7 +194,7 @@ def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) 
         work = asyncio.create_task(publish(Path(path), whip_url, seconds, stop))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
-        # Connecting looks at nothing else; what is connected leaves by itself.
+        # A connected publisher ends by itself once `stop` is set; one that is still connecting is cancelled.
         await asyncio.wait((work,), timeout=STOP_GRACE_S)
         stopped.cancel()
         if not work.cancel():

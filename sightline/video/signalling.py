@@ -1,7 +1,7 @@
-"""The WHIP and WHEP answers that need no peer: CORS, OPTIONS, GET, wrong methods and types, problems. Pure.
+"""WHIP and WHEP answers that need no peer: CORS, OPTIONS, GET, wrong methods and content types, problem bodies. Pure.
 
 Source: RFC 9725 (WHIP), draft-ietf-wish-whep (WHEP), RFC 9457 (problem bodies), the Fetch standard (CORS).
-Lenient on purpose where real clients err; docs/ops/video.md lists them.
+Accepts known deviations of real clients; docs/ops/video.md lists them.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ CORS: Final = (
 
 
 def problem(status: int, title: str, detail: str = "", headers: Sequence[tuple[str, str]] = ()) -> SignalReply:
-    """A refusal with a body that says why."""
+    """A refusal with a problem body."""
     body = {"type": "about:blank", "title": title, "status": status, **({"detail": detail} if detail else {})}
     return SignalReply(
         status=status,
@@ -87,7 +87,7 @@ def options_reply(request: SignalRequest, servers: Sequence[IceServer]) -> Signa
 
 
 def static_reply(request: SignalRequest, servers: Sequence[IceServer]) -> SignalReply | None:
-    """The answer if it does not depend on any state; None if a peer has to be asked."""
+    """The answer if it depends on no peer; else None."""
     method = request.method.upper()
     if method == "OPTIONS":
         return options_reply(request, servers)
@@ -109,7 +109,7 @@ def static_reply(request: SignalRequest, servers: Sequence[IceServer]) -> Signal
 
 
 def created(answer: bytes, *, location: str, etag: str, servers: Sequence[IceServer]) -> SignalReply:
-    """201 with the answer and everything a client needs to go on."""
+    """201 with the SDP answer, the session's Location and the ICE servers."""
     headers = (
         *CORS,
         ("Content-Type", SDP_TYPE),
@@ -123,13 +123,13 @@ def created(answer: bytes, *, location: str, etag: str, servers: Sequence[IceSer
 
 
 def idle() -> SignalReply:
-    """Nobody publishes yet: come again (draft-ietf-wish-whep, section 4.4)."""
-    return problem(409, "Nobody is publishing yet", headers=[("Retry-After", str(IDLE_RETRY_S))])
+    """409 with Retry-After: no publisher is connected (draft-ietf-wish-whep, section 4.4)."""
+    return problem(409, "No publisher is connected yet", headers=[("Retry-After", str(IDLE_RETRY_S))])
 
 
 def trickled(body: bytes) -> tuple[str | None, list[str]]:
-    """(ice-ufrag, candidate lines) of an SDP fragment (RFC 8840). End-of-candidates is left out on purpose: with
-    only mDNS candidates before it, it would end a connection that peer-reflexive candidates still bring up."""
+    """(ice-ufrag, candidate lines) of an SDP fragment (RFC 8840). End-of-candidates is ignored: after only
+    mDNS candidates it would end a connection that peer-reflexive candidates can still establish."""
     ufrag: str | None = None
     candidates: list[str] = []
     for raw in body.decode(errors="replace").splitlines():

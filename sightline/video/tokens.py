@@ -32,7 +32,7 @@ class TokenMint:
         return base64.urlsafe_b64encode(raw + self._mac(kind, raw)).rstrip(b"=").decode()
 
     def session_of(self, kind: str, token: str) -> str | None:
-        """The session that a token opens, compared in constant time; None for a forgery."""
+        """The session of a token, compared in constant time; None if the token is not valid."""
         try:
             data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         except (binascii.Error, ValueError):

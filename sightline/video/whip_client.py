@@ -12,7 +12,7 @@ GATHER_WAIT_S: Final = 3.0
 
 
 class OfferRefusedError(Exception):
-    """The server did not take the offer; the message is for people."""
+    """The server refused the offer; the message says why."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class OfferClient:
         """When the offer went out, on the loop's clock."""
 
     async def connect(self, peer: RTCPeerConnection) -> None:
-        """Offer what the peer has and apply the answer.
+        """Send the peer's offer and apply the answer.
 
         Raises:
             OfferRefusedError: No connection, or not 201.
@@ -50,7 +50,7 @@ class OfferClient:
                 f"the server answered {reply.status_code}: {_reason(reply)}",
                 retry_after_s=float(after) if after.isdigit() else None,
             )
-        if "location" in reply.headers:  # go2rtc names no resource: its sessions end with their media
+        if "location" in reply.headers:  # go2rtc sends no Location: its sessions end with their media
             self._resource = urljoin(str(reply.url), reply.headers["location"])
         await peer.setRemoteDescription(RTCSessionDescription(sdp=reply.text, type="answer"))
 
@@ -61,7 +61,7 @@ class OfferClient:
             if resource is not None:
                 await self._http.delete(resource)
         except httpx.HTTPError:
-            pass  # the server notices by itself
+            pass  # the server detects it by timeout
         finally:
             await self._http.aclose()
 

@@ -1,4 +1,4 @@
-"""The server's end of one worker process: start it, ask it, notice that it died."""
+"""Connection of the server to one worker process: start, requests, detection of its death."""
 
 import os
 import socket
@@ -16,19 +16,19 @@ from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header,
 
 READ_BYTES: Final = 256 * 1024
 STOP_S: Final = 3.0
-"""How long a worker may take to say goodbye to its peers."""
+"""How long a worker may take to close its peers before it is killed."""
 SEND_S: Final = 5.0
-"""A worker that does not read for so long is stuck, and is replaced."""
+"""A worker that does not read its socket for this long is replaced."""
 log = structlog.get_logger()
 
 
-OnFacts: TypeAlias = Callable[[list[list[object]], int], None]
+OnEvents: TypeAlias = Callable[[list[list[object]], int], None]
 """Takes rows of session id, kind and instant, and how far the worker's clock is ahead of CLOCK_BOOTTIME."""
 
 
 @final
 class _Call:
-    """One request that waits for its answer."""
+    """A request in flight."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -37,11 +37,11 @@ class _Call:
 
 @final
 class WorkerLink:
-    """A running worker. Any task may ask; answers come in any order."""
+    """A running worker. Any task may send requests; answers arrive in any order."""
 
-    def __init__(self, stream: trio.SocketStream, pid: int, on_facts: OnFacts) -> None:
+    def __init__(self, stream: trio.SocketStream, pid: int, on_events: OnEvents) -> None:
         self._stream = stream
-        self._on_facts = on_facts
+        self._on_events = on_events
         self.pid = pid
         self.died = trio.Event()
         self._sending = trio.Lock()
@@ -64,11 +64,11 @@ class WorkerLink:
             self._calls.clear()
 
     def _deliver(self, header: Header, body: bytes) -> None:
-        if "facts" in header:
-            self._on_facts(header["facts"], header["clock_offset_ms"])
+        if "events" in header:
+            self._on_events(header["events"], header["clock_offset_ms"])
             return
         call = self._calls.pop(header["id"], None)
-        if call is not None:  # else its caller gave up
+        if call is not None:  # else its caller timed out or was cancelled
             call.reply = (header, body)
             call.done.set()
 
@@ -78,7 +78,7 @@ class WorkerLink:
         Raises:
             VideoUnavailableError: The worker died, failed, or did not answer in time.
 
-        Cancellation: the worker finishes the request all the same; its answer is dropped.
+        Cancellation: the worker still finishes the request; its answer is dropped.
         """
         if self.died.is_set():
             raise VideoUnavailableError("the media worker has died")
@@ -104,7 +104,7 @@ class WorkerLink:
         return call.reply
 
     def _write_now(self, message: bytes) -> bytes:
-        """Write what the socket takes at once; returns what is left, nearly always nothing."""
+        """Write without blocking; returns the unsent rest, which is nearly always empty."""
         try:
             return message[os.write(self._stream.socket.fileno(), message) :]
         except BlockingIOError:
@@ -113,8 +113,8 @@ class WorkerLink:
             raise trio.BrokenResourceError from error
 
     async def _send(self, message: bytes) -> None:
-        # Half a message would garble every later one: once begun, a send is finished. Shielded, a free lock is taken
-        # without letting anybody else run, so nobody gets in between what was written at once and the rest.
+        # A partial message would corrupt the stream, so a send that has begun is shielded from cancellation. In a
+        # shield trio acquires a free lock without a checkpoint: no other task writes between the two parts.
         with trio.CancelScope(shield=True), trio.move_on_after(SEND_S) as sending:
             async with self._sending:
                 await self._stream.send_all(message)
@@ -124,8 +124,8 @@ class WorkerLink:
 
 
 @asynccontextmanager
-async def start_worker(on_facts: OnFacts) -> AsyncIterator[WorkerLink]:
-    """Run a worker process for as long as the block; it dies with us, by kill -9 too, since its stdin closes.
+async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
+    """Run a worker process during the block. It exits when its stdin closes, also if this process is killed.
 
     Raises:
         VideoUnavailableError: The operating system could not start it (descriptors, memory).
@@ -146,7 +146,7 @@ async def start_worker(on_facts: OnFacts) -> AsyncIterator[WorkerLink]:
             raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
         theirs.close()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        link = WorkerLink(stream, process.pid, on_facts)
+        link = WorkerLink(stream, process.pid, on_events)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(link.read_all)

@@ -1,4 +1,4 @@
-"""The media workers of one backend: spread, supervised, restarted with their inputs."""
+"""The media workers of one backend: supervision, restart with their inputs, assignment of inputs to workers."""
 
 import hashlib
 import os
@@ -19,20 +19,20 @@ from sightline.video.options import Options
 from sightline.video.worker_link import WorkerLink, start_worker
 
 START_S: Final = 20.0
-"""A worker imports codecs and numpy: a second on a fast machine, more on a loaded one."""
+"""Time for a worker to start: importing codecs and numpy takes a second on an idle machine, more under load."""
 RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
 CLOCKS_DIFFER_MS: Final = 100
 """Clocks of two processes that differ by less are read as equal: reading them takes time too."""
 STEADY_S: Final = 30.0
-"""A worker that ran so long starts again without back-off."""
+"""A worker that ran for this long is restarted without backoff."""
 log = structlog.get_logger()
 
 
 @final
 class _Slot:
-    """One place for a worker, with the inputs that belong to it."""
+    """A worker and the inputs assigned to it."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -45,12 +45,12 @@ class _Slot:
 
 @final
 class WorkerPool:
-    """Workers and the inputs on them. An input stays with one worker, chosen by a hash of its session's id."""
+    """Workers and their inputs. A hash of the session's id assigns an input to a worker."""
 
     def __init__(self, options: Options, *, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._facts = MediaEventQueue()
+        self._events = MediaEventQueue()
         count = options.workers or os.cpu_count() or 1
         self._slots = [_Slot(index) for index in range(count)]
 
@@ -76,7 +76,7 @@ class WorkerPool:
         slot.refs[session_id] = ref
 
     async def close(self, session_id: str) -> None:
-        """Close an input. Idempotent; a dead worker has nothing to close."""
+        """Close an input. Idempotent; does nothing on a worker that is down."""
         slot = self._slot(session_id)
         slot.inputs.pop(session_id, None)
         slot.refs.pop(session_id, None)
@@ -95,17 +95,17 @@ class WorkerPool:
         fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
         return messages.frame_from_wire(fields, body)
 
-    # -- facts
+    # -- events
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        """Media facts of all inputs, for one reader."""
-        return self._facts.channel()
+        """Media events of all inputs, for one reader."""
+        return self._events.channel()
 
-    def tell(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
-        """Pass a fact on, if the input is open."""
+    def report(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
+        """Pass an event on if the input is open."""
         ref = self._slot(session_id).refs.get(session_id)
         if ref is not None:
-            self._facts.put(MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=at_ms))
+            self._events.put(MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=at_ms))
 
     # -- for operators of the service
 
@@ -123,7 +123,7 @@ class WorkerPool:
         return rows
 
     async def self_test(self) -> list[dict[str, Any]]:
-        """Whether the media addresses can be reached, one row each: bind, advertised, ok, problem."""
+        """Check the media addresses; one row each: bind, advertised, ok, problem."""
         reply, _ = await self._ask_slot(self._slots[0], {"op": "self_test"})
         checks: list[dict[str, Any]] = reply["checks"]
         for check in checks:
@@ -158,23 +158,23 @@ class WorkerPool:
             raise VideoUnavailableError("the media worker is restarting")
         return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
 
-    def _on_facts(self, slot: _Slot, facts: list[list[object]], clock_offset_ms: int) -> None:
+    def _on_events(self, slot: _Slot, events: list[list[object]], clock_offset_ms: int) -> None:
         # A worker that was started after the wall clock was set back lives behind server time.
         behind_ms = self._clock.now_ms() - boot_now_ms() - clock_offset_ms
         shift_ms = behind_ms if abs(behind_ms) > CLOCKS_DIFFER_MS else 0
-        for session, value, at_ms in facts:
+        for session, value, at_ms in events:
             session_id, kind = str(session), MediaKind(value)
             if kind is MediaKind.CONNECTED:
                 slot.connected.add(session_id)
             elif kind is MediaKind.DISCONNECTED:
                 slot.connected.discard(session_id)
             if isinstance(at_ms, int):
-                self.tell(session_id, kind, at_ms + shift_ms)
+                self.report(session_id, kind, at_ms + shift_ms)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep all workers alive until cancelled; started when all are up."""
+        """Run all workers until cancelled; reports started when all are up."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._facts.pump)
+            nursery.start_soon(self._events.pump)
             async with trio.open_nursery() as starting:
                 for slot in self._slots:
                     starting.start_soon(nursery.start, self._keep_worker, slot)
@@ -182,7 +182,7 @@ class WorkerPool:
             nursery.start_soon(self._self_test_at_start)
 
     async def _self_test_at_start(self) -> None:
-        """Log what is wrong with the addresses; never a reason not to run."""
+        """Log unreachable media addresses. A failure does not stop the server."""
         try:
             await self.self_test()
         except VideoUnavailableError as error:
@@ -193,7 +193,7 @@ class WorkerPool:
         while True:
             began = trio.current_time()
             try:
-                async with start_worker(partial(self._on_facts, slot)) as link:
+                async with start_worker(partial(self._on_events, slot)) as link:
                     if await self._prepare(slot, link):
                         if failures == 0:
                             task_status.started()
@@ -209,7 +209,7 @@ class WorkerPool:
             await trio.sleep(BACKOFF_S[min(failures - 1, len(BACKOFF_S) - 1)])
 
     async def _until_dead(self, link: WorkerLink) -> None:
-        """Wait until a worker has died, or does not answer any more, which comes to the same."""
+        """Wait until a worker has died or has stopped answering."""
         while not link.died.is_set():
             with trio.move_on_after(self._options.worker_check_ms / 1000):
                 await link.died.wait()
@@ -221,16 +221,16 @@ class WorkerPool:
                 return
 
     def _lost(self, slot: _Slot, pid: int) -> None:
-        """A worker died: whoever published through it has gone."""
+        """Mark a worker as down and report its publishers as disconnected."""
         slot.link, slot.up = None, trio.Event()
         log.error("media_worker_died", worker=slot.index, pid=pid, inputs=len(slot.inputs))
         now_ms = self._clock.now_ms()
         for session_id in sorted(slot.connected & set(slot.inputs)):
-            self.tell(session_id, MediaKind.DISCONNECTED, now_ms)
+            self.report(session_id, MediaKind.DISCONNECTED, now_ms)
         slot.connected.clear()
 
     async def _prepare(self, slot: _Slot, link: WorkerLink) -> bool:
-        """Configure a fresh worker and give it its inputs back."""
+        """Configure a new worker and open its inputs again."""
         try:
             configure: Header = {"op": "configure", "options": messages.options_to_wire(self._options)}
             await link.ask(configure, within_ms=int(START_S * 1000))

@@ -1,4 +1,4 @@
-"""What an external engine has to do for us, and the backend made of one and our reading workers."""
+"""Interface of an external engine, and the backend that combines one with our WHEP readers."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -51,7 +51,7 @@ class Engine(Protocol):
         ...
 
     async def close(self, session_id: str) -> None:
-        """Disconnect everybody and remove the input. Idempotent.
+        """Disconnect all peers and remove the input. Idempotent.
 
         Raises:
             VideoUnavailableError: The engine did not answer.
@@ -59,24 +59,24 @@ class Engine(Protocol):
         ...
 
     def describe(self, session_id: str) -> VideoInput | None:
-        """The input without asking the engine; None if that cannot be known."""
+        """The input without calling the engine; None if only the engine knows it."""
         ...
 
     def session_of(self, ref: str) -> str | None:
-        """The session of an input that is open, or whose ref says so itself."""
+        """The session of an open input, or of a ref that contains it."""
         ...
 
     def hook(self, headers: Mapping[str, str], body: bytes, report: "PresenceReport") -> int:
-        """Take the engine's own callback; gives the HTTP status to answer."""
+        """Handle the engine's callback; returns the HTTP status to answer."""
         ...
 
     async def watch(self, report: "PresenceReport") -> None:
-        """Report publishers that come and go, until cancelled. An engine that cannot be asked just returns."""
+        """Report publishers that connect and disconnect, until cancelled. Returns at once if the engine cannot tell."""
         ...
 
 
 class PresenceReport(Protocol):
-    """Takes (session id, is a publisher there, Unix time in ms)."""
+    """Takes (session id, whether a publisher is connected, Unix time in ms)."""
 
     def __call__(self, session_id: str, connected: bool, at_ms: int) -> None:
         """One report; repeating the same state is harmless."""
@@ -87,8 +87,8 @@ class PresenceReport(Protocol):
 class ExternalBackend:
     """Implements `ports.video.VideoBackend` on an engine. Made by `open_external`.
 
-    Presence comes from the reader's own connection, from the engine's API (`watch`) and from its webhooks
-    (`report`), whichever speaks first; frames and the proof of media come from the reader alone.
+    Presence comes from the first of three sources: our reader's connection, the engine's API (`watch`), its webhooks
+    (`report`). Frames and FRAMES events come from our reader only.
     """
 
     def __init__(self, engine: Engine, options: Options, *, clock: Clock) -> None:
@@ -124,7 +124,7 @@ class ExternalBackend:
         return described
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        """Media facts of all inputs, for one reader."""
+        """Media events of all inputs, for one reader."""
         return self._receive
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
@@ -135,7 +135,7 @@ class ExternalBackend:
         return await self._pool.frame(session_id, query)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
-        """Publishers and viewers of this backend talk to the engine itself."""
+        """Refuse: publishers and viewers of this backend connect to the engine."""
         fixed = signalling.static_reply(request, ())
         if request.method.upper() == "OPTIONS" and fixed is not None:
             return fixed
@@ -148,13 +148,13 @@ class ExternalBackend:
         return self._engine.hook(headers, body, self.report)
 
     def report(self, session_id: str, connected: bool, at_ms: int) -> None:
-        """A publisher came or went, by the engine's word. Repeats are dropped."""
+        """Take a publisher's presence as the engine reports it. Repeats are dropped."""
         kind = MediaKind.CONNECTED if connected else MediaKind.DISCONNECTED
         if self._told.get(session_id, MediaKind.DISCONNECTED) is not kind:
-            self._pool.tell(session_id, kind, at_ms)
+            self._pool.report(session_id, kind, at_ms)
 
     async def _merge(self) -> None:
-        """Pass facts on; of presence, told by engine and reader alike, only changes."""
+        """Pass events on. Presence is reported by both engine and reader; only changes are passed on."""
         async for event in self._pool.events():
             if event.kind in (MediaKind.CONNECTED, MediaKind.DISCONNECTED):
                 if self._told.get(event.session_id, MediaKind.DISCONNECTED) is event.kind:
@@ -163,7 +163,7 @@ class ExternalBackend:
             await self._send.send(event)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep reading and watching until cancelled."""
+        """Read and watch until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._pool.run)
             nursery.start_soon(self._merge)
@@ -173,7 +173,7 @@ class ExternalBackend:
 
 @asynccontextmanager
 async def open_external(engine: Engine, options: Options, *, clock: Clock) -> AsyncIterator[ExternalBackend]:
-    """Run a backend on an external engine for as long as the block."""
+    """Run a backend on an external engine during the block."""
     backend = ExternalBackend(engine, options, clock=clock)
     async with trio.open_nursery() as nursery:
         await nursery.start(backend.run)

@@ -1,7 +1,7 @@
-"""MediaMTX: one wildcard path, our own answer to its auth callback, its API polled for presence.
+"""MediaMTX: one wildcard path, authorization by its HTTP callback, presence by polling its API.
 
-No path is made per session: changing MediaMTX's path configuration disconnects publishers, and paths made by its
-API are not saved. Instead every session publishes to a path named by its ref, and MediaMTX asks us whether it may
+No path is created per session: changing MediaMTX's path configuration disconnects publishers, and paths created by its
+API are not saved. Each session publishes to a path named by its ref, and MediaMTX asks for permission by its callback
 (`authorize`). docs/ops/video.md has the settings to copy.
 """
 
@@ -34,13 +34,13 @@ class MediaMtxOptions:
     media_url: str
     """Its WebRTC listener as clients reach it, such as http://media.example:8889, no trailing slash."""
     api_url: str
-    """Its API as we reach it, such as http://127.0.0.1:9997."""
+    """Its API as this server reaches it, such as http://127.0.0.1:9997."""
     secret: bytes = field(repr=False)
     """The tokens in publish and play URLs derive from it."""
     poll_ms: int = 1_500
-    """How often its API is asked who publishes."""
+    """Interval of polling its API for publishers."""
     page_rows: int = 10_000
-    """Rows of one answer of its API. A list that changes between two pages can miss a row, so one page is to do."""
+    """Rows of one answer of its API. One page should suffice: a list that changes between pages can miss a row."""
 
 
 @final
@@ -70,14 +70,14 @@ class MediaMtx:
         return session_of_ref(ref)
 
     async def open(self, session_id: str) -> EngineInput:
-        """Allow the session's path; makes sure that MediaMTX is there."""
+        """Allow the session's path, after checking that MediaMTX answers."""
         described = self.describe(session_id)
         await self._get("/v3/paths/list?itemsPerPage=1")
         self._open.add(session_id)
         return EngineInput(input=described, read_url=described.whep_url)
 
     async def close(self, session_id: str) -> None:
-        """Forbid the path and throw its sessions out."""
+        """Forbid the path and disconnect its sessions."""
         self._open.discard(session_id)
         ref = ref_of(session_id)
         for row in await self._list("webrtcsessions"):
@@ -104,7 +104,7 @@ class MediaMtx:
         return hmac.compare_digest(given.encode(), self._mint.token(kind, session_id).encode())
 
     def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
-        """Answer the auth callback: MediaMTX takes any 20x for yes."""
+        """Answer the auth callback. MediaMTX takes any 20x as permission."""
         del headers, report
         return 200 if self.authorize(body) else 401
 
@@ -119,7 +119,7 @@ class MediaMtx:
                     report(session_id, ref_of(session_id) in ready, now_ms)
                 answers = True
             except VideoUnavailableError as error:
-                if answers:  # said once, not at every poll until it is back
+                if answers:  # log once per outage, not at every poll
                     log.warning("mediamtx_poll_failed", error=str(error))
                 answers = False
             await trio.sleep(self._options.poll_ms / 1000)

@@ -11,7 +11,7 @@ Header = dict[str, Any]
 
 
 class BrokenPipeMessageError(Exception):
-    """The other side sent what is no message."""
+    """The other side sent bytes that are not a message."""
 
 
 def encode(header: Header, body: bytes = b"") -> bytes:
@@ -22,16 +22,16 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
 @final
 class Decoder:
-    """Cuts a byte stream into messages."""
+    """Splits a byte stream into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[Header, bytes]]:
-        """Take bytes; give every message that is now whole.
+        """Add bytes; returns every message that is now complete.
 
         Raises:
-            BrokenPipeMessageError: A length is beyond all reason.
+            BrokenPipeMessageError: A length exceeds MESSAGE_MAX_BYTES.
         """
         self._buffer += data
         messages: list[tuple[Header, bytes]] = []

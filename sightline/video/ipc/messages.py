@@ -1,4 +1,4 @@
-"""How the port's values travel between the server and a worker. Kept beside neither side so that both agree."""
+"""Conversion of the port's values to and from messages between the server and a worker."""
 
 from dataclasses import asdict
 from typing import Any
@@ -25,7 +25,7 @@ def options_to_wire(options: Options) -> Header:
 
 
 def options_from_wire(fields: Header) -> Options:
-    """The settings that a worker got."""
+    """Settings as received by a worker."""
     net: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields["net"].items()
     }
@@ -79,7 +79,7 @@ def query_from_wire(fields: Header) -> FrameQuery:
 
 
 def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
-    """A frame or the lack of one, as header and body."""
+    """A frame reply as header and body."""
     if isinstance(reply, FrameMissing):
         return {"missing": reply.reason.value, "sequence": reply.sequence}, b""
     fields: Header = {
@@ -96,7 +96,7 @@ def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
 
 
 def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
-    """The frame, or the lack of one, that was sent."""
+    """The frame reply that was sent."""
     if "missing" in fields:
         return FrameMissing(reason=FrameMissingReason(fields["missing"]), sequence=fields["sequence"])
     return Frame(

@@ -1,1 +1,1 @@
-"""What happens to media inside a worker: assembly, the GOP cache, forwarding, decoding. Knows no HTTP and no IPC."""
+"""Media inside a worker: frame assembly, the GOP cache, forwarding, decoding. Independent of HTTP and IPC."""

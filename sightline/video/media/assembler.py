@@ -1,9 +1,8 @@
-"""From packets to whole frames: order, gaps, retransmission requests, and never a frame across a gap.
+"""Assembles packets into complete frames: reordering, gaps, retransmission requests. Pure; time is an argument.
 
-A frame leaves at its marker bit, not when the next one starts, which saves one frame of delay. A gap holds
-everything behind it until it is filled (NACK), until a whole keyframe stands behind it, or until it is too old;
-in the last two cases everything up to the next keyframe is dropped, because decoding it would smear. Pure:
-time comes in as an argument, so loss can be tested without a network.
+A frame is delivered at its marker bit, not when the next frame starts, which saves one frame of delay. A gap holds back
+the packets after it until it is filled (NACK), until a complete keyframe has arrived after it, or until it is too
+old. In the last two cases everything up to the next keyframe is dropped, because a decoder would smear it.
 """
 
 from collections.abc import Callable
@@ -14,18 +13,18 @@ from sightline.video.media.codecs import PayloadFormat
 from sightline.video.rtc.rtp import RtpPacket
 
 NACK_FIRST_MS: Final = 5.0
-"""A packet this late may still be on its way by another route; the floor of an adaptive delay."""
+"""Minimum of the adaptive delay before the first NACK: a reordered packet may still arrive."""
 NACK_FIRST_MAX_MS: Final = 60.0
 NACK_AGAIN_MS: Final = 70.0
-"""Above a usual round trip, so that one loss costs one request."""
+"""Interval of repeated NACKs: above a usual round trip, so that one loss causes one request."""
 GAP_MAX_MS: Final = 600.0
-"""After this a keyframe is the faster way out."""
+"""Age at which a gap is given up: a keyframe is then faster."""
 JUMP_AFTER_MS: Final = 120.0
-"""How long a gap may be repaired although a whole keyframe already stands behind it."""
+"""How long repair of a gap may take although a complete keyframe has arrived after it."""
 BUFFER_MAX_PACKETS: Final = 3000
-"""About 3.6 MB: one gap never holds more."""
+"""Packets held back behind one gap; about 3.6 MB."""
 NACK_MAX_SEQUENCES: Final = 250
-"""More than this is not a loss but an outage."""
+"""Missing packets that are requested at once; more than this is an outage, not loss."""
 
 
 @final
@@ -38,21 +37,21 @@ class EncodedFrame:
     """RTP timestamp of the publisher, 32 bits."""
     key: bool
     arrived_ms: float
-    """When its last packet came, on the caller's clock."""
+    """Arrival of its last packet, on the caller's clock."""
     size: int
 
 
 @final
 class Assembler:
-    """Puts one video stream together."""
+    """Assembler of one video stream."""
 
     def __init__(self, fmt: PayloadFormat, on_frame: Callable[[EncodedFrame], None]) -> None:
         self.format = fmt
         self._on_frame = on_frame
         self.needs_key = True
-        """True while nothing can be shown until a keyframe comes."""
+        """True while frames are dropped until a keyframe arrives."""
         self.lost_frames = 0
-        """Times that frames were given up."""
+        """Times that frames were dropped."""
         self._buffer: dict[int, tuple[RtpPacket, float]] = {}
         self._expected: int | None = None
         self._highest = 0
@@ -68,7 +67,7 @@ class Assembler:
 
     @property
     def has_gap(self) -> bool:
-        """True while `tick` has something to wait for."""
+        """True while packets are missing, so that `tick` must be called."""
         return self._gap_since_ms is not None
 
     def push(self, packet: RtpPacket, now_ms: float) -> None:
@@ -93,7 +92,7 @@ class Assembler:
         return self._highest + (step if step < 0x8000 else step - 0x10000) in self._missing
 
     def drop_to_key(self) -> None:
-        """Give up everything that is not whole, and start again with the next keyframe."""
+        """Drop incomplete frames and wait for the next keyframe."""
         self._buffer.clear()
         self._missing.clear()
         self._parts.clear()
@@ -104,7 +103,7 @@ class Assembler:
         self.needs_key = True
 
     def tick(self, now_ms: float) -> None:
-        """Give up on gaps that are too old. Call every 10 to 20 ms while `has_gap`."""
+        """Give up gaps that are too old. Call every 10 to 20 ms while `has_gap`."""
         if self._gap_since_ms is None:
             return
         if now_ms - self._gap_since_ms >= GAP_MAX_MS:
@@ -114,7 +113,7 @@ class Assembler:
             self._jump_to_key(now_ms)
 
     def due_nacks(self, now_ms: float) -> list[int]:
-        """The 16-bit sequence numbers to ask for now, ascending in time."""
+        """The 16-bit sequence numbers to request now."""
         due: list[int] = []
         first = min(NACK_FIRST_MAX_MS, self._reorder_ms * 1.5)
         for extended, times in self._missing.items():
@@ -131,7 +130,7 @@ class Assembler:
             for absent in range(max(self._highest + 1, extended - NACK_MAX_SEQUENCES), extended):
                 self._missing[absent] = [now_ms, 0.0]
         elif (times := self._missing.pop(extended, None)) is not None and not times[1]:
-            # It came late by itself: learn how long to wait before calling a packet lost.
+            # It was reordered, not lost: adapt the delay before the first NACK.
             self._reorder_ms += 0.2 * (max(NACK_FIRST_MS, now_ms - times[0]) - self._reorder_ms)
         self._highest = max(self._highest, extended)
 
@@ -147,7 +146,7 @@ class Assembler:
         self._skip_to(extended)
 
     def _skip_to(self, extended: int) -> None:
-        """Give up everything before `extended`."""
+        """Drop everything before `extended`."""
         assert self._expected is not None
         for old in [key for key in self._buffer if key < extended]:
             del self._buffer[old]
@@ -178,7 +177,7 @@ class Assembler:
             self._jump_to_key(now_ms)
 
     def _jump_to_key(self, now_ms: float) -> None:
-        """Leave a gap behind when a whole keyframe stands after it."""
+        """Skip a gap if a complete keyframe has arrived after it."""
         start = self._key_at
         if start is None or self._gap_since_ms is None:
             return
@@ -203,7 +202,7 @@ class Assembler:
     def _consume(self, packet: RtpPacket, arrived_ms: float) -> None:
         in_order, self._in_order = self._in_order, True
         if not packet.payload:
-            return  # a padding probe: takes a sequence number and nothing else
+            return  # a padding probe: it has a sequence number but no media
         if packet.timestamp != self._parts_timestamp:
             if self._parts:
                 self._finish(arrived_ms)

@@ -1,4 +1,4 @@
-"""What a forwarder must know about H.264 and VP8 payloads: keyframes, frame starts, the decoder's bitstream.
+"""RTP payloads of H.264 and VP8: keyframe detection, frame starts, conversion to the decoder's bitstream.
 
 Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1 (VP8 frame tag).
 """
@@ -11,23 +11,23 @@ _START: Final = b"\0\0\0\1"
 
 
 class PayloadFormat(Protocol):
-    """How one codec sits in RTP payloads."""
+    """RTP payload format of one codec."""
 
     name: str
     """As in SDP, upper case."""
     decoder: str
-    """As libavcodec calls it."""
+    """Name of the decoder in libavcodec."""
 
     def is_key(self, payload: bytes) -> bool:
-        """True if the packet belongs to a picture that needs no other."""
+        """True if the packet belongs to a keyframe."""
         ...
 
     def surely_opens(self, payload: bytes) -> bool:
-        """True if the packet is the first of its frame whatever came before it."""
+        """True if the packet is certainly the first of its frame."""
         ...
 
     def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
-        """The frame's payloads with what a late joiner needs; None if there is nothing to show in it."""
+        """The frame's payloads with the parameter sets that a new viewer needs; None if the frame has no picture."""
         ...
 
     def unpack(self, payloads: Sequence[bytes]) -> bytes:
@@ -36,7 +36,7 @@ class PayloadFormat(Protocol):
 
 
 def _nals(payload: bytes) -> Iterator[bytes]:
-    """The whole NAL units of one payload; none for a fragment."""
+    """The complete NAL units of one payload; none for a fragment."""
     kind = payload[0] & 0x1F if payload else 0
     if 0 < kind < 24:
         yield payload
@@ -56,7 +56,7 @@ def _nal_kinds(payload: bytes) -> list[int]:
 
 @final
 class H264Format:
-    """H.264, packetization modes 0 and 1. Remembers parameter sets, which some senders give only once."""
+    """H.264, packetization modes 0 and 1. Keeps parameter sets, which some senders send only once."""
 
     name = "H264"
     decoder = "h264"
@@ -66,7 +66,7 @@ class H264Format:
 
     @property
     def profile(self) -> str | None:
-        """profile-level-id of the stream by its SPS, six hex digits; None before the first."""
+        """profile-level-id from the stream's SPS, six hex digits; None before the first SPS."""
         sps = self._sets.get(NAL_SPS)
         return sps[1:4].hex() if sps is not None and len(sps) >= 4 else None
 
@@ -80,7 +80,7 @@ class H264Format:
         return kind == NAL_IDR or (kind == NAL_STAP_A and NAL_IDR in _nal_kinds(payload))
 
     def surely_opens(self, payload: bytes) -> bool:
-        """True where a delimiter, an SPS or an SEI leads: they stand before the picture's first slice."""
+        """True if the first NAL unit is a delimiter, SPS or SEI, which precede the picture's first slice."""
         if len(payload) < 4:
             return False
         kind = payload[0] & 0x1F
@@ -89,7 +89,7 @@ class H264Format:
         return kind in (NAL_SEI, NAL_SPS, NAL_AUD)
 
     def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
-        """Adds the remembered parameter sets to a keyframe that came without; drops frames of sets only."""
+        """Add the kept parameter sets to a keyframe without them; None for a frame of parameter sets only."""
         has_sps = has_picture = False
         for payload in payloads:
             kind = payload[0] & 0x1F

@@ -1,4 +1,4 @@
-"""Towards one viewer: numbering, replay of the GOP, retransmission, and dropping to a keyframe when it is slow."""
+"""Sending side of one viewer: numbering, replay of the GOP, retransmission, keyframes only for slow viewers."""
 
 import asyncio
 from collections import deque
@@ -32,9 +32,9 @@ HISTORY_PACKETS: Final = 1024
 """Kept for retransmission: about 4 s at 2.5 Mbit/s."""
 BURST_PACKETS: Final = 40
 BURST_EVERY_S: Final = 0.005
-"""A replay goes out at up to some 75 Mbit/s: quicker than any GOP grows, slower than sockets overflow."""
+"""A replay is sent at up to 75 Mbit/s: faster than a GOP grows, slower than socket buffers overflow."""
 REPLAY_SPACING: Final = VIDEO_RATE
-"""Replayed frames stand 1 ms apart in front of the live ones, so that no jitter buffer takes them for delay."""
+"""Replayed frames get timestamps 1 ms apart before the live ones, so that a jitter buffer does not see delay."""
 QUEUE_MAX_FRAMES: Final = 900
 REPLAY_AGAIN_MS: Final = 1_000.0
 REPORTS_KEPT: Final = 8
@@ -54,13 +54,13 @@ SLOW_SHARE: Final = 0.7
 THIN_KEY_EVERY_MS: Final = 4_000.0
 """How often a keyframe is asked for on behalf of such a viewer."""
 RESEND_MAX_PER_S: Final = 400
-"""Retransmissions towards one viewer: a hostile NACK stream must not become an amplifier."""
+"""Retransmissions to one viewer: a stream of NACKs must not be amplified."""
 log = structlog.get_logger()
 
 
 @final
 class VideoLeg:
-    """The video of one viewer."""
+    """The video sent to one viewer."""
 
     def __init__(
         self, *, peer: RtcPeer, formats: dict[str, tuple[int, int | None]], ssrc: int, rtx_ssrc: int, origin: int
@@ -144,7 +144,7 @@ class VideoLeg:
         if self.waiting_key:
             return
         timestamp = frame.timestamp
-        if timestamp <= self._floor:  # a replay reached further than this frame's own time
+        if timestamp <= self._floor:  # a replay used timestamps beyond this frame's
             timestamp = self._floor = self._floor + 1
         if self._queue:
             self._queue.append((frame, timestamp))
@@ -152,7 +152,7 @@ class VideoLeg:
             self._send(frame, timestamp)
 
     def replay(self, frames: Sequence[StreamFrame], now_ms: float) -> bool:
-        """Send the whole GOP again, or for the first time; False if that was just done or cannot be done."""
+        """Send the cached GOP; False if one was sent within the last second, or none can be sent."""
         if not frames or now_ms - self._replayed_ms < REPLAY_AGAIN_MS or len(frames) > QUEUE_MAX_FRAMES // 2:
             return False
         if self.is_thinned(now_ms):
@@ -250,7 +250,7 @@ class VideoLeg:
             self._peer.send(data)
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._queue.clear()
         self._slow.clear()
         if self._slow_timer is not None:
@@ -261,7 +261,7 @@ class VideoLeg:
 
 @final
 class AudioLeg:
-    """The audio of one viewer: every packet at once, in the order and with the gaps it came in."""
+    """The audio of one viewer: packets are forwarded at once, in their order and with their gaps."""
 
     def __init__(self, *, peer: RtcPeer, payload_type: int, ssrc: int, origin: int) -> None:
         self._peer = peer
@@ -302,7 +302,7 @@ class Viewer:
         self._asked_ms = 0.0
 
     def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
-        """Take feedback; a viewer has no media to send."""
+        """Handle RTCP feedback; media from a viewer is ignored."""
         if rtcp and self.video is not None:
             for message in parse_rtcp(data):
                 self._on_feedback(self.video, message, now_ms)
@@ -331,7 +331,7 @@ class Viewer:
         return True
 
     def report(self, now_ms: float, mono_ms: float, video_lag_ms: float, audio_lag_ms: float) -> None:
-        """Send sender reports, so that the viewer can line up sound and picture.
+        """Send sender reports, by which the viewer synchronizes audio and video.
 
         Args:
             now_ms: Unix time in milliseconds.

@@ -1,4 +1,4 @@
-"""From one publisher: assembly, feedback towards it, and its clocks."""
+"""Receiving side of one publisher: frame assembly, RTCP feedback, clock mapping."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,13 +30,13 @@ LATE_MAX_MS: Final = 300.0
 LATE_OVER_MS: Final = 50.0
 """The process has caught up when packets waited less than this."""
 PLI_EVERY_MS: Final = 400.0
-"""Keyframes are large: more requests than this only make a bad network worse."""
+"""Minimum interval of keyframe requests: keyframes are large, and more of them overload a bad network."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """What was negotiated with a publisher (or with an engine we read from)."""
+    """What was negotiated with a publisher, or with an engine that is read."""
 
     video: dict[int, PayloadFormat]
     """By payload type."""
@@ -131,7 +131,7 @@ class Ingest:
         self._layers = LayerChooser()
         self._catching_up = False
         self.overloads = 0
-        """Times that late media was dropped."""
+        """Times that late media was dropped since this was last reset."""
         self._reception: dict[int, _Reception] = {}
         self._pli_ms = -PLI_EVERY_MS
         self.last_rtp_ms: float | None = None
@@ -140,12 +140,12 @@ class Ingest:
 
     @property
     def has_gap(self) -> bool:
-        """True while `tick` must run often."""
+        """True while packets are missing, so that `tick` must run often."""
         return self._assembler is not None and self._assembler.has_gap
 
     @property
     def needs_key(self) -> bool:
-        """True while nothing can be shown until a keyframe comes."""
+        """True while frames are dropped until a keyframe arrives."""
         return self._assembler is None or self._assembler.needs_key
 
     @property
@@ -154,13 +154,13 @@ class Ingest:
         return next(fmt.name for fmt in self._plan.video.values())
 
     def format_of_video(self) -> PayloadFormat:
-        """How the frames that come out are packed. Only once a frame has come."""
+        """Payload format of the assembled frames. Valid once a frame has arrived."""
         assert self._assembler is not None
         return self._assembler.format
 
     @property
     def lost_frames(self) -> int:
-        """Times that frames were given up."""
+        """Times that frames were dropped."""
         return self._assembler.lost_frames if self._assembler is not None else 0
 
     def on_packet(self, data: bytes, rtcp: bool, now_ms: float, *, late_ms: float = 0.0) -> None:
@@ -271,13 +271,13 @@ class Ingest:
                     reception.lsr, reception.lsr_at_ms = ntp >> 16 & 0xFFFFFFFF, now_ms
 
     def ask_key(self, now_ms: float) -> None:
-        """Ask the publisher for a keyframe, at most every 400 ms."""
+        """Request a keyframe from the publisher, at most every 400 ms."""
         if self.peer is not None and self._video_ssrc is not None and now_ms - self._pli_ms >= PLI_EVERY_MS:
             self._pli_ms = now_ms
             self.peer.send(build_pli(self._ssrc, self._video_ssrc), rtcp=True)
 
     def tick(self, now_ms: float) -> None:
-        """Work on gaps: ask again, give up. Every 10 to 20 ms while `has_gap`."""
+        """Repeat retransmission requests and give up old gaps. Call every 10 to 20 ms while `has_gap`."""
         assembler = self._assembler
         if assembler is None or self.peer is None or self._video_ssrc is None:
             return

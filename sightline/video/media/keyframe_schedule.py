@@ -1,38 +1,37 @@
-"""When the next poll and the next keyframe are due, and how to bring the two together.
+"""Predicts polls and keyframes, and requests keyframes just before slow polls.
 
-A poll decodes everything since the newest keyframe, so what a slow poller costs is decided by where keyframes
-fall. Encoders of browsers and phones make one when they are asked and hardly ever otherwise: asked at the right
-time, a poll decodes a few frames in place of thirty. The price is one larger frame a poll, no more than OBS
-sends by itself. An encoder that follows a clock of its own ignores the request; there a poll that comes at the
-very end of a group waits for the keyframe, which takes hardly longer than decoding the group would.
+A poll decodes every frame since the newest keyframe, so the position of keyframes decides its cost. Encoders of
+browsers and phones send one when asked and rarely otherwise: requested at the right time, a poll decodes a few frames
+instead of thirty. The cost is one larger frame per poll. An encoder with a fixed interval ignores requests; there a
+poll at the end of a group waits for the keyframe, which takes little longer than decoding the group.
 """
 
 from typing import Final, final
 
 STEADY_MS: Final = 80
-"""Polls, or keyframes, are steady if two gaps in a row differ by less."""
+"""Polls or keyframes are steady if two successive intervals differ by less than this."""
 BACKLOG_MIN: Final = 8
-"""Fewer frames than this are decoded for less than a keyframe and its traffic cost."""
+"""Below this number of frames decoding costs less than a keyframe and its traffic."""
 SLACK_MS: Final = 60
-"""Two frames at 30 a second: requests go out when a frame comes in, and polls come a little early."""
+"""Two frames at 30 a second: requests are sent when a frame arrives, and polls may be early."""
 ANSWER_FIRST_MS: Final = 100.0
 ANSWER_MAX_MS: Final = 400
-"""A keyframe that comes later is taken for one that would have come anyway."""
+"""A keyframe later than this is not counted as an answer."""
 HOLD_BACKLOG_MIN: Final = 15
 KEY_NEAR_MS: Final = 90
-"""A keyframe due so soon is waited for: decoding a second of 720p takes 40 ms, and its picture would be older."""
+"""A poll waits for a keyframe that is due within this time: decoding a second of 720p takes 40 ms."""
 KEY_LATE_MS: Final = 30
 UNANSWERED_MAX: Final = 3
 ASK_AGAIN_MS: Final = 30_000
-"""After so many requests without an answer the publisher is left alone for so long."""
+"""Pause after UNANSWERED_MAX requests without an answer."""
 
 
 @final
 class KeyframeSchedule:
-    """Foresees the polls and the keyframes of one input. Pure: time comes in as an argument.
+    """Predicts the polls and keyframes of one input. Pure; time is an argument.
 
     Args:
-        key_every_ms: Least time between two requests; 0 means never to ask.
+        key_every_ms: Minimum interval of requests; 0 means none.
     """
 
     def __init__(self, *, key_every_ms: int) -> None:
@@ -49,13 +48,13 @@ class KeyframeSchedule:
         self._answer_ms = ANSWER_FIRST_MS
 
     def polled(self, now_ms: int) -> None:
-        """A poll has come."""
+        """Note a poll."""
         gap_ms = now_ms - self._polled_ms if self._polled_ms is not None else None
         self._due_ms = _next(now_ms, gap_ms, self._gap_ms)
         self._polled_ms, self._gap_ms = now_ms, gap_ms
 
     def key_came(self, now_ms: int) -> None:
-        """A keyframe has come, asked for or not."""
+        """Note a keyframe, requested or not."""
         gap_ms = now_ms - self._key_ms if self._key_ms is not None else None
         self._next_key_ms = _next(now_ms, gap_ms, self._key_gap_ms)
         self._key_ms, self._key_gap_ms = now_ms, gap_ms
@@ -70,10 +69,10 @@ class KeyframeSchedule:
             self._answer_ms += 0.3 * (took_ms - self._answer_ms)
 
     def take_request(self, now_ms: int, backlog: int) -> bool:
-        """Whether to ask for a keyframe now; True counts as asked.
+        """Whether to request a keyframe now; True counts as a request.
 
         Args:
-            backlog: Frames that the next poll would have to decode.
+            backlog: Frames that the next poll would decode.
         """
         if self._due_ms is None or backlog < BACKLOG_MIN or not self._key_every_ms:
             return False
@@ -87,10 +86,10 @@ class KeyframeSchedule:
         return True
 
     def hold_ms(self, now_ms: int, backlog: int) -> int:
-        """How long a poll should wait for a keyframe that is about to come; 0 if it should not.
+        """How long a poll should wait for a keyframe that is due; 0 if it should not.
 
         Args:
-            backlog: Frames that the poll would have to decode.
+            backlog: Frames that the poll would decode.
         """
         if backlog < HOLD_BACKLOG_MIN:
             return 0
@@ -102,7 +101,7 @@ class KeyframeSchedule:
 
 
 def _next(now_ms: int, gap_ms: int | None, gap_before_ms: int | None) -> int | None:
-    """When something that has just happened should happen again; None if its last two gaps differ."""
+    """When the next event is due; None if its last two intervals differ."""
     if gap_ms is None or gap_before_ms is None or abs(gap_ms - gap_before_ms) >= STEADY_MS:
         return None
     return now_ms + gap_ms

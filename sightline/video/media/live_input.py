@@ -1,8 +1,8 @@
-"""One live input: who publishes, who watches, and what passes between them.
+"""One live input: its publisher, its viewers, and forwarding between them.
 
-Owned by the worker's loop, not thread-safe, nothing in it awaits. A new publisher takes over when its transport
-stands, not when it asks: an offer that fails must not cost a running picture. Between two publishers nobody is
-told of a loss for a grace time, since a phone that changes network comes back with a new offer.
+Belongs to the worker's event loop, is not thread-safe, and awaits nothing. A new publisher takes over when its
+transport is connected, not at its offer, so that an offer that fails does not interrupt a running stream. The loss of a
+publisher is reported after a grace time only, because a phone that changes its network reconnects with a new offer.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from sightline.video.options import Options
 from sightline.video.rtc.rtp import RtpPacket
 
 REPLAY_MAX_SPAN_MS: Final = 3_000
-"""A viewer gets a GOP of up to this age at once; an older one would be a burst of megabytes, so ask for a keyframe."""
+"""Maximum length of a GOP that is replayed to a new viewer; a longer one would be a burst of megabytes."""
 REPLAY_ANYWAY_MS: Final = 700.0
-"""A publisher that has not answered the request by then never will (OBS): replay what there is."""
+"""A publisher that has not sent a requested keyframe by then does not answer requests (OBS): replay the cached GOP."""
 log = structlog.get_logger()
 
 
@@ -33,7 +33,7 @@ class LiveInput:
     """One live input.
 
     Args:
-        emit: Takes (kind, Unix time in ms) of each media fact.
+        emit: Takes (session id, kind, Unix time in ms) of each media event.
         wall_ms: Unix time. `now_ms` arguments elsewhere are the loop's monotonic milliseconds.
     """
 
@@ -75,8 +75,8 @@ class LiveInput:
         self._last_frame: StreamFrame | None = None
         self._audio_lag_ms = 0.0
         self._gone_since_ms: int | None = None
-        self._told_connected = False
-        self._told_quiet: MediaKind | None = None
+        self._reported_connected = False
+        self._reported_quiet: MediaKind | None = None
         self._connected_at_ms = 0.0
 
     # -- publishers
@@ -87,7 +87,7 @@ class LiveInput:
         return self.publisher is not None
 
     def publisher_connected(self, resource: str, ingest: Ingest) -> None:
-        """A publisher's transport stands: it takes over."""
+        """A publisher's transport is connected: it takes over."""
         old, self.publisher = self.publisher, (resource, ingest)
         if self.pending is not None and self.pending[1] is ingest:
             self.pending = None
@@ -96,16 +96,16 @@ class LiveInput:
         self._audio_offset = None
         self._gone_since_ms = None
         self._connected_at_ms = self._mono_ms()
-        self._told_quiet = None
+        self._reported_quiet = None
         if old is not None:
             old[1].stop("taken over")
-        if not self._told_connected or old is None:
-            self._told_connected = True
+        if not self._reported_connected or old is None:
+            self._reported_connected = True
             self._emit(self.session_id, MediaKind.CONNECTED, self._wall_ms())
         log.info("publisher_connected", session_id=self.session_id, takeover=old is not None)
 
     def publisher_closed(self, ingest: Ingest, reason: str) -> None:
-        """A publisher's transport has gone, whoever closed it."""
+        """A publisher's transport is closed, by either side."""
         if self.pending is not None and self.pending[1] is ingest:
             self.pending = None
         if self.publisher is None or self.publisher[1] is not ingest:
@@ -117,17 +117,17 @@ class LiveInput:
         log.info("publisher_gone", session_id=self.session_id, reason=reason)
 
     def ask_key(self) -> None:
-        """Ask the publisher for a keyframe; rate limited there."""
+        """Request a keyframe from the publisher; rate limited there."""
         if self.publisher is not None:
             self.publisher[1].ask_key(self._mono_ms())
 
     # -- media
 
     def on_frame(self, ingest: Ingest, encoded: EncodedFrame) -> None:
-        """A whole frame came in."""
+        """Forward a complete frame."""
         if self.publisher is None or self.publisher[1] is not ingest or ingest.peer is None:
             return
-        # The arrival of its last packet at the kernel, not the time at which this process found time for it.
+        # Arrival of its last packet at the kernel, not the time at which this process read it.
         wall_ms = self._wall_ms() - max(0, int(self._mono_ms() - encoded.arrived_ms))
         self._sequence = max(self._sequence + 1, wall_ms)
         captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
@@ -158,14 +158,14 @@ class LiveInput:
         self.tap.on_frame(frame)
 
     def _codec_changed(self, fmt: PayloadFormat) -> None:
-        """Viewers that cannot take the new codec have to come again."""
+        """Disconnect viewers that did not negotiate the new codec; they must reconnect."""
         self.gop.clear()
         for viewer in list(self.viewers.values()):
             if viewer.video is not None and not viewer.video.takes(fmt.name):
                 viewer.stop("codec changed")
 
     def on_audio(self, ingest: Ingest, packet: RtpPacket) -> None:
-        """An audio packet came in."""
+        """Forward an audio packet."""
         if self.publisher is None or self.publisher[1] is not ingest:
             return
         now_ms = self._mono_ms()
@@ -185,24 +185,24 @@ class LiveInput:
 
     @property
     def live_codec(self) -> str:
-        """Codec name of what is live, before the first frame of what was agreed."""
+        """Codec name of the live stream; before its first frame the negotiated one."""
         if self.format is not None or self.publisher is None:
             return self.format.name if self.format is not None else "H264"
         return self.publisher[1].agreed_codec
 
     @property
     def live_profile(self) -> str | None:
-        """H.264 profile-level-id of what is live, if it is H.264."""
+        """H.264 profile-level-id of the live stream, if it is H.264."""
         return self.format.profile if isinstance(self.format, H264Format) else None
 
     def viewer_connected(self, viewer: Viewer) -> None:
-        """Give a new viewer its first picture as soon as can be."""
+        """Replay the GOP to a new viewer, or request a keyframe."""
         if not self._replay(viewer):
             self._joining[viewer.resource] = self._mono_ms()
             self.ask_key()
 
     def viewer_needs_key(self, viewer: Viewer) -> None:
-        """A viewer lost its picture (PLI)."""
+        """Handle a viewer's keyframe request (PLI): replay the GOP, or request a keyframe."""
         if not self._replay(viewer):
             self.ask_key()
 
@@ -212,18 +212,18 @@ class LiveInput:
         return viewer.video.replay(self.gop.frames, self._mono_ms())
 
     def viewer_closed(self, viewer: Viewer) -> None:
-        """Forget a viewer."""
+        """Remove a viewer."""
         self.viewers.pop(viewer.resource, None)
         self._joining.pop(viewer.resource, None)
 
     # -- time
 
     def tick(self) -> None:
-        """Once a second: reports, liveness, viewers that still wait."""
+        """Call once a second: reports, liveness, viewers without a picture."""
         now_ms, wall_ms = self._mono_ms(), self._wall_ms()
         if self._frames_since_tick:
             self._frames_since_tick = 0
-            self._told_quiet = None
+            self._reported_quiet = None
             assert self._last_frame is not None
             self._emit(self.session_id, MediaKind.FRAMES, self._last_frame.received_at_ms)
         if self.publisher is not None:
@@ -234,25 +234,28 @@ class LiveInput:
 
     def _watch_publisher(self, ingest: Ingest, now_ms: float, wall_ms: int) -> None:
         ingest.report(now_ms)
+        if ingest.overloads:
+            log.warning("media_overload", session_id=self.session_id, dropped_times=ingest.overloads)
+            ingest.overloads = 0
         silent_ms = now_ms - (ingest.last_rtp_ms or self._connected_at_ms)
         blind_ms = now_ms - (ingest.last_frame_ms or self._connected_at_ms)
         if silent_ms >= self._options.lost_ms:
             ingest.stop("no media")
         elif silent_ms >= self._options.stale_ms:
-            self._tell_quiet(MediaKind.NO_RTP, wall_ms - int(silent_ms))
+            self._report_quiet(MediaKind.NO_RTP, wall_ms - int(silent_ms))
         elif blind_ms >= self._options.stale_ms:
-            self._tell_quiet(MediaKind.NO_FRAME, wall_ms - int(blind_ms))
+            self._report_quiet(MediaKind.NO_FRAME, wall_ms - int(blind_ms))
 
-    def _tell_quiet(self, kind: MediaKind, at_ms: int) -> None:
-        if self._told_quiet is not kind:
-            self._told_quiet = kind
+    def _report_quiet(self, kind: MediaKind, at_ms: int) -> None:
+        if self._reported_quiet is not kind:
+            self._reported_quiet = kind
             self._emit(self.session_id, kind, at_ms)
 
     def _watch_absence(self, wall_ms: int) -> None:
         assert self._gone_since_ms is not None
         if wall_ms - self._gone_since_ms >= self._options.takeover_grace_ms:
             at_ms, self._gone_since_ms = self._gone_since_ms, None
-            self._told_connected = False
+            self._reported_connected = False
             self.gop.clear()
             self._emit(self.session_id, MediaKind.DISCONNECTED, at_ms)
 
@@ -275,7 +278,7 @@ class LiveInput:
         return waited_ms >= REPLAY_ANYWAY_MS and self._replay(viewer, anyway=True)
 
     def close(self, reason: str) -> None:
-        """Disconnect everybody."""
+        """Disconnect all peers."""
         for entry in (self.publisher, self.pending):
             if entry is not None:
                 entry[1].stop(reason)

@@ -1,4 +1,4 @@
-"""From encoded frames to a picture and a JPEG. Blocking: runs in a thread; PyAV, swscale and libjpeg free the GIL."""
+"""Decodes frames and encodes JPEGs. Blocking: runs in threads; PyAV, swscale and libjpeg release the GIL."""
 
 import threading
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from sightline.video.media.stream import StreamFrame
 
 BLACK_MEAN_MAX: Final = 24.0
 BLACK_SPREAD_MAX: Final = 6.0
-"""Limited-range luma: black is 16, and a covered lens still has a little noise."""
+"""Limits of limited-range luma: black is 16, and a covered lens has a little noise."""
 FROZEN_CHANGE_MAX: Final = 0.25
-"""Mean change per pixel at 1/8 scale; a camera's own noise is above it."""
+"""Mean change per pixel at 1/8 scale; the noise of a camera is above it."""
 THUMB_STEP: Final = 8
 HD_HEIGHT: Final = 720
 """Video of this height or more that does not name its colours is BT.709, as decoders and browsers assume."""
 UNTAGGED: Final = 2
 """AVCOL_SPC_UNSPECIFIED."""
 FAST_DCT_MAX_QUALITY: Final = 90
-"""Up to here the quick transform cannot be told from the exact one, and saves a quarter of the time."""
+"""Up to this quality the fast transform looks the same and saves a quarter of the time."""
 REFORMATTERS_MAX: Final = 8
 _local = threading.local()
 
@@ -47,7 +47,7 @@ class Picture:
 
 @final
 class PictureDecoder:
-    """Decodes one stream in order. Says nothing instead of showing a damaged picture."""
+    """Decodes one stream in order. Returns no picture instead of a damaged one."""
 
     def __init__(self, codec: str) -> None:
         self.codec = codec
@@ -57,10 +57,10 @@ class PictureDecoder:
         self._context = context
 
     def decode(self, frames: Sequence[StreamFrame]) -> Picture | None:
-        """Feed frames and return the newest picture that came out; None if there is none, or if it is damaged.
+        """Decode frames and return the newest picture; None if there is none, or if it is damaged.
 
         Raises:
-            av.FFmpegError: The bitstream cannot be decoded; start again at a keyframe.
+            av.FFmpegError: The bitstream cannot be decoded; restart at a keyframe.
         """
         newest: Any = None
         for frame in frames:
@@ -90,7 +90,7 @@ def luma_thumb(frame: Any) -> Luma:
 
 
 def changed(before: Luma, after: Luma) -> bool:
-    """True if the picture moved between two thumbnails."""
+    """True if the picture changed between two thumbnails."""
     if before.shape != after.shape:
         return True
     difference = np.abs(before.astype(np.int16) - after.astype(np.int16))
@@ -116,7 +116,7 @@ def fit_size(width: int, height: int, wanted: int | None) -> tuple[int, int]:
 
 
 def _reformatter(sizes: tuple[int, int, int, int]) -> Any:
-    """A scaler of this thread for these sizes: setting one up costs as much as using it."""
+    """A scaler for these sizes, cached per thread: creating one costs as much as using it."""
     known: dict[tuple[int, int, int, int], Any] = _local.__dict__.setdefault("reformatters", {})
     if sizes not in known:
         if len(known) >= REFORMATTERS_MAX:
@@ -128,8 +128,8 @@ def _reformatter(sizes: tuple[int, int, int, int]) -> Any:
 def encode_jpeg(picture: Picture, wanted_width: int | None, quality: int) -> tuple[bytes, int, int]:
     """Scale and convert to full range in one swscale step, then compress from the planes.
 
-    WebRTC video is limited range (16..235) and JPEG is full range with BT.601 colours (JFIF): planes taken as
-    they are would turn black into grey.
+    WebRTC video is limited range (16..235); JPEG is full range with BT.601 colours (JFIF). Without conversion black
+    would become grey.
 
     Returns:
         The JPEG, its width and its height.

@@ -1,4 +1,4 @@
-"""The stream of one input as everybody behind the assembler sees it: one timeline, one numbering, one GOP."""
+"""The stream of one input after assembly: one timeline, one sequence and one GOP cache across publishers."""
 
 from dataclasses import dataclass
 from typing import Final, final
@@ -10,18 +10,18 @@ VIDEO_RATE: Final = 90
 AUDIO_RATE: Final = 48
 """RTP ticks per millisecond."""
 CAPTURE_MAX_LAG_MS: Final = 5_000
-"""A publisher's clock that puts capture further back is wrong, and its claim is not used."""
+"""A capture time further in the past than this means that the publisher's clock is wrong; it is not used."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StreamFrame:
-    """One whole encoded video frame, placed on the input's timeline."""
+    """One complete encoded video frame on the input's timeline."""
 
     sequence: int
-    """Rises over takeovers and restarts: the arrival time in epoch milliseconds, pushed up where two collide."""
+    """Increases across takeovers and restarts: the arrival time in Unix milliseconds, incremented on a collision."""
     timestamp: int
-    """Ticks of 1/90000 s on the input's own timeline, never wrapped."""
+    """Ticks of 1/90000 s on the input's timeline; does not wrap."""
     payloads: tuple[bytes, ...]
     key: bool
     size: int
@@ -33,7 +33,7 @@ class StreamFrame:
 
 @final
 class Timeline:
-    """Maps RTP timestamps of successive publishers onto one rising line."""
+    """Maps RTP timestamps of successive publishers onto one increasing timeline."""
 
     def __init__(self, ticks_per_ms: int) -> None:
         self._rate = ticks_per_ms
@@ -43,11 +43,11 @@ class Timeline:
         self._at_ms = 0.0
 
     def restart(self) -> None:
-        """The next timestamp comes from another publisher."""
+        """The next timestamp is from another publisher."""
         self._source = None
 
     def map(self, timestamp: int, now_ms: float) -> int:
-        """The place of a 32-bit timestamp on the line."""
+        """The position of a 32-bit timestamp on the timeline."""
         if self._source is None:
             self._out = self._top + max(self._rate, int((now_ms - self._at_ms) * self._rate)) if self._top else 0
         else:
@@ -73,7 +73,7 @@ class CaptureClock:
             self._report = (ms_from_ntp(ntp), timestamp)
 
     def captured(self, timestamp: int, received_at_ms: int) -> tuple[int, bool]:
-        """(time, is it the publisher's claim). A claim after reception or far before it is not believed."""
+        """(capture time, whether it is from a sender report). A time after reception or long before it is rejected."""
         if self._report is not None:
             at_ms, reference = self._report
             step = (timestamp - reference) & 0xFFFFFFFF
@@ -85,7 +85,7 @@ class CaptureClock:
 
 @final
 class GopCache:
-    """The frames since the last keyframe, so that a late viewer or a waking decoder need not wait for the next."""
+    """The frames since the last keyframe, for new viewers and for a decoder that starts."""
 
     def __init__(self, *, max_bytes: int, max_ms: int) -> None:
         self._max_bytes = max_bytes
@@ -94,7 +94,7 @@ class GopCache:
         self._bytes = 0
 
     def add(self, frame: StreamFrame) -> None:
-        """Keep a frame; a group that grows too large is given up until the next keyframe."""
+        """Add a frame; a group that grows too large is dropped until the next keyframe."""
         if frame.key:
             self.clear()
         elif not self.frames:
@@ -105,7 +105,7 @@ class GopCache:
             self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all frames."""
         self.frames = []
         self._bytes = 0
 

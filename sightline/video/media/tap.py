@@ -1,10 +1,9 @@
-"""The newest frame of one input on demand.
+"""The newest frame of one input, decoded on demand.
 
-Three gears. Asleep: nobody polled for a while; nothing is decoded and nothing is kept but the GOP cache. Lazy:
-polls are rare; frames wait and are decoded when the next poll comes, from the newest keyframe on, and for a
-steady poller the publisher is asked for a keyframe just before the poll (see `schedule`). Eager: polls
-are frequent or somebody waits for the next frame; every frame is decoded as it arrives, so that a poll finds a
-picture ready. A frame that cannot be decoded without a gap is never shown: the tap waits for a keyframe.
+Three modes. Asleep: no poll for `warm_ms`; there is no decoder, only the GOP cache. Lazy: polls are rare; frames are
+kept and decoded at the next poll, from the newest keyframe on. For a steady poller a keyframe is requested just before
+the poll (see `keyframe_schedule`). Eager: polls are frequent, or a poll is waiting for the next frame; every frame is
+decoded as it arrives. A frame after a gap is not decoded: the tap waits for a keyframe.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from sightline.video.media.picture import Luma, Picture, PictureDecoder, changed
 from sightline.video.media.stream import GopCache, StreamFrame
 
 EAGER_POLL_MS: Final = 300.0
-"""Polls closer than this on average are worth decoding every frame for."""
+"""Mean interval of polls below which every frame is decoded."""
 FROZEN_AFTER_MS: Final = 3_000
 PENDING_MAX: Final = 900
 PATIENCE_MS: Final = 900
-"""A poll that finds media but no keyframe yet waits so long for the one that was asked for."""
+"""How long a poll waits for a requested keyframe if no frame can be decoded yet."""
 JPEG_CACHE_MAX: Final = 16
 log = structlog.get_logger()
 
@@ -42,10 +41,10 @@ class FrameTap:
     """Serves frames of one input.
 
     Args:
-        gop: The input's GOP cache, read when waking up.
-        ask_key: Asks the publisher for a keyframe.
+        gop: The input's GOP cache, decoded first when a decoder starts.
+        ask_key: Requests a keyframe from the publisher.
         now_ms: Unix time in milliseconds.
-        key_every_ms: Least time between keyframes asked for on behalf of slow pollers; 0 means none.
+        key_every_ms: Minimum interval of keyframes requested for slow pollers; 0 means none.
     """
 
     def __init__(
@@ -80,11 +79,11 @@ class FrameTap:
 
     @property
     def awake(self) -> bool:
-        """True while a decoder is kept."""
+        """True while there is a decoder."""
         return self._decoder is not None
 
     def on_frame(self, frame: StreamFrame) -> None:
-        """Take a frame that just arrived. Cheap; decoding happens in a thread."""
+        """Take a new frame. Cheap; decoding runs in a thread."""
         self._newest = frame
         arrival, self._arrival = self._arrival, asyncio.Event()
         arrival.set()
@@ -110,14 +109,14 @@ class FrameTap:
         return self._waiters > 0 or max(self._poll_every_ms, now_ms - self._polled_ms) < EAGER_POLL_MS
 
     def sleep(self) -> None:
-        """Give the decoder back."""
+        """Release the decoder."""
         self._decoder = None
         self._pending.clear()
         self._picture = None
         self._jpegs.clear()
 
     def forget(self) -> None:
-        """The stream is over: nothing of it is served again."""
+        """Forget the stream; no frame of it is served again."""
         self.sleep()
         self._newest = None
         self._still = None
@@ -127,7 +126,7 @@ class FrameTap:
             await self._decode_pending()
 
     async def _decode_pending(self) -> None:
-        """Bring the picture up to the newest frame. One at a time per input."""
+        """Decode up to the newest frame. One call at a time per input."""
         async with self._decoding:
             decoder = self._decoder
             frames, self._pending = self._pending, []
@@ -178,7 +177,7 @@ class FrameTap:
             self._waiters -= query.after is not None and query.wait_ms > 0
 
     async def _wait(self, ready: Callable[[], bool], deadline_ms: int) -> bool:
-        """Wait for `ready`, looked at after each arrival; False at the deadline."""
+        """Wait until `ready()` is true, checked after each arrival; False at the deadline."""
         while not ready():
             left_ms = deadline_ms - self._now_ms()
             if left_ms <= 0:
@@ -217,7 +216,7 @@ class FrameTap:
         return picture
 
     async def _hold_for_key(self) -> None:
-        """Let a slow poll wait a moment if a keyframe is about to replace all that it would have to decode."""
+        """Delay a slow poll if a keyframe is due that replaces the frames it would decode."""
         now_ms = self._now_ms()
         if self._decoder is None or not self._pending or self._is_eager(now_ms):
             return
@@ -226,7 +225,7 @@ class FrameTap:
             await self._wait(lambda: not self._pending or self._pending[0] is not oldest, now_ms + hold_ms)
 
     async def _bring_up(self) -> Picture | None:
-        """Wake if asleep, decode what waits, and give the newest picture."""
+        """Start a decoder if there is none, decode the kept frames, and return the newest picture."""
         if self._decoder is None and self._gop.frames:
             self._decoder = PictureDecoder(self._gop.frames[0].format.decoder)
             self._pending = list(self._gop.frames)
@@ -245,7 +244,7 @@ class FrameTap:
             if len(self._jpegs) < JPEG_CACHE_MAX:
                 self._jpegs[key] = future
             self.encoded += 1
-        # Shielded: one poller that leaves must not take the others' picture away.
+        # Shielded: a poller that is cancelled must not cancel the encoding that others share.
         jpeg, served_width, served_height = await asyncio.shield(future)
         now_ms = self._now_ms()
         return Frame(

@@ -145,7 +145,7 @@ class RtcTransport:
             await self._dtls.start(RTCDtlsParameters(fingerprints=known, role=role))
 
     async def stop(self) -> None:
-        """Say goodbye and close the sockets."""
+        """Send the DTLS alert and close the sockets."""
         await self._dtls.stop()
         await self._ice.stop()
 

@@ -1,4 +1,4 @@
-"""One remote WebRTC peer, whichever side made the offer."""
+"""One remote WebRTC peer, as offerer or answerer."""
 
 import asyncio
 import ipaddress
@@ -20,7 +20,7 @@ from sightline.video.rtc.rtp import is_rtcp
 from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
 
 CERTIFICATE_RENEW: Final = timedelta(days=10)
-"""aiortc's certificates live for 30 days; a worker may run for longer."""
+"""aiortc's certificates are valid for 30 days; a worker may run longer."""
 EARLY_MAX_PACKETS: Final = 256
 CANDIDATES_MAX: Final = 16
 """Remote candidates that are checked; each costs several datagrams to an address that the client names."""
@@ -31,14 +31,14 @@ log = structlog.get_logger()
 
 @final
 class Certificates:
-    """The DTLS certificate of this process, renewed in time. Making one costs a millisecond per peer otherwise."""
+    """The DTLS certificate of this process, renewed before it expires. Generating one takes a millisecond."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._current = Certificate.generateCertificate()
 
     def current(self) -> Certificate:
-        """A certificate that is good for at least ten days."""
+        """A certificate that is valid for at least ten days."""
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, tz=UTC)
         if self._current.expires - now < CERTIFICATE_RENEW:
             self._current = Certificate.generateCertificate()
@@ -49,8 +49,8 @@ def choose_addresses(net: NetOptions, prefer: str) -> list[tuple[str, str]]:
     """Pairs of (address to bind, address to advertise), best first.
 
     Args:
-        prefer: The host by which the client reached our HTTP port: what works there works for media, and some
-            clients (FFmpeg) try only the first candidate.
+        prefer: The host by which the client reached our HTTP port. It goes first, because some clients (FFmpeg) try
+            only the first candidate.
     """
     bind = list(net.bind_addresses) or patches.host_addresses(ipv6=net.ipv6)
     advertised = list(net.advertised_addresses)
@@ -96,14 +96,14 @@ def transport_section(description: Description) -> Section:
 
 @final
 class RtcPeer:
-    """Transport of one peer: start it, send to it, get its packets, be told once when it has gone.
+    """Transport of one peer: handshakes, decrypted packets in, encrypted packets out, one notification at its end.
 
     Args:
         publishes: True if the peer sends media to us: its arriving media then proves that it is alive.
         on_packet: Takes (decrypted packet, is it RTCP, arrival in ms on the loop's clock). Runs in the socket's read
             callback: must be quick.
         on_connected: Called once when media can flow.
-        on_closed: Called once, with a reason, however it ends.
+        on_closed: Called once with a reason.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class RtcPeer:
         except TimeoutError:
             self._handshake_failed(f"timed out after {timeout_s:g} s, {self._transport.failure}")
             return
-        except Exception as error:  # noqa: BLE001  # whatever a hostile peer provokes ends this peer only
+        except Exception as error:  # noqa: BLE001  # any error that a peer provokes ends this peer only
             self._handshake_failed(repr(error))
             return
         if self._transport.state != "connected":
@@ -244,7 +244,7 @@ class RtcPeer:
             self.congested = not self._connection.send_now(self._transport.protect(data, rtcp=rtcp))
 
     def close(self, reason: str) -> None:
-        """End it; tells `on_closed` once. The sockets close in the background, see `wait_closed`."""
+        """Close the connection and call `on_closed` once. The sockets close in the background, see `wait_closed`."""
         if self.closed:
             return
         self.closed = True
@@ -259,7 +259,7 @@ class RtcPeer:
         try:
             async with asyncio.timeout(5):
                 await self._transport.stop()
-        except Exception as error:  # noqa: BLE001  # nothing may keep a dead peer alive
+        except Exception as error:  # noqa: BLE001  # an error while closing must not keep the peer
             log.warning("peer_stop_failed", error=repr(error))
 
     async def wait_closed(self) -> None:

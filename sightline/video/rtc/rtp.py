@@ -1,4 +1,4 @@
-"""RTP packets and the few RTCP messages a forwarder needs, as bytes in and values out.
+"""RTP packets and the RTCP messages that a forwarder needs. Pure.
 
 Source: RFC 3550 (RTP, sender and receiver reports), RFC 4585 (NACK, PLI), RFC 4588 (RTX), REMB draft.
 """
@@ -36,7 +36,7 @@ def is_rtcp(data: bytes) -> bool:
 
 
 def parse_rtp(data: bytes) -> RtpPacket | None:
-    """Read one packet; None for anything malformed."""
+    """Read one packet; None if it is malformed."""
     if len(data) < 12:
         return None
     first, second, sequence, timestamp, ssrc = _HEADER.unpack_from(data)
@@ -163,12 +163,12 @@ def read_report_blocks(message: RtcpMessage, ssrc: int) -> list[tuple[float, int
 
 
 def build_pli(ssrc: int, media_ssrc: int) -> bytes:
-    """A picture loss indication: please send a keyframe."""
+    """A picture loss indication: a request for a keyframe."""
     return _message(RTCP_PSFB, FMT_PLI, struct.pack("!II", ssrc, media_ssrc))
 
 
 def build_nack(ssrc: int, media_ssrc: int, missing: list[int]) -> bytes:
-    """Ask again for the given 16-bit sequence numbers (ascending, at least one)."""
+    """Request retransmission of 16-bit sequence numbers (ascending, at least one)."""
     body = struct.pack("!II", ssrc, media_ssrc)
     base, mask = missing[0], 0
     for sequence in missing[1:]:
@@ -182,7 +182,7 @@ def build_nack(ssrc: int, media_ssrc: int, missing: list[int]) -> bytes:
 
 
 def read_nack(message: RtcpMessage) -> list[int]:
-    """The sequence numbers that a NACK asks for."""
+    """The sequence numbers that a NACK requests."""
     missing: list[int] = []
     for at in range(8, len(message.body) - 3, 4):
         base, mask = struct.unpack_from("!HH", message.body, at)
@@ -192,7 +192,7 @@ def read_nack(message: RtcpMessage) -> list[int]:
 
 
 def build_remb(ssrc: int, media_ssrc: int, bitrate_bps: int) -> bytes:
-    """Tell the sender how much it may send (draft-alvestrand-rmcat-remb-03, section 2.2)."""
+    """Receiver estimated maximum bitrate (draft-alvestrand-rmcat-remb-03, section 2.2)."""
     exponent = max(0, bitrate_bps.bit_length() - 18)
     rate = struct.pack("!I", 1 << 24 | exponent << 18 | bitrate_bps >> exponent)
     return _message(RTCP_PSFB, FMT_REMB, struct.pack("!II", ssrc, 0) + b"REMB" + rate + struct.pack("!I", media_ssrc))

@@ -1,7 +1,7 @@
-"""Session descriptions: read any offer or answer that clients send, write short ones.
+"""Session descriptions: parser for offers and answers of clients, and writer.
 
-Our own reader because what comes in is hostile: everything wrong is an `SdpError` with a sentence for the
-client, never an assertion. Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8829 (JSEP), RFC 9725 section 4.4.
+Our own parser, because offers are untrusted: each fault is an `SdpError` with a message for the client, never an
+assertion. Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8829 (JSEP), RFC 9725 section 4.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -154,7 +154,7 @@ def parse(body: bytes) -> Description:
     """Read a description.
 
     Raises:
-        SdpError: It is none, or it lacks what a WebRTC peer must say.
+        SdpError: It is malformed, or lacks an attribute that WebRTC requires.
     """
     try:
         text = body.decode()
@@ -211,7 +211,7 @@ def _rank(formats: list[str], payload_type: int) -> int:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTransport:
-    """What our side says about its one bundled transport."""
+    """Our side of the bundled transport."""
 
     ufrag: str
     password: str
@@ -274,7 +274,7 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
         if section.rtx_ssrc is not None:
             lines.append(f"a=ssrc-group:FID {section.ssrc} {section.rtx_ssrc}")
         lines.append(f"a=ssrc:{section.ssrc} cname:{section.stream}")
-        if section.rtx_ssrc is not None:  # after the media's own: aiortc goes by the order, not by the group
+        if section.rtx_ssrc is not None:  # after the media SSRC: aiortc uses the order, not the group
             lines.append(f"a=ssrc:{section.rtx_ssrc} cname:{section.stream}")
     lines += [f"a=ice-ufrag:{transport.ufrag}", f"a=ice-pwd:{transport.password}"]
     lines += [f"a=fingerprint:sha-256 {transport.fingerprint}", f"a=setup:{transport.setup}"]

@@ -1,4 +1,4 @@
-"""A look at our own media addresses at start: a wrong setting otherwise fails silently after a good 201."""
+"""Check of the media addresses at start: a wrong setting would otherwise fail after a 201 without any message."""
 
 import asyncio
 import ipaddress
@@ -15,7 +15,7 @@ PROBE_S: Final = 0.6
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressCheck:
-    """What was found out about one address."""
+    """Result for one address."""
 
     bind: str
     advertised: str
@@ -53,7 +53,7 @@ async def _check(bind: str, advertised: str, ports: range) -> AddressCheck:
             async with asyncio.timeout(PROBE_S):
                 await echo.heard.wait()
         except TimeoutError:
-            why = "sent to itself by its advertised address, nothing came back"
+            why = "a datagram to the advertised address did not arrive"
             hint = "normal behind NAT without hairpinning; else open the UDP port range"
             return AddressCheck(bind=bind, advertised=advertised, ok=False, problem=f"{why} ({hint})")
         finally:
@@ -66,7 +66,7 @@ async def _check(bind: str, advertised: str, ports: range) -> AddressCheck:
 
 
 async def check_addresses(net: NetOptions) -> list[AddressCheck]:
-    """Send a datagram to each address that would be advertised, and say what does not arrive."""
+    """Send a datagram to each address that is advertised, and report those that do not arrive."""
     ports = range(net.udp_port_min, net.udp_port_max + 1) if net.udp_port_min else range(1)
     pairs = choose_addresses(net, "")
     checks = list(await asyncio.gather(*(_check(bind, advertised, ports) for bind, advertised in pairs)))

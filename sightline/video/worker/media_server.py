@@ -1,4 +1,4 @@
-"""All live inputs of one worker and the WHIP and WHEP requests that concern them, on the worker's asyncio loop."""
+"""The live inputs of one worker and their WHIP and WHEP requests, on the worker's asyncio loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -52,10 +52,10 @@ class _Session:
 
 @final
 class MediaServer:
-    """The media side of one worker.
+    """The live inputs and peers of one worker.
 
     Args:
-        emit: Takes each media fact as (session id, kind, Unix time in ms).
+        emit: Takes each media event as (session id, kind, Unix time in ms).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MediaServer:
 
     @property
     def net(self) -> NetOptions:
-        """Where media sockets are bound."""
+        """Addresses and ports of media sockets."""
         return self._options.net
 
     def _mono_ms(self) -> float:
@@ -87,7 +87,7 @@ class MediaServer:
     # -- inputs
 
     def open(self, session_id: str, *, read: Header | None = None) -> None:
-        """Make an input known, and read it from an engine if `read` says where. Idempotent."""
+        """Open an input, and read it from an external engine if `read` names one. Idempotent."""
         if session_id in self._inputs:
             return
         live = self._inputs[session_id] = LiveInput(
@@ -111,7 +111,7 @@ class MediaServer:
             self._readers[session_id] = asyncio.create_task(reader.run())
 
     def close(self, session_id: str) -> None:
-        """Disconnect an input's peers and forget it. Idempotent."""
+        """Disconnect an input's peers and remove it. Idempotent."""
         reader = self._readers.pop(session_id, None)
         if reader is not None:
             reader.cancel()
@@ -132,7 +132,7 @@ class MediaServer:
     # -- signalling
 
     async def signal(self, session_id: str, request: SignalRequest) -> SignalReply:
-        """Answer one POST, PATCH or DELETE. Never raises for what a client sent."""
+        """Answer one POST, PATCH or DELETE. Raises no error for invalid client input."""
         live = self._inputs.get(session_id)
         if live is None:
             return signalling.problem(404, "No such live input")
@@ -176,7 +176,7 @@ class MediaServer:
     async def _signal_resource(self, session_id: str, request: SignalRequest, resource: str) -> SignalReply:
         known = self._sessions.get(resource)
         if known is None or known.session_id != session_id or known.kind != request.kind:
-            return signalling.problem(404, "No such session", "it has ended, or another one took over")
+            return signalling.problem(404, "No such session", "it has ended, or another publisher took over")
         peer = known.peer
         if request.method.upper() == "DELETE":
             peer.close("deleted by the client")
@@ -342,7 +342,7 @@ class MediaServer:
                 self._closing.discard(peer)
 
     async def stop(self) -> None:
-        """Say goodbye to everybody."""
+        """Close all inputs and wait until their sockets are closed."""
         for session_id in list(self._inputs):
             self.close(session_id)
         for peer in list(self._closing):
@@ -372,7 +372,7 @@ def _host(base_url: str) -> str:
 
 
 def _parsed(request: SignalRequest) -> Description | SignalReply:
-    """The offer, or the refusal of something that is none."""
+    """The offer, or the answer 400 if it cannot be parsed."""
     try:
         return parse(request.body)
     except SdpError as error:

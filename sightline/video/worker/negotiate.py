@@ -1,4 +1,4 @@
-"""Which codecs and which answer: pure functions from an offer to our sections.
+"""Negotiation: pure functions from an offer to the sections of our answer.
 
 Source: RFC 9725 section 4.4 (WHIP offers), draft-ietf-wish-whep (WHEP offers), RFC 6184 section 8.2.2 (H.264).
 """
@@ -92,27 +92,27 @@ def _video_codecs(section: Section) -> list[Codec]:
 
 
 def answer_setup(section: Section) -> tuple[str, str]:
-    """(our setup attribute, our DTLS role) for an offer's setup; we are active where we may choose."""
+    """(our setup attribute, our DTLS role) for an offer's setup; active where the offer leaves the choice."""
     return ("passive", "server") if section.setup == "active" else ("active", "client")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishAgreement:
-    """What a publisher will send us."""
+    """Result of negotiating with a publisher."""
 
     sections: tuple[LocalSection, ...]
     plan: IngestPlan
 
 
 def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgreement:
-    """Take a publisher's offer: its first usable video codec, and Opus.
+    """Negotiate with a publisher: its first usable video codec, and Opus.
 
     Args:
         bitrate_max_bps: What the publisher may send; 0 means as much as its congestion control allows.
 
     Raises:
-        SdpError: Nothing usable; the message says what is.
+        SdpError: No usable codec or direction; the message says what is required.
     """
     video = _media(offer, "video")
     audio = _media(offer, "audio")
@@ -150,7 +150,7 @@ def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgr
 
 
 def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> IngestPlan:
-    """How to read what was agreed."""
+    """Payload types, retransmission and congestion feedback of an agreed video section."""
     formats: dict[int, PayloadFormat] = {}
     rtx: dict[int, int] = {}
     for codec in chosen:
@@ -174,7 +174,7 @@ def _format(codec: Codec) -> PayloadFormat:
 
 
 def parameter_sets_of(codec: Codec) -> list[bytes]:
-    """SPS and PPS that the description itself carries (RFC 6184, section 8.2.1)."""
+    """SPS and PPS in the description (RFC 6184, section 8.2.1)."""
     sets: list[bytes] = []
     for text in codec.parameters.get("sprop-parameter-sets", "").split(","):
         try:
@@ -187,7 +187,7 @@ def parameter_sets_of(codec: Codec) -> list[bytes]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayAgreement:
-    """What we will send to a viewer."""
+    """Result of negotiating with a viewer."""
 
     sections: tuple[LocalSection, ...]
     video: dict[str, tuple[int, int | None]]
@@ -207,14 +207,14 @@ def _choose_play_codecs(section: Section, live: str, profile: str | None) -> lis
         if best := (matching or mode_1 or same):
             chosen.append(best[0])
     if chosen[0].name != live:
-        raise SdpError(f"the live stream is {live}, which the offer does not take")
+        raise SdpError(f"the live stream is {live}, which the offer does not contain")
     return chosen
 
 
 def agree_play(
     offer: Description, *, live: str, profile: str | None, stream: str, ssrcs: tuple[int, int, int]
 ) -> PlayAgreement:
-    """Take a viewer's offer.
+    """Negotiate with a viewer.
 
     Args:
         live: Codec name of the live stream.
@@ -222,7 +222,7 @@ def agree_play(
         ssrcs: Ours for video, its retransmissions, audio.
 
     Raises:
-        SdpError: The offer cannot receive what is live.
+        SdpError: The offer cannot receive the live stream.
     """
     video = _media(offer, "video")
     audio = _media(offer, "audio")

@@ -1,8 +1,8 @@
-"""A media worker process: `python -m sightline.video.worker`, started by the server with a socket as stdin.
+"""A media worker process, started by the server with a socket as stdin.
 
-Speaks `ipc` messages over that socket and ends when it closes, so that it never outlives the server. Requests
-are `{id, op, ...}` and answered `{id, ok, ...}` in any order; media facts go up as `{facts: [...]}`, batched per
-turn of the loop.
+Exchanges `ipc` messages over that socket and exits when it closes, so that it does not outlive the server. Requests are
+`{id, op, ...}` and answered `{id, ok, ...}` in any order; media events are sent as `{events: [...]}`, one batch per
+iteration of the event loop.
 """
 
 import asyncio
@@ -31,26 +31,26 @@ log = structlog.get_logger()
 
 @final
 class Worker:
-    """Connects one MediaServer to the server."""
+    """Connects one MediaServer to the server process."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._clock = SystemClock()
         self._media_server: MediaServer | None = None
-        self._facts: list[list[Any]] = []
+        self._events: list[list[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _emit(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
-        if not self._facts:
-            asyncio.get_running_loop().call_soon(self._flush_facts)
-        self._facts.append([session_id, kind.value, at_ms])
+        if not self._events:
+            asyncio.get_running_loop().call_soon(self._flush_events)
+        self._events.append([session_id, kind.value, at_ms])
 
-    def _flush_facts(self) -> None:
-        facts, self._facts = self._facts, []
-        self._writer.write(encode({"facts": facts, "clock_offset_ms": self._clock.now_ms() - boot_now_ms()}))
+    def _flush_events(self) -> None:
+        events, self._events = self._events, []
+        self._writer.write(encode({"events": events, "clock_offset_ms": self._clock.now_ms() - boot_now_ms()}))
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
-        """Work until the server closes the socket."""
+        """Handle requests until the server closes the socket."""
         decoder = Decoder()
         async with asyncio.TaskGroup() as group:
             ticking: asyncio.Task[None] | None = None
@@ -121,8 +121,8 @@ async def _main() -> None:
 
 def main() -> None:
     """Run the worker on uvloop, logging JSON to stderr."""
-    # Ctrl-C reaches the whole process group, and so does a service manager's SIGTERM. The server decides when its
-    # workers stop, by closing their socket: what is live goes on while it drains. One that must go at once is killed.
+    # Ctrl-C and a service manager's SIGTERM reach the whole process group. The server stops its workers by closing
+    # their sockets after it has drained, so workers ignore both signals.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     configure_logs()

@@ -1,4 +1,4 @@
-"""Reads an external engine by WHEP, so that its frames come out of the same tap as our own publishers'."""
+"""Reads an external engine by WHEP, so that its frames pass the same code as those of our own publishers."""
 
 import asyncio
 import contextlib
@@ -20,16 +20,16 @@ from sightline.video.rtc.twcc import EXTENSION_URI
 from sightline.video.worker.negotiate import FEEDBACK, TRANSPORT_CC, VIDEO_NAMES, ingest_plan
 
 RETRY_S: Final = (0.5, 1.0, 2.0)
-"""Nobody publishes yet, or the engine restarts: the first frame should not wait for a long back-off."""
+"""Retry while no publisher is connected or the engine restarts. Short, because the first frame waits for it."""
 HTTP_TIMEOUT_S: Final = 8.0
 log = structlog.get_logger()
 
 
 def offered_sections() -> list[LocalSection]:
-    """What we can read: H.264 in all its profiles, VP8, Opus. Never VP9 or AV1, which cannot be decoded here.
+    """The sections we offer: H.264 in all profiles, VP8, Opus. Not VP9 or AV1, which the forwarder cannot parse.
 
-    PCMU is offered although nobody here takes it: MediaMTX adds a silent track of it to a stream without audio, and
-    refuses the whole offer if the audio m-line has nothing that it would send.
+    PCMU is offered but not used: MediaMTX adds a silent PCMU track to a stream without audio, and refuses an offer
+    whose audio m-line lacks it.
     """
     video: list[Codec] = []
     feedback = [*FEEDBACK, TRANSPORT_CC]
@@ -57,7 +57,7 @@ class WhepReader:
 
     Args:
         source: {url, headers} of the endpoint.
-        on_gap: Called when packets are missing, to have them asked for in time.
+        on_gap: Called when packets are missing, so that retransmission is requested in time.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class WhepReader:
         self._on_gap = on_gap
 
     async def run(self) -> None:
-        """Read, and come back whenever the connection ends."""
+        """Read, and reconnect whenever the connection ends."""
         failures = 0
         async with httpx.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True) as http:
             while True:
@@ -131,10 +131,10 @@ class WhepReader:
             headers = {**self._headers, "Content-Type": "application/sdp"}
             reply = await http.post(self._url, content=offer, headers=headers)
             if reply.status_code in (404, 409):
-                return  # nobody publishes yet
+                return  # no publisher is connected yet
             if reply.status_code not in (200, 201):
                 raise OSError(f"the engine answered {reply.status_code}: {reply.text[:100]}")
-            if "location" in reply.headers:  # go2rtc names no resource: its sessions end with their media
+            if "location" in reply.headers:  # go2rtc sends no Location: its sessions end with their media
                 resource = urljoin(str(reply.url), reply.headers["location"])
             answer = parse(reply.content)
             video = next((one for one in answer.sections if one.kind == "video" and one.port), None)
