@@ -11,6 +11,7 @@ import psutil
 import pytest
 import trio
 
+from sightline.bootstrap.fencing import EXIT_FENCED
 from sightline.client import Api
 from sightline.system.server_address_file import read_server_addresses
 from tests.conftest import on_server
@@ -76,7 +77,7 @@ async def test_a_server_whose_database_another_one_took_over_stops(server_on: Se
     process = server_on.process
     execute(database_dsn, "SELECT take_shards('another host', 'another server')")
     with trio.fail_after(15):
-        assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == 1
+        assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == EXIT_FENCED
     assert '"event":"server_fenced"' in server_on.log()
     assert "Traceback" not in server_on.log()
 
