@@ -184,3 +184,23 @@ async def test_a_start_waits_for_the_store_and_for_sessions_that_do_not_load_at_
 async def is_loaded(world, session):
     await trio.lowlevel.checkpoint()
     return world.registry.peek(SESSION, session) is not None
+
+
+async def test_frames_after_a_gap_whose_pause_is_not_stored_yet_do_not_prove_the_gap_after_a_crash(world, nursery):
+    """The write of the pause hangs, frames arrive again and are checkpointed, then the server dies."""
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    sequence = await world.film(session, operator, 20)
+    world.faults.at["write_session"] = ["hang"]
+    for beat in range(sequence, sequence + 6):
+        await world.heartbeat(operator, beat)
+        await trio.sleep(2)
+    sequence = await world.film(session, operator, 6, sequence + 6)
+    world.kill()
+    await nursery.start(world.run)
+    await world.film(session, operator, 4, sequence)
+    await world.broker.end(session, world.caller(consumer), BOTH_SIDES)
+    ended = await world.stored(session)
+    # Frames until 18 s and again from 32 s on; the row that would show the frames from 32 s on was not stored.
+    assert ended.phase.clean_seconds <= 18 + 2 + 10
+    assert "MEDIA_LOST" in {window.reason for window in ended.phase.windows}

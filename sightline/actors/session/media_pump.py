@@ -10,6 +10,7 @@ from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import MediaArrived, MediaWentAway
 from sightline.domain.errors import SightlineError
+from sightline.domain.session.model import Live
 from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, MediaKind, VideoBackend
 
@@ -20,16 +21,21 @@ log = structlog.get_logger("sightline.media")
 
 @final
 class MediaPump:
-    """Forwards media events and checkpoints media proofs, so that a restart charges no more than was proved."""
+    """Forwards media events to their sessions and checkpoints what the sessions have proved.
+
+    A checkpoint is read from the session's snapshot and not from the event. A proof that ends a dirty gap is in the
+    snapshot only after the row that shows the gap is stored, so a crash in between does not turn the gap into proof.
+    """
 
     def __init__(self, video: VideoBackend, registry: Registry, store: Store) -> None:
         self._video = video
         self._registry = registry
         self._store = store
-        self._proofs: dict[str, int] = {}
+        self._proved: dict[str, None] = {}
+        """Sessions with media since the last checkpoint, in order of arrival."""
 
     async def run(self) -> None:
-        """Pump for ever."""
+        """Run until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._checkpoint)
             async for event in self._video.events():
@@ -40,7 +46,7 @@ class MediaPump:
         session = self._registry.ref(SESSION, event.session_id)
         match event.kind:
             case MediaKind.CONNECTED | MediaKind.FRAMES:
-                self._proofs[event.session_id] = event.at_ms
+                self._proved[event.session_id] = None
                 session.tell(MediaArrived(event.at_ms), conflate_key="media")
             case MediaKind.DISCONNECTED:
                 session.tell(MediaWentAway(event.at_ms), lane=Lane.CONTROL)
@@ -50,11 +56,18 @@ class MediaPump:
     async def _checkpoint(self) -> None:
         while True:
             await trio.sleep(CHECKPOINT_EVERY_S)
-            proofs, self._proofs = self._proofs, {}
+            waiting, self._proved = self._proved, {}
+            proofs: dict[str, int] = {}
+            for session_id in waiting:
+                session = self._registry.peek(SESSION, session_id)
+                if session is None:
+                    self._proved[session_id] = None  # being loaded: next time
+                elif isinstance(session.phase, Live) and (proved := session.phase.evidence.media.last_proof_ms):
+                    proofs[session_id] = proved
             if not proofs:
                 continue
             try:
                 await self._store.checkpoint_media(proofs)
             except SightlineError as error:
                 log.warning("media_checkpoint_failed", sessions=len(proofs), error=str(error))
-                self._proofs = {**proofs, **self._proofs}
+                self._proved = {**dict.fromkeys(proofs), **self._proved}
