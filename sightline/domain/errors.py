@@ -1,4 +1,4 @@
-"""The tree of errors. Each class says whose move it is.
+"""The tree of errors. Each class says who has to act.
 
 SightlineError
 +-- RefusedError          the caller: the call was understood and refused; carries a stable code
@@ -7,7 +7,7 @@ SightlineError
 |   +-- VideoUnavailableError
 |   +-- ChainUnavailableError
 |   +-- AuthzUnavailableError
-+-- OutcomeUnknownError   nobody knows yet: ask again with the same command id
++-- OutcomeUnknownError   the outcome is not known: repeat the call with the same key
 +-- InvariantError        us: a bug; the actor crashes and is reloaded
 """
 

@@ -38,10 +38,10 @@ def run_simulation(options: SimulateOptions, say: Callable[[str], None]) -> int:
     """Play and report line by line.
 
     Returns:
-        The exit status: 0 if every promise held, 1 if one was broken, 2 if there is no such scenario.
+        The exit status: 0 if every promise held, 1 if one was broken, 2 if the scenario is unknown.
     """
     if options.scenario is not None and options.scenario not in SCENARIOS:
-        say(f"no such scenario; there are {', '.join(SCENARIOS)}")
+        say(f"unknown scenario; choose one of {', '.join(SCENARIOS)}")
         return 2
     if options.hours is not None:
         return _run_day(options, options.hours, say)

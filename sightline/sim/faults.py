@@ -1,4 +1,4 @@
-"""What goes wrong, and how often: the rates themselves are drawn from the seed, so that no two worlds are alike."""
+"""Fault rates and the dice that apply them. The rates are drawn from the seed, so every world differs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import final
 
 
 class Outcome(Enum):
-    """What becomes of one call."""
+    """The outcome of one call."""
 
     FINE = "fine"
     REFUSED = "refused"
@@ -103,7 +103,7 @@ class Faults:
         return self._rng.random() * self.rates.latency_ms / 1000
 
     def write_outcome(self) -> Outcome:
-        """What becomes of a write."""
+        """Draw the outcome of a write."""
         rates = self.rates
         if self.hits(rates.store_refused):
             return Outcome.REFUSED

@@ -65,7 +65,7 @@ class WorkspaceStep:
 class Reply:
     """What a caller got for one command, after all repeats of it.
 
-    `outcome` is ok, refused (nothing happened, the server said why), or gave up (nobody knows).
+    `outcome` is ok, refused (nothing happened, the server said why), or gave up (the outcome is unknown).
     """
 
     who: str

@@ -61,7 +61,7 @@ async def gps_jumps(world: World) -> None:
 
 
 async def steady(world: World) -> None:
-    """Devices without a flaw: whatever the server goes through, nobody loses clean time for it."""
+    """Devices without faults: faults of the server alone must not cost clean time."""
     populate(world, operators=3, consumers=3, habits=Habits(), wishes=Wishes(duration_s=(20, 90)))
 
 

@@ -94,7 +94,7 @@ class World:
         )
         self.born_ms = self.clock.now_ms()
         self.is_over = False
-        """Whether the quiet phase has begun: nobody asks for anything new."""
+        """Whether the quiet phase has begun, in which no new sessions are requested."""
         self.has_graph_apart = self.rng("graph").random() < GRAPH_APART
         """Whether the authorization graph is a system of its own in this world."""
         self.report = ""
@@ -131,7 +131,7 @@ class World:
         """Call the broker of the present server, as a connection to it would.
 
         Raises:
-            NodeDownError: Nobody listens.
+            NodeDownError: No server is running.
             NodeLostError: The connection broke; the outcome is unknown.
         """
         node = self.node
@@ -238,7 +238,7 @@ class World:
         truth.stopped_ms = truth.disturbed_ms = self.clock.now_ms()
 
     def crashed(self, what: str, error: BaseException | None) -> None:
-        """An actor or a part of the world raised what nobody expects."""
+        """Report an unexpected exception of an actor or of the world itself."""
         if error is not None:
             self.report = "".join(traceback.format_exception(error))
         self.history.violate("no crashes", f"{what} {error!r}")

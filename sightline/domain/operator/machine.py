@@ -61,7 +61,7 @@ class Vacate:
 @final
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The session stands by this operator and misses its claim: never refused."""
+    """Recreate the claim of a session that is still assigned to this operator. Never refused."""
 
     session_id: str
     is_dispatched: bool = False
@@ -86,7 +86,7 @@ COVERAGE_PAIR = Refusal(Code.INVALID_INPUT, "workspace:coverage", "coverageLat a
 
 
 def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspace | Refusal:
-    """Take one step. The very same workspace comes back when the message is no news."""
+    """Take one step. Returns the same object when the message changes nothing."""
     match message:
         case Patch():
             return _patch(workspace, message, now_ms)

@@ -36,7 +36,7 @@ class Claim:
     at_ms: int
     is_live: bool = False
     is_dispatched: bool = False
-    """Whether the dispatcher made it: such a claim keeps the operator BUSY from the first moment."""
+    """Whether the dispatcher made it. A dispatched claim keeps the operator BUSY from the start."""
 
 
 @final

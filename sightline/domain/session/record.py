@@ -1,4 +1,4 @@
-"""A session's recorded events form a hash chain, so that nobody can change what was metered unnoticed."""
+"""The hash chain over a session's recorded events: it shows any later change of what was metered."""
 
 import hashlib
 import json

@@ -71,7 +71,7 @@ class SimVideo:
         return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
-        """There is nobody to signal with."""
+        """Answer 404: a simulated input has no WebRTC endpoint."""
         await trio.lowlevel.checkpoint()
         return SignalReply(status=404)
 

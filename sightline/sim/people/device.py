@@ -124,7 +124,7 @@ class Device:
             await trio.sleep(self.habits.beat_s if self.live_session else self.habits.idle_beat_s)
 
     async def send_heartbeat(self) -> bool:
-        """Report where the device is; the same number again while nobody knows whether it was taken."""
+        """Report the position; repeat the same sequence number while the outcome is unknown."""
         self._sequence += 1
         report = self._report(self._sequence)
         workspace_id = self.client.workspace_id
