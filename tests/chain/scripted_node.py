@@ -5,6 +5,7 @@ from typing import Any
 
 from sightline.chain.contracts.abi import (
     APPROVAL_TOPIC,
+    LIMITS_SET_TOPIC,
     SETTLED_TOPIC,
     TRANSFER_TOPIC,
     address_topic,
@@ -192,3 +193,9 @@ def settled(session_id: str, payer: str, payee: str, amount: int, tx: str) -> li
             "data": word(amount) + "0" * 64 * 4,
         },
     ]  # fmt: skip
+
+
+def limits_set(payer: str, tx: str) -> dict[str, Any]:
+    return transfer(payer, SETTLEMENT, 0, tx) | {
+        "address": SETTLEMENT, "topics": [LIMITS_SET_TOPIC, address_topic(payer)], "data": "0x" + "0" * 192,
+    }  # fmt: skip

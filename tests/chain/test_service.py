@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
 from eth_abi.abi import encode
 from eth_account import Account
 
@@ -14,8 +15,8 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
-from sightline.domain.errors import ChainUnavailableError
-from sightline.ports.chain import CallRevertedError, ChainChangedError
+from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
+from sightline.ports.chain import CallRevertedError, ChainChangedError, FundsUpdate, SettlementUpdate
 from sightline.ports.ledger import ChainIdentity, SettlementState
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import answering, of_method
@@ -144,6 +145,36 @@ async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World,
         await world.assert_books_balance()
     hashes = {(await world.record(session_id)).tx_hash for session_id in (charged, *free)}
     assert len(hashes) == 4
+
+
+async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world: World, tmp_path: Path) -> None:
+    await world.ready_parties()
+    heard: list[FundsUpdate] = []
+
+    async def busy_at_first(update: FundsUpdate) -> None:
+        heard.append(update)
+        if len(heard) == 1:
+            raise StoreUnavailableError("busy")
+
+    async def ignored(_: SettlementUpdate) -> None:
+        """Settlements are not this test's."""
+
+    payer = world.payer.address.lower()
+
+    async def falls_to(micro: int) -> bool:
+        return any((update.address, update.spendable_micro) == (payer, micro) for update in heard[1:])
+
+    options = options_for(world, tmp_path)
+    async with (
+        open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(service.run, ignored, busy_at_first)
+        await until("the wallet is reported", lambda: falls_to(100_000_000))
+        await world.approve(world.payer, 7)
+        service.wake_watcher()
+        await until("the lower allowance is reported", lambda: falls_to(7))
+        nursery.cancel_scope.cancel()
 
 
 async def test_without_a_round_trip_of_the_faucet_nothing_is_claimed(world: World) -> None:

@@ -21,6 +21,7 @@ from tests.chain.scripted_node import (
     ScriptedNode,
     approval,
     balance,
+    limits_set,
     mint,
     settled,
     transfer,
@@ -305,3 +306,39 @@ async def test_a_slow_sweep_notices_what_no_log_told(watch: Watch) -> None:
     watch.watcher._options = replace(watch.watcher._options, sweep_ms=-10_000, sweep_every_ms=0)
     await watch.watcher.watch_once()
     assert (await watch.view(watch.alice)).allowance_micro == 7
+
+
+async def test_transfers_of_one_transaction_belong_to_the_session_whose_event_follows(watch: Watch) -> None:
+    alice, bob = addresses(watch)
+    watch.node.mine(mint(alice, 1_000, "a"), mint(bob, 1_000, "b"))
+    await watch.catch_up()
+    first, second = ids.uuid(), ids.uuid()
+    for session_id, payer in ((first, alice), (second, bob)):
+        await watch.ledger.take_hold(session_id, payer, 60, FundsPolicy.ADVISORY, now_ms=clock.now_ms())
+    watch.node.mine(
+        transfer(alice, bob, 7, "batch"),
+        *settled(first, alice, bob, 60, "batch"),
+        *settled(second, bob, alice, 40, "batch"),
+    )
+    await watch.catch_up()
+    rows = {row.amount_micro: (row.kind, row.session_id) for row in await watch.rows(watch.bob)}
+    assert rows[60] == (EventKind.SETTLEMENT, first)
+    assert rows[40] == (EventKind.SETTLEMENT, second)
+    assert rows[7] == (EventKind.TRANSFER_IN, None)
+    await watch.assert_equal_to_chain()
+
+
+async def test_limits_that_a_payer_sets_are_read_with_the_block_that_shows_them(watch: Watch) -> None:
+    alice, _ = addresses(watch)
+    watch.node.mine(mint(alice, 100, "a"), approval(alice, ENDLESS, "b"))
+    await watch.catch_up()
+    seen: list[int] = []
+    watch.watcher.on_readings = lambda readings: seen.extend(each.spendable(clock.now_ms()) for each in readings)
+    watch.node.limits[alice] = (30, 50, 1)
+    watch.node.spent[alice] = 10
+    watch.node.mine(limits_set(alice, "c"))
+    await watch.catch_up()
+    assert seen == [40]
+    now_ms = clock.now_ms()
+    assert not await watch.ledger.take_hold(ids.uuid(), alice, 31, FundsPolicy.ENFORCED, now_ms=now_ms)
+    assert await watch.ledger.take_hold(ids.uuid(), alice, 30, FundsPolicy.ENFORCED, now_ms=now_ms)
