@@ -30,13 +30,14 @@ from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.http.asgi.app import build_app
+from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
-from sightline.http.pipeline.routes import Route
+from sightline.http.pipeline.routes import AnyRoute, Route, routes_of
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.http.services import InternalServices, ResourceOptions, Services
@@ -253,7 +254,9 @@ class World:
             table = public_routes(self._deps(broker))
             self._router = Router(table)
             public = build_app(table, self._edge(), self._edge_options())
-            internal = build_app(internal_routes(self._internal_deps()), self._edge(), self._edge_options())
+            internal = build_app(
+                (*internal_routes(self._internal_deps()), *self._operation_routes()), self._edge(), self._edge_options()
+            )
             stop = trio.Event()
             self.base_url = await self._serve(nursery, public, stop)
             inside = await self._serve(nursery, internal, stop)
@@ -323,6 +326,9 @@ class World:
     async def _answer_rpc(self, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
+
+    def _operation_routes(self) -> tuple[AnyRoute, ...]:
+        return routes_of(OperationResources(self.registry, self.ledger, self.clock))
 
     def _internal_deps(self) -> InternalServices:
         async def readiness() -> dict[str, ReadinessCheck]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.domain.settlement import fee_of
+from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     BlockApplication,
@@ -185,3 +185,20 @@ async def test_the_ledger_is_paged_and_filtered(world: World) -> None:
 async def test_a_wrong_ledger_parameter_is_named(world: World, query: str, detail: str) -> None:
     consumer = await world.party("CONSUMER")
     assert error_of(await consumer.key.get(f"/api/v1/wallet/events?{query}")) == (400, "INVALID_INPUT", detail)
+
+
+async def test_a_settlement_is_written_off_once_with_a_reason_and_frees_the_wallet(world: World) -> None:
+    session_id = "33333333-3333-4333-8333-333333333333"
+    path = f"/internal/settlements/{session_id}/write-off"
+    assert (await world.internal.post(path, params={"reason": "x"})).status_code == 404
+    payload = SettlementPayload(
+        session_id=session_id, from_address="0x" + "a1" * 20, to_address="0x" + "b2" * 20, to_amount=MicroUsdc(85),
+        fee_amount=MicroUsdc(15), rate=MicroUsdc(10), chargeable_seconds=10, consumer_workspace_id="c",
+        operator_workspace_id="o", platform_fee_bps=1_500,
+    )  # fmt: skip
+    await world.ledger.compose(payload, now_ms=world.clock.now_ms())
+    assert (await world.internal.post(path)).status_code == 400
+    for _ in range(2):
+        answer = data_of(await world.internal.post(path, params={"reason": "payer blacklisted"}))
+        assert (answer["state"], answer["reason"]) == ("WRITTEN_OFF", "payer blacklisted")
+    assert data_of(await world.internal.get("/internal/settlements"))["items"] == []
