@@ -3,6 +3,7 @@
 from sightline.chain.service import ChainOptions
 from sightline.chain.signer import KeyRefusedError, read_keystore
 from sightline.config import Settings
+from sightline.domain.units import SECOND_MS
 
 
 def relayer_key(settings: Settings) -> bytes | None:
@@ -36,5 +37,6 @@ def chain_options(settings: Settings, public_url: str) -> ChainOptions:
         explorer_url=settings.chain_explorer_url or public_url,
         public_rpc_url=settings.chain_public_rpc_url,
         depth=settings.chain_confirmations,
+        free_every_ms=settings.chain_free_settle_seconds * SECOND_MS,
         platform_fee_bps=settings.platform_fee_bps,
     )

@@ -78,6 +78,7 @@ class ChainOptions:
     settle_gas: int = 300_000
     fee_cap_wei: int = 500_000_000_000
     replace_ms: int = 30_000
+    free_every_ms: int = 600_000
     rpc_timeout_ms: int = 5_000
     max_fee_bps: int = 5_000
     """Embedded chain, first start: the contract's bound on platformFeeBps."""
@@ -270,6 +271,7 @@ def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool)
         settle_gas=options.settle_gas,
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
+        free_every_ms=options.free_every_ms,
         start_block=options.start_block,
         settles_many=settles_many,
         # The embedded chain's directory has one owner at a time, and with it the key.

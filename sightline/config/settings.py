@@ -144,6 +144,9 @@ class Settings(BaseModel):
         None, description="Encrypted keystore file with the relayer's key, instead of CHAIN_RELAYER_KEY."
     )
     chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
+    chain_free_settle_seconds: int = Field(
+        600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
+    )
     chain_confirmations: int | None = Field(
         None, ge=0, description="Blocks on top of a settlement before it is CONFIRMED; default: 0 embedded, 2 external."
     )

@@ -305,7 +305,9 @@ def _money(found: Found) -> Iterator[str]:
             yield f"session {session['id']}: settlement {settlement['state']} {settlement['txHash']}"
         if wanted == "CONFIRMED" and _paid(settlement) != int(session["chargedMicroUsdc"]):
             yield f"session {session['id']}: charged {session['chargedMicroUsdc']}, settled {settlement['payload']}"
-    hashes = Counter(row["txHash"] for row in found.settlements.values() if row["txHash"] is not None)
+    # Sessions without a charge are settled together.
+    charged = {session["id"] for session in found.sessions.values() if session["chargedMicroUsdc"] != "0"}
+    hashes = Counter(row["txHash"] for id_, row in found.settlements.items() if row["txHash"] and id_ in charged)
     for tx_hash, times in hashes.items():
         if times > 1:
             yield f"transaction {tx_hash} settles {times} sessions"

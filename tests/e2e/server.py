@@ -18,6 +18,12 @@ from sightline.client import Api, Wallet
 
 PLACE = (52.520008, 13.404954)
 PATIENCE_S = 30.0
+DEFAULTS = {
+    "SIGHTLINE_VIDEO_WORKERS": "1",
+    "SIGHTLINE_RATE_LIMITS": "false",
+    # Tests wait for the settlement of sessions without a charge too.
+    "SIGHTLINE_CHAIN_FREE_SETTLE_SECONDS": "0",
+}
 
 
 def _limit_descriptors(count: int) -> None:
@@ -52,7 +58,7 @@ class Server:
         """Start it without waiting until it serves."""
         ports = ["--port", str(self.port), "--internal-port", str(self.internal_port)]
         command = [sys.executable, "-m", "sightline.cli", "serve", *ports]
-        env = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1", "SIGHTLINE_RATE_LIMITS": "false"} | self.env
+        env = os.environ | DEFAULTS | self.env
         with self.log_path.open("ab") as log_file:
             self.process = subprocess.Popen(
                 [*command, "--data-dir", str(self.directory / "data")],

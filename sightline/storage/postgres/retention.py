@@ -140,6 +140,9 @@ class Retention:
             log.error("retention_refused", reason="this clock and that of Postgres differ", ahead_ms=ahead_ms)
             return None
         if not row["has_recent_rows"]:
+            if row["retention_ms"] is None:
+                # The first start: from here on a wrong clock moves retention by a day a run at most.
+                await self._database.run(lambda connection: connection.execute(ADVANCE, now_ms))
             log.info("retention_skipped", reason="no rows of the last day: nothing grows, or the clock is ahead")
             return None
         stored_ms: int | None = row["retention_ms"]
