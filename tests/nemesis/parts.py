@@ -31,6 +31,7 @@ from tests.conftest import on_server
 DISK_BYTES: Final = 1_500 * 1024 * 1024
 """Room for a cluster, and for the gigabyte of log that Postgres keeps at most."""
 DATABASE_PATIENCE_S: Final = 30.0
+LAST_BYTES: Final = 4 * 1024 * 1024
 FILE_BYTES_WHEN_FULL: Final = 64 * 1024
 
 
@@ -62,9 +63,14 @@ class Disk:
         if not self.is_mounted:
             self._limit_files(FILE_BYTES_WHEN_FULL)
             return
-        with self._filler.open("wb") as out:
+        with self._filler.open("wb", buffering=0) as out, suppress(OSError):
             free = os.statvfs(self.path)
-            os.posix_fallocate(out.fileno(), 0, free.f_bavail * free.f_frsize)
+            # Others are writing too: first nearly all, then block by block until nothing is left.
+            size = max(0, free.f_bavail * free.f_frsize - LAST_BYTES)
+            os.posix_fallocate(out.fileno(), 0, max(1, size))
+            out.seek(0, os.SEEK_END)
+            while True:
+                out.write(bytes(free.f_frsize))
 
     def clear(self) -> None:
         """Give the room back."""
