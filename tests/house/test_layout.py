@@ -30,7 +30,7 @@ HOMONYMS: Final = frozenset(
 )  # fmt: skip
 """Class names that are still defined twice. May only shrink."""
 
-KERNEL_ANY_MAX: Final = 40
+KERNEL_ANY_MAX: Final = 27
 """Uses of Any in the signatures of the actor kernel. May only shrink, to 0."""
 
 
