@@ -10,14 +10,14 @@ from sightline.ports.store import Heartbeat
 from sightline.sim.history import Checker, Reply, SessionStep
 
 PROOF: Final = {
-    "create": EventKind.CREATED,
-    "dispatch": EventKind.ASSIGNED,
-    "accept": EventKind.ASSIGNED,
-    "start": EventKind.STARTED,
-    "end": EventKind.ENDED,
-    "cancel": EventKind.CANCELLED,
+    "create": (EventKind.CREATED,),
+    "dispatch": (EventKind.ASSIGNED,),
+    "accept": (EventKind.ASSIGNED,),
+    "start": (EventKind.STARTED,),
+    "end": (EventKind.ENDED, EventKind.CANCELLED),
+    "cancel": (EventKind.CANCELLED,),
 }
-"""The recorded event without which a command cannot have been acknowledged."""
+"""The recorded events of which an acknowledged command needs one. `end` in ASSIGNED cancels the session."""
 
 
 @final
@@ -27,7 +27,7 @@ class Acknowledged(Checker):
     name: ClassVar[str] = "acknowledged"
 
     def __init__(self) -> None:
-        self._events: list[tuple[str, EventKind]] = []
+        self._events: list[tuple[str, tuple[EventKind, ...]]] = []
         self._beats: list[tuple[str, int]] = []
 
     def on_reply(self, reply: Reply) -> None:
@@ -57,11 +57,11 @@ class Acknowledged(Checker):
         lost = [beat for beat in self._beats if beat not in stored]
         self.require(not lost, f"acknowledged heartbeats are gone: {lost[:3]}")
 
-    def _check_event(self, session_id: str, kind: EventKind) -> None:
+    def _check_event(self, session_id: str, kinds: tuple[EventKind, ...]) -> None:
         recorded = self.history.store._events.get(session_id, [])
         self.require(
-            any(entry.event.kind is kind for entry in recorded),
-            f"{kind.value} of {session_id} was acknowledged and is not recorded",
+            any(entry.event.kind in kinds for entry in recorded),
+            f"{kinds[0].value} of {session_id} was acknowledged and is not recorded",
         )
 
 
