@@ -4,7 +4,7 @@ The rules look at the credential alone: its kind, scopes, role and selected work
 of the session in the path is checked later, when the session has been read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from types import MappingProxyType
@@ -135,7 +135,6 @@ class Rule:
 WORKSPACE_NOT_SELECTED: Final = Refusal(Code.INVALID_INPUT, "workspaceNotSelected")
 WALLET_SESSION_REQUIRED: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:walletSessionRequired")
 NOT_A_WALLET_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:walletSessionRequired")
-SCOPE_MISSING: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:scope")
 ROLE_MISSING: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:role")
 WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:mismatch")
 
@@ -200,6 +199,12 @@ _END_SCOPE: Final[Mapping[Side, Scope]] = MappingProxyType(
 )
 
 
+def scope_missing(scopes: Iterable[Scope]) -> Refusal:
+    """The refusal of an API key that has none of these scopes."""
+    wanted = " or ".join(sorted(scopes))
+    return Refusal(Code.NOT_AUTHORIZED, "apiKey:scope", f"The API key lacks the scope {wanted}", required_scope=wanted)
+
+
 def may_call(principal: Principal, operation: Operation) -> Refusal | None:
     """Return why the credential may not call `operation`, or None if it may.
 
@@ -210,7 +215,7 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
         case ApiKeyPrincipal(scopes=scopes):
             if rule.keys_refused is not None:
                 return rule.keys_refused
-            return SCOPE_MISSING if rule.scopes and not rule.scopes & scopes else None
+            return scope_missing(rule.scopes) if rule.scopes and not rule.scopes & scopes else None
         case WalletPrincipal(role=role):
             if not rule.needs_workspace:
                 return None
@@ -228,7 +233,11 @@ def may_end(principal: Principal, sides: frozenset[Side]) -> Refusal | None:
     assert sides
     if isinstance(principal, WalletPrincipal):
         return None
-    return None if any(_END_SCOPE[side] in principal.scopes for side in sides) else SCOPE_MISSING
+    return (
+        None
+        if any(_END_SCOPE[side] in principal.scopes for side in sides)
+        else scope_missing(_END_SCOPE[side] for side in sides)
+    )
 
 
 def may_publish(principal: Principal) -> bool:

@@ -1,4 +1,4 @@
-"""Why a call is refused: a value, so that machines can return it and the HTTP edge can map it."""
+"""Why a call is refused: a value that state machines return and the HTTP edge maps to a response."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,9 +30,15 @@ class Code(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One refusal. `detail` is the public label `area:what`; `message` overrides the code's default text."""
+    """One refusal. `detail` is the public label `area:what`; `message` replaces the default text of the code."""
 
     code: Code
     detail: str | None = None
     message: str | None = None
     retry_after_s: int | None = None
+    state: str | None = None
+    """The present state, where the state does not allow the call."""
+    required_scope: str | None = None
+    """The scope that the API key lacks; alternatives are separated by ` or `."""
+    last_sequence: int | None = None
+    """The last accepted heartbeat sequence, where the sequence of a heartbeat is too low."""

@@ -4,10 +4,14 @@ from typing import Final
 
 from sightline.domain.refusal import Code, Refusal
 
-MISSING_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:missing")
-INVALID_CREDENTIAL: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:credential")
+MISSING_CREDENTIAL: Final = Refusal(
+    Code.NOT_AUTHENTICATED, "auth:missing", "Send an API key (Authorization: Bearer svc_...) or sign in"
+)
+INVALID_CREDENTIAL: Final = Refusal(
+    Code.NOT_AUTHENTICATED, "auth:credential", "The API key or session cookie is not valid"
+)
 """Malformed, unknown, forged or of another deployment. The answer does not say which."""
-EXPIRED_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:session")
+EXPIRED_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:session", "The sign-in has expired; sign in again")
 SIGNATURE_NEEDED: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:signatureNeeded")
 """The sign-in is older than this operation allows; sign in again."""
 UNKNOWN_WALLET_SESSION: Final = Refusal(Code.NOT_FOUND, "auth:session")

@@ -129,6 +129,7 @@ class Judge:
             assert answer.status_code == ERRORS[code].status, told
         announced = operation["responses"].get(str(answer.status_code))
         if announced is not None:
+            announced = self.document["components"]["responses"][announced["$ref"].rpartition("/")[2]]
             self.validate(announced["content"]["application/json"]["schema"], answer, told)
         else:
             # Given before a route is chosen: unknown path, other method, and a target over the length limit.

@@ -200,7 +200,9 @@ def data_of(answer: httpx.Response) -> dict[str, Any]:
 def error_of(answer: httpx.Response) -> tuple[int, str, str | None]:
     """Status, code and detail of an error in its envelope."""
     envelope = answer.json()
-    assert set(envelope) <= {"statusCode", "code", "message", "detail", "timestamp"}, envelope
+    assert set(envelope) <= {
+        "statusCode", "code", "message", "detail", "timestamp", "state", "requiredScope", "lastSequence",
+    }, envelope  # fmt: skip
     assert envelope["statusCode"] == answer.status_code, envelope
     assert answer.headers["x-request-id"]
     return answer.status_code, envelope["code"], envelope.get("detail")

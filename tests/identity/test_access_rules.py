@@ -133,8 +133,8 @@ def test_a_key_ends_a_session_only_from_the_side_its_scope_serves() -> None:
     consumer, operator = a_key(Scope.SESSIONS_CREATE), a_key(Scope.SESSIONS_OPERATE)
     assert access.may_end(consumer, frozenset({Side.CONSUMER})) is None
     assert access.may_end(operator, frozenset({Side.OPERATOR})) is None
-    assert access.may_end(consumer, frozenset({Side.OPERATOR})) == access.SCOPE_MISSING
-    assert access.may_end(operator, frozenset({Side.CONSUMER})) == access.SCOPE_MISSING
+    assert access.may_end(consumer, frozenset({Side.OPERATOR})) == access.scope_missing({Scope.SESSIONS_OPERATE})
+    assert access.may_end(operator, frozenset({Side.CONSUMER})) == access.scope_missing({Scope.SESSIONS_CREATE})
     assert access.may_end(operator, frozenset(Side)) is None
     assert access.may_end(a_wallet(Role.ADMIN), frozenset({Side.CONSUMER})) is None
 

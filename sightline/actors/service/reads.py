@@ -28,8 +28,6 @@ from sightline.ports.store import SessionKey, SessionQuery, SessionView
 LIST_READS_MAX: Final = 20
 """Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
 
-NOT_LIVE: Final = Refusal(Code.INVALID_STATE, "session:notLive", "The session is not LIVE")
-
 
 @final
 class Reads:
@@ -85,7 +83,8 @@ class Reads:
         session = await self.require_session_as_party(session_id, workspace_id)
         phase = session.phase
         if not isinstance(phase, Live):
-            raise RefusedError(NOT_LIVE)
+            message = f"The session is {session.state}, not LIVE"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "session:notLive", message, state=session.state))
         reading = read_live(phase.evidence, self._now(), session.terms.max_duration_s, self._deps.limits.session.meter)
         return LiveFeed(
             video_ref=phase.video.ref,

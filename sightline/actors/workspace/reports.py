@@ -38,7 +38,7 @@ def judge(
         return Refusal(Code.INVALID_INPUT, "location:capturedAt", "capturedAt lies in the future")
     if report.sequence <= last_sequence:
         message = f"The sequence must be greater than the last accepted one, {last_sequence}"
-        return Refusal(Code.CONFLICT, "location:sequence", message)
+        return Refusal(Code.CONFLICT, "location:sequence", message, last_sequence=last_sequence)
     if report.session_id is not None and report.session_id != workspace.live_session_id:
         message = "sessionId is not a LIVE session of this workspace"
         return Refusal(Code.INVALID_STATE, "location:session", message)

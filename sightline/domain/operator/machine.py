@@ -79,7 +79,9 @@ class Release:
 OperatorMessage: TypeAlias = Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Restore | Release
 
 NOT_ONLINE = Refusal(Code.UNAVAILABLE, "dispatch:notOnline", "No operator available", retry_after_s=5)
-BUSY = Refusal(Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY")
+BUSY = Refusal(
+    Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY", state="BUSY"
+)
 NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state")
 OTHER_LIVE = Refusal(Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session")
 COVERAGE_PAIR = Refusal(Code.INVALID_INPUT, "workspace:coverage", "coverageLat and coverageLng are set together")

@@ -70,15 +70,19 @@ from sightline.domain.session.model import (
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
 
-WRONG_STATE = Refusal(Code.INVALID_STATE, "session:state")
-EXPIRED = Refusal(Code.INVALID_STATE, "session:expired", "The session's deadline has passed")
+EXPIRED = Refusal(
+    Code.INVALID_STATE, "session:expired", "The session's deadline has passed", state=SessionState.EXPIRED
+)
 
 FACTS = (FixReported, MediaProved, MediaBroke, ConsumerSeen, FundsReported, Tick, SettlementMined)
 
 
 def wrong_state(session: Session) -> Refusal:
     """The refusal of a command that the session's state does not allow."""
-    return EXPIRED if session.state is SessionState.EXPIRED else WRONG_STATE
+    if session.state is SessionState.EXPIRED:
+        return EXPIRED
+    message = f"Operation not allowed while the session is {session.state}"
+    return Refusal(Code.INVALID_STATE, "session:state", message, state=session.state)
 
 
 def create(terms: Terms) -> Step:
@@ -229,7 +233,7 @@ def _in_requested(session: Session, message: Message, now_ms: int, limits: Sessi
         case Cancel():
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case GoLive() | End() | CancelAssignment():
-            return WRONG_STATE
+            return wrong_state(session)
         case (
             FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
         ):
@@ -249,7 +253,7 @@ def _in_assigned(
         case End(by=Party.CONSUMER):
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case Assign() | Cancel() | End():
-            return WRONG_STATE
+            return wrong_state(session)
         case (
             FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
         ):
@@ -275,7 +279,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
         case Assign() | GoLive() | Cancel() | CancelAssignment():
-            return WRONG_STATE
+            return wrong_state(session)
         case SettlementMined():
             return Step(session=session)
         case _:
@@ -290,7 +294,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
-            return WRONG_STATE
+            return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
             return Step(session=session)
         case _:

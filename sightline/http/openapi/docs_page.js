@@ -33,7 +33,8 @@ const body = (spec, operation) => {
   if (!content) return [];
   return Object.entries(content).flatMap(([media, each]) => [make("h4", "Body: " + media), block(expand(spec, each.schema))]);
 };
-const responses = (spec, operation) => Object.entries(operation.responses).map(([status, each]) => {
+const responses = (spec, operation) => Object.entries(operation.responses).map(([status, response]) => {
+  const each = response.$ref ? lookUp(spec, response.$ref) : response;
   const inner = make("details", "", make("summary", status + "  " + each.description));
   for (const [media, content] of Object.entries(each.content || {})) inner.append(dim(media), block(expand(spec, content.schema)));
   return inner;

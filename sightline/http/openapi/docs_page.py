@@ -18,7 +18,7 @@ _CACHE: Final = ("cache-control", "no-cache")
 
 def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Route]:
     """The two routes that describe the others."""
-    document = orjson.dumps(build_document(routes, options.version), option=orjson.OPT_INDENT_2)
+    document = orjson.dumps(build_document(routes, options.version))
     page, policy = _page()
 
     async def openapi(call: Call) -> Raw:
@@ -27,7 +27,7 @@ def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Ro
 
     async def docs(call: Call) -> Raw:
         del call
-        headers = (("content-type", "text/html; charset=utf-8"), ("content-security-policy", policy), _CACHE)
+        headers = (("content-security-policy", policy), ("content-type", "text/html; charset=utf-8"), _CACHE)
         return Raw(200, headers, page)
 
     return [

@@ -33,6 +33,9 @@ _ERROR: Final[Document] = {
         "code": {"type": "string", "enum": [code.value for code in Code]},
         "message": {"type": "string"},
         "detail": {"type": "string", "description": "Where it failed, as area:label", "examples": ["session:duration"]},
+        "state": {"type": "string", "description": "The present state, with INVALID_STATE", "examples": ["ENDED"]},
+        "requiredScope": {"type": "string", "description": "The scope that the API key lacks"},
+        "lastSequence": {"type": "integer", "description": "The last accepted heartbeat sequence"},
         "timestamp": _TIMESTAMP,
     },
 }
@@ -58,8 +61,9 @@ def build_document(routes: Sequence[AnyRoute], version: str) -> Document:
     documented = [route for route in routes if isinstance(route, Route) and route.is_documented]
     schemas = _Schemas(documented)
     paths: dict[str, Document] = defaultdict(dict)
+    responses: dict[str, Document] = {}
     for route in documented:
-        paths[route.path][route.method.lower()] = _operation(route, schemas)
+        paths[route.path][route.method.lower()] = _operation(route, schemas, responses)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -72,6 +76,7 @@ def build_document(routes: Sequence[AnyRoute], version: str) -> Document:
         "paths": dict(paths),
         "components": {
             "schemas": {"Error": _ERROR, **schemas.components},
+            "responses": responses,
             "securitySchemes": _SECURITY_SCHEMES,
             "headers": {
                 "RequestId": {"schema": {"type": "string"}, "description": "The caller's own, or a new one."},
@@ -107,6 +112,8 @@ class _Schemas:
             if route.query is not None and route.query not in self._queries:
                 name = self._name(route.query, "validation")
                 self._queries[route.query] = self.components.pop(name)
+        for component in self.components.values():
+            _describe_defaults(component)
 
     def _name(self, model: type, mode: JsonSchemaMode) -> str:
         assert issubclass(model, BaseModel)
@@ -121,13 +128,22 @@ class _Schemas:
         return self._queries[model]
 
 
-def _operation(route: Route, schemas: _Schemas) -> Document:
+def _describe_defaults(component: Document) -> None:
+    """Move defaults into descriptions: code generators take a property with a default for a required one."""
+    for schema in component.get("properties", {}).values():
+        default = schema.pop("default", None)
+        if default is not None:
+            said = f"{schema['description']}. " if "description" in schema else ""
+            schema["description"] = f"{said}Default: {default}"
+
+
+def _operation(route: Route, schemas: _Schemas, shared: dict[str, Document]) -> Document:
     operation: Document = {
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
         "parameters": _parameters(route, schemas),
-        "responses": _responses(route, schemas),
+        "responses": _responses(route, schemas, shared),
         "security": _security(route),
     }
     description = "\n\n".join(filter(None, [route.description, _scope_note(route)]))
@@ -185,7 +201,8 @@ def _not_null(schema: Document) -> Document:
     return {**options[0], **rest} if len(options) == 1 else {**rest, "anyOf": options}
 
 
-def _responses(route: Route, schemas: _Schemas) -> Document:
+def _responses(route: Route, schemas: _Schemas, shared: dict[str, Document]) -> Document:
+    """The responses of a route; its errors are references to `shared`, since most routes have the same ones."""
     responses: Document = {"200": _success(route, schemas)}
     by_status: dict[int, list[Code]] = defaultdict(list)
     for code in codes_of(route):
@@ -194,10 +211,14 @@ def _responses(route: Route, schemas: _Schemas) -> Document:
         by_status[413].append(Code.INVALID_INPUT)
         by_status[415].append(Code.INVALID_INPUT)
     for status in sorted(by_status):
-        responses[str(status)] = _failure(status, by_status[status])
+        codes = list(dict.fromkeys(by_status[status]))
+        name = f"Error{status}_{'_'.join(codes)}"
+        shared.setdefault(name, _failure(status, codes))
+        responses[str(status)] = {"$ref": f"#/components/responses/{name}"}
     if route.method == "GET" and route.media_type == "image/jpeg":
         responses["304"] = {"description": "Nothing newer", "headers": _REQUEST_ID_HEADER}
-    responses["default"] = _failure(None, list(Code))
+    shared.setdefault("Error", _failure(None, list(Code)))
+    responses["default"] = {"$ref": "#/components/responses/Error"}
     return responses
 
 
@@ -253,7 +274,6 @@ def _schema_of_media(media_type: str) -> Document:
 
 
 def _failure(status: int | None, codes: list[Code]) -> Document:
-    codes = list(dict.fromkeys(codes))
     headers: Document = dict(_REQUEST_ID_HEADER)
     if status in (429, 503):
         headers["retry-after"] = {"$ref": "#/components/headers/RetryAfter"}

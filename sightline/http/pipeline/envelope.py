@@ -1,4 +1,4 @@
-"""The one shape of every JSON answer, and how instants are written."""
+"""The envelopes of JSON responses."""
 
 from collections.abc import Mapping
 
@@ -17,10 +17,6 @@ def success(data: Mapping[str, object], at_ms: int) -> bytes:
     )
 
 
-def failure(*, status: int, code: str, message: str, detail: str | None, at_ms: int) -> bytes:
-    """The error envelope. `detail` is left out when there is none."""
-    body: dict[str, object] = {"statusCode": status, "code": code, "message": message}
-    if detail is not None:
-        body["detail"] = detail
-    body["timestamp"] = iso(at_ms)
-    return orjson.dumps(body)
+def failure(fields: Mapping[str, object], at_ms: int) -> bytes:
+    """The error envelope."""
+    return orjson.dumps({**fields, "timestamp": iso(at_ms)})

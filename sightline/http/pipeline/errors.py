@@ -22,6 +22,8 @@ from sightline.http.server import Fault, Headers, RenderedFault
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 
+NOT_A_PAGE: Final = b"default-src 'none'; frame-ancestors 'none'"
+"""Content-Security-Policy of responses that are not pages."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
 
 
@@ -70,6 +72,7 @@ class ApiError(Exception):
         status: int | None = None,
         retry_after_s: int | None = None,
         headers: Headers | None = None,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
         spec = ERRORS[code]
         super().__init__(f"{code} {detail}")
@@ -78,6 +81,7 @@ class ApiError(Exception):
         self.message = message or spec.message
         self.status = status or spec.status
         self.headers = list(headers or [])
+        self.extra = extra or {}
         if self.status == 401:
             self.headers.append((b"www-authenticate", b"Bearer"))
         if retry_after_s is None and self.status in (429, 503):
@@ -87,12 +91,28 @@ class ApiError(Exception):
 
     def body(self, at_ms: int) -> bytes:
         """The error envelope."""
-        return failure(status=self.status, code=self.code, message=self.message, detail=self.detail, at_ms=at_ms)
+        return failure({"statusCode": self.status, **self.fields()}, at_ms)
+
+    def fields(self) -> dict[str, object]:
+        """What the envelope says of the error, beside its status and timestamp."""
+        detail = {} if self.detail is None else {"detail": self.detail}
+        return {"code": self.code, "message": self.message, **detail, **self.extra}
 
 
 def refused(refusal: Refusal) -> ApiError:
-    """What a refusal is answered with."""
-    return ApiError(refusal.code, refusal.detail, refusal.message, retry_after_s=refusal.retry_after_s)
+    """The error that answers a refusal."""
+    extra = {
+        "state": refusal.state,
+        "requiredScope": refusal.required_scope,
+        "lastSequence": refusal.last_sequence,
+    }
+    return ApiError(
+        refusal.code,
+        refusal.detail,
+        refusal.message,
+        retry_after_s=refusal.retry_after_s,
+        extra={name: value for name, value in extra.items() if value is not None},
+    )
 
 
 def to_api_error(error: BaseException, *, is_read: bool) -> ApiError | None:
@@ -131,7 +151,12 @@ def standing_headers(strict_transport_s: int | None) -> Headers:
 
     Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: other hosts are not ours to speak for.
     """
-    headers: Headers = [(b"x-content-type-options", b"nosniff")]
+    headers: Headers = [
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"x-frame-options", b"DENY"),
+        (b"content-security-policy", NOT_A_PAGE),
+    ]
     if strict_transport_s is not None:
         headers.append((b"strict-transport-security", b"max-age=%d" % strict_transport_s))
     return headers

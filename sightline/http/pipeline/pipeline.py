@@ -19,7 +19,7 @@ from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
-from sightline.http.pipeline.errors import ApiError, refused, request_id_of, standing_headers, to_api_error
+from sightline.http.pipeline.errors import NOT_A_PAGE, ApiError, refused, request_id_of, standing_headers, to_api_error
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import Edge, EdgeOptions
@@ -247,7 +247,10 @@ class Pipeline:
                 at_ms = self._edge.clock.now_ms() if at is None else at
                 return self._envelope(request, data, at_ms, headers)
             case Raw(status=status, headers=headers, body=body):
-                return self._outgoing(request, status, _encode(headers), body)
+                outgoing = self._outgoing(request, status, _encode(headers), body)
+                if outgoing.headers[0][0] == b"content-security-policy":  # a page and its own policy
+                    outgoing.headers.remove((b"content-security-policy", NOT_A_PAGE))
+                return outgoing
             case Stream(headers=headers):
                 write = partial(self._write_while_authorized, request, result)
                 return self._outgoing(request, 200, _encode(headers), Stream(write))

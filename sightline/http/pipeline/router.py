@@ -1,4 +1,4 @@
-"""From a path to a route: a tree of segments, a fixed one before a parameter."""
+"""Finds the route of a path in a tree of segments; a fixed segment takes precedence over a parameter."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,8 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}\Z", re.ASCII)
 SOCKET: Final = "WEBSOCKET"
 PATHS_KEPT: Final = 16_384
+KEPT_PATH_BYTES_MAX: Final = 256
+"""Longer paths are matched anew each time, so that the cache has an upper bound in bytes (about 4 MB of paths)."""
 
 
 @final
@@ -44,8 +46,19 @@ class Router:
         self._root = _Node()
         for route in routes:
             self._add(route)
-        self.match = lru_cache(PATHS_KEPT)(self._find)
-        """See `_find`. Devices call one path over and over."""
+        self._kept = lru_cache(PATHS_KEPT)(self._find)
+
+    def match(self, method: str, raw_path: bytes) -> Match:
+        """Find the route of a path as it was received: an encoded slash does not separate segments.
+
+        Matches are cached, since a device calls one path again and again.
+
+        Raises:
+            ApiError: 404 `route:unknown`, or 405 with Allow.
+        """
+        if len(raw_path) > KEPT_PATH_BYTES_MAX:
+            return self._find(method, raw_path)
+        return self._kept(method, raw_path)
 
     def _add(self, route: AnyRoute) -> None:
         node = self._root
@@ -59,11 +72,6 @@ class Router:
         node.routes[method] = route
 
     def _find(self, method: str, raw_path: bytes) -> Match:
-        """Find the route of a path as it came over the wire: an encoded slash is no slash.
-
-        Raises:
-            ApiError: 404 `route:unknown`, or 405 with Allow.
-        """
         node: _Node | None = self._root
         values: list[str] = []
         for raw in raw_path.decode("latin-1")[1:].split("/"):

@@ -207,13 +207,7 @@ def _verdict_json(verdict: HeartbeatVerdict) -> JsonObject:
 def _refusal(sequence: int | None, error: Exception) -> JsonObject:
     mapped = to_api_error(error, is_read=False)
     assert mapped is not None
-    return {
-        "sequence": sequence,
-        "ok": False,
-        "code": mapped.code.value,
-        "detail": mapped.detail,
-        "message": mapped.message,
-    }
+    return {"sequence": sequence, "ok": False, **mapped.fields()}
 
 
 def _read(message: str | bytes) -> object:

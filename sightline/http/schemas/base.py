@@ -5,7 +5,7 @@ A request that a model refuses is answered INVALID_INPUT with the label of the f
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, get_args, get_origin
@@ -32,11 +32,13 @@ MONEY_PATTERN: Final = r"^(0|[1-9][0-9]{0,77})$"
 TEXT_PATTERN: Final = r"^[^\u0000]*$"
 """Any text without NUL, which Postgres cannot keep."""
 HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
-DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?$"
+DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$"
+"""A number as in JSON."""
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
 COORDINATE_DECIMALS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE_LENGTH_MAX: Final = 200
+_FIELD_NAME_MAX: Final = 64
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _DECIMAL: Final = re.compile(DECIMAL_PATTERN)
 _INTEGER: Final = re.compile(INTEGER_PATTERN)
@@ -152,12 +154,13 @@ Longitude: TypeAlias = Annotated[
 INTEGER_TEXT: Final = BeforeValidator(_integer_text)
 """Put behind the bounds of an `int`: a whole number in a query string."""
 DECIMAL_TEXT: Final = BeforeValidator(_decimal)
-"""Put behind the bounds of a `float`: a plain decimal in a query string, without an exponent."""
+"""Put behind the bounds of a `float`: a number in a query string."""
 
 
-def decimal_text(pattern: str, example: str, description: str) -> WithJsonSchema:
-    """How a `DECIMAL_TEXT` is described: as the text it is."""
-    return WithJsonSchema({"type": "string", "pattern": pattern, "description": description, "examples": [example]})
+def decimal_parameter(minimum: float, maximum: float, example: float, description: str) -> WithJsonSchema:
+    """The OpenAPI schema of a `DECIMAL_TEXT` parameter: the number that the text is read as."""
+    schema = {"type": "number", "minimum": minimum, "maximum": maximum, "description": description}
+    return WithJsonSchema({**schema, "examples": [example]})
 
 
 def _title(name: str, _field: object) -> str:
@@ -178,7 +181,7 @@ class Output(Model):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
-class Request(Model):
+class RequestModel(Model):
     """Base of what callers send."""
 
     model_config = ConfigDict(strict=True)
@@ -203,11 +206,13 @@ class Request(Model):
         return Refusal(Code.INVALID_INPUT, label, f"{named}{first['msg']}"[:_MESSAGE_LENGTH_MAX])
 
 
-class Input(Request):
+class Input(RequestModel):
     """Base of JSON bodies."""
 
     REFUSES_NULL: ClassVar[bool] = False
-    """Whether a null is refused where a field may be absent."""
+    """Whether a null is refused for a field that may be absent."""
+    REFUSES_MISSPELT: ClassVar[bool] = False
+    """Whether an unknown field is refused when its name resembles that of a known one. Set on creating calls."""
 
     @classmethod
     def parse(cls, raw: object) -> Self:
@@ -218,6 +223,8 @@ class Input(Request):
         """
         if not isinstance(raw, dict):
             raise RefusedError(Refusal(Code.INVALID_INPUT, f"{cls.AREA}:body", "The body must be a JSON object"))
+        if cls.REFUSES_MISSPELT:
+            cls._refuse_misspelt(raw)
         if cls.REFUSES_NULL:
             for name, field in cls.model_fields.items():
                 wire = field.alias or name
@@ -228,8 +235,48 @@ class Input(Request):
         except ValidationError as error:
             raise RefusedError(cls.refusal_of(error)) from None
 
+    @classmethod
+    def _refuse_misspelt(cls, raw: dict[str, object]) -> None:
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        for name in raw:
+            meant = resembling(name, known) if name not in known else None
+            if meant is not None:
+                message = f"{name}: unknown field; did you mean {meant}?"[:_MESSAGE_LENGTH_MAX]
+                raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(meant), message))
 
-class Query(Request):
+
+def resembling(name: str, known: Collection[str]) -> str | None:
+    """The known name that `name` is a misspelling of, or None.
+
+    Case, `_` and `-` are ignored. A misspelling is within two edits (insert, delete, replace), or one is the beginning
+    of the other and has at least four characters, as maxDuration of maxDurationSeconds.
+    """
+    plain = _plain_name(name)
+    if len(plain) > _FIELD_NAME_MAX:
+        return None
+    for each in sorted(known):
+        other = _plain_name(each)
+        short, long = sorted((plain, other), key=len)
+        if (len(short) >= 4 and long.startswith(short)) or edit_distance(plain, other) <= min(2, len(short) - 1):
+            return each
+    return None
+
+
+def edit_distance(left: str, right: str) -> int:
+    """The Levenshtein distance: how many characters to insert, delete or replace."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]
+
+
+def _plain_name(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+class Query(RequestModel):
     """Base of query strings. Fields whose type is a tuple may be repeated; others may not."""
 
     @classmethod

@@ -40,7 +40,7 @@ class HeartbeatsBody(Input):
 
 
 class HeartbeatVerdict(Output):
-    """What became of one heartbeat of a batch. The last three only where `ok` is false."""
+    """What became of one heartbeat of a batch. All but the first two only where `ok` is false."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -49,6 +49,7 @@ class HeartbeatVerdict(Output):
     code: str | None = None
     detail: str | None = None
     message: str | None = None
+    last_sequence: int | None = Field(default=None, description="The last accepted sequence, where this one is lower")
 
 
 class HeartbeatVerdicts(Output):

@@ -14,18 +14,12 @@ from sightline.http.schemas.base import (
     Output,
     Query,
     Uuid,
-    decimal_text,
+    decimal_parameter,
     iso,
 )
 
-_LAT: Final = decimal_text(
-    r"^-?(90(\.0{1,12})?|[1-8]?[0-9](\.[0-9]{1,12})?)$", "52.520008", "Decimal degrees, -90 to 90"
-)
-_LNG: Final = decimal_text(
-    r"^-?(180(\.0{1,12})?|(1[0-7][0-9]|[1-9]?[0-9])(\.[0-9]{1,12})?)$",
-    "13.404954",
-    "Decimal degrees, -180 to 180",
-)
+_LAT: Final = decimal_parameter(-90, 90, 52.520008, "Decimal degrees")
+_LNG: Final = decimal_parameter(-180, 180, 13.404954, "Decimal degrees")
 
 
 class QuoteQuery(Query):

@@ -21,14 +21,14 @@ from sightline.http.schemas.base import (
     Output,
     Query,
     Uuid,
-    decimal_text,
+    decimal_parameter,
     iso,
     iso_or_none,
     labelled,
 )
 
 METADATA_BYTES_MAX: Final = 2_048
-_FPS: Final = decimal_text(r"^(0\.[1-9]|[1-9](\.[0-9])?|[12][0-9](\.[0-9])?|30)$", "5", "Frames per second, 0.1 to 30")
+_FPS: Final = decimal_parameter(0.1, 30, 5, "Frames per second")
 
 State: TypeAlias = Literal["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED", "EXPIRED"]
 EndReason: TypeAlias = Literal[
@@ -59,6 +59,7 @@ class CreateSessionBody(Input):
     """Ask for live video of a place."""
 
     AREA = "session"
+    REFUSES_MISSPELT = True
     LABELS: ClassVar[Mapping[str, str]] = {
         "lat": "session:location",
         "lng": "session:location",

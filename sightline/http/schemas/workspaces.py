@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from sightline.domain.addresses import shown_address
 from sightline.domain.operator.model import Workspace as DomainWorkspace
 from sightline.http.schemas.base import (
-    TEXT_PATTERN,
     Address,
     Input,
     Instant,
@@ -36,10 +35,13 @@ ScopeName: TypeAlias = Literal[
     "coverage:write",
     "webhooks:write",
 ]
-VISIBLE_PATTERN: Final = r"^[^\u0000]*[^\u0000-\u0020\u0085\s][^\u0000]*$"
+_CONTROLS: Final = r"\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Control characters, line breaks, and characters that change the direction of text (Unicode UAX 9)."""
+NAME_PATTERN: Final = rf"^[^{_CONTROLS}]*$"
+VISIBLE_PATTERN: Final = rf"^[^{_CONTROLS}]*[^{_CONTROLS}\s][^{_CONTROLS}]*$"
 Name: TypeAlias = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=TEXT_PATTERN),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=NAME_PATTERN),
     # Trimmed before it is measured, hence something that is no white space.
     Field(json_schema_extra={"examples": ["Harbour Cams"], "pattern": VISIBLE_PATTERN}),
 ]
@@ -60,6 +62,7 @@ class CreateWorkspaceBody(Input):
     """A workspace, proved by the signature of the wallet that will own it."""
 
     AREA = "workspace"
+    REFUSES_MISSPELT = True
 
     wallet_address: Address
     nonce: Text = Field(description="Of POST /workspaces/challenge")
@@ -148,9 +151,10 @@ class WorkspaceBrief(Output):
 
 
 class AddMemberBody(Input):
-    """A wallet and what it shall be."""
+    """A wallet and its role."""
 
     AREA = "member"
+    REFUSES_MISSPELT = True
 
     wallet_address: Address
     role: MemberRoleName
@@ -175,6 +179,7 @@ class MintKeyBody(Input):
     """A new API key."""
 
     AREA = "apiKey"
+    REFUSES_MISSPELT = True
 
     label: Name = Field(examples=["vision agent"])
     environment: Literal["TEST"] = Field(description="LIVE is refused until there is a production chain")

@@ -31,7 +31,7 @@ async def test_a_quote_can_be_computed_again_from_itself(world: World) -> None:
         ("lat=52&durationSeconds=600", "pricing:lng"),
         ("lat=52&lng=13", "pricing:durationSeconds"),
         ("lat=90.01&lng=13&durationSeconds=600", "pricing:lat"),
-        ("lat=1e1&lng=13&durationSeconds=600", "pricing:lat"),
+        ("lat=1e3&lng=13&durationSeconds=600", "pricing:lat"),
         ("lat=NaN&lng=13&durationSeconds=600", "pricing:lat"),
         ("lat=52&lng=-181&durationSeconds=600", "pricing:lng"),
         ("lat=52&lng=%20&durationSeconds=600", "pricing:lng"),

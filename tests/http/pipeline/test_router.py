@@ -1,0 +1,39 @@
+"""The router caches matches, within a bound in bytes."""
+
+import pytest
+
+from sightline.domain.refusal import Code
+from sightline.http.pipeline.call import Call, Reply
+from sightline.http.pipeline.errors import ApiError
+from sightline.http.pipeline.router import KEPT_PATH_BYTES_MAX, Router
+from sightline.http.pipeline.routes import Route, routes_of
+
+
+class Things:
+    @Route("GET", "/things/{id}", "getThing", "t", "A thing")
+    async def get(self, call: Call) -> Reply:
+        return Reply({"id": call.params["id"]})
+
+    @Route("POST", "/things", "makeThing", "t", "A new thing")
+    async def make(self, call: Call) -> Reply:
+        raise NotImplementedError
+
+
+def test_a_route_is_collected_from_its_handler() -> None:
+    things = Things()
+    routes = routes_of(things)
+    assert [(route.operation_id, route.handler) for route in routes] == [
+        ("getThing", things.get),
+        ("makeThing", things.make),
+    ]
+
+
+def test_a_short_path_is_cached_and_a_long_one_is_not() -> None:
+    router = Router(routes_of(Things()))
+    short, long = b"/things/7", b"/things/" + b"7" * KEPT_PATH_BYTES_MAX
+    assert router.match("GET", short) is router.match("GET", short)
+    assert router.match("GET", long) is not router.match("GET", long)
+    assert router.match("GET", long).values == ("7" * KEPT_PATH_BYTES_MAX,)
+    with pytest.raises(ApiError) as unknown:
+        router.match("GET", b"/" + b"x" * 8_000)
+    assert unknown.value.code is Code.NOT_FOUND
