@@ -1,0 +1,105 @@
+"""List the Python functions that one heartbeat of a LIVE session runs through, from socket to socket.
+
+Runs a whole server (embedded database and chain) in this process, brings a session LIVE with one operator, and profiles
+the server's thread during one POST /location on a connection that has sent twenty before.
+
+    python -m bench.trace_heartbeat
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+from bench.load import heartbeat
+from bench.servers import HOST, Target, populate_sightline, spot
+from bench.wire import Client, request
+from sightline.cli import main
+
+WARM_UPS = 20
+LIBRARIES = "site-packages/"
+
+
+class Trace:
+    """Counts the functions that the server's thread calls while it is on."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.is_on = False
+
+    def __call__(self, frame: FrameType, event: str, _arg: object) -> None:
+        """See sys.setprofile."""
+        if event == "call" and self.is_on:
+            code = frame.f_code
+            path = code.co_filename
+            short = path.partition(LIBRARIES)[2] or path.removeprefix(f"{os.getcwd()}/")
+            self.calls[f"{short}:{code.co_qualname}"] += 1
+
+
+def exchange(connection: socket.socket, message: bytes) -> bytes:
+    """Send a request and read its response, which comes in one piece."""
+    connection.sendall(message)
+    return connection.recv(65_536)
+
+
+async def live_device(port: int) -> dict[str, str]:
+    """The device of an operator that is LIVE."""
+    target = Target("sightline", port, None)  # type: ignore[arg-type]  # this process is the server
+    await populate_sightline(target, operators=1, devices=1)
+    client, device = Client(HOST, port), target.devices[0]
+    session = await client.call("POST", "/sessions", spot(0), key=target.consumer["key"])
+    await client.call("POST", f"/sessions/{session['id']}/dispatch", key=target.consumer["key"])
+    await client.call("POST", f"/sessions/{session['id']}/start", key=device["key"])
+    client.close()
+    return device
+
+
+def drive(trace: Trace, output: io.StringIO) -> None:
+    """Wait for the server, send heartbeats, trace the last, and stop the server."""
+    try:
+        while "ready " not in output.getvalue():
+            time.sleep(0.1)
+        port = int(output.getvalue().split("ready ", 1)[1].split()[0].rsplit(":", 1)[1])
+        device = asyncio.run(live_device(port))
+        path = f"/api/v1/workspaces/{device['id']}/location"
+        with socket.create_connection((HOST, port)) as connection:
+            for sequence in range(1, WARM_UPS + 1):
+                answer = exchange(connection, request("POST", path, device["key"], heartbeat(sequence)))
+                assert b" 200 " in answer[:20], answer
+                time.sleep(0.05)
+            trace.is_on = True
+            exchange(connection, request("POST", path, device["key"], heartbeat(WARM_UPS + 1)))
+            time.sleep(0.02)  # the session takes the fix after the answer
+            trace.is_on = False
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    trace, output = Trace(), io.StringIO()
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["SIGHTLINE_RATE_LIMITS"] = "false"
+        os.environ["SIGHTLINE_DATA_DIR"] = str(Path(directory) / "data")
+        driver = threading.Thread(target=drive, args=(trace, output))
+        driver.start()
+        sys.argv = ["sightline", "serve", "--port", "0", "--internal-port", "0"]
+        sys.setprofile(trace)
+        with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+            main()
+        sys.setprofile(None)
+        driver.join()
+    ours = {name: count for name, count in trace.calls.items() if name.startswith("sightline/")}
+    for name, count in trace.calls.items():
+        sys.stdout.write(f"{count:4} {name}\n")
+    sys.stdout.write(
+        f"{len(trace.calls)} functions, {trace.calls.total()} calls; of Sightline {len(ours)}, {sum(ours.values())}\n"
+    )
