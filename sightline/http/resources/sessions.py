@@ -204,7 +204,8 @@ class SessionResources:
         "endSession",
         TAG,
         "Either party: hang up",
-        description="A key ends for the side of its scope. The charge is fixed at this moment; a second end "
+        description="An API key with sessions:create ends as the consumer, one with sessions:operate as the operator. "
+        "The charge is fixed at this moment; a second end "
         "changes nothing.",
         operation=Operation.END_SESSION,
         output=Session,

@@ -126,7 +126,7 @@ class _GuardedServer(TCPServer):
 
 
 class BoundedApp:
-    """The application behind Hypercorn: bodies arrive whole and bounded, failures are worded as everywhere."""
+    """Wraps the application for Hypercorn: applies the limits of HTTP/1.1 and sends faults in the error envelope."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -135,6 +135,13 @@ class BoundedApp:
         """ASGI."""
         if scope["type"] != "http":
             await self._run(scope, receive, send)
+            return
+        limits = self._shared.options.limits
+        if len(scope["raw_path"]) + len(scope["query_string"]) > limits.target_bytes_max:
+            await self._send_fault(scope, send, Fault(414, "http:targetTooLong"))
+            return
+        if len(scope["headers"]) > limits.header_count_max:
+            await self._send_fault(scope, send, Fault(431, "http:tooManyHeaders"))
             return
         body = await self._read_body(scope, receive, send)
         if body is None:

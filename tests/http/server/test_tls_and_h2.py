@@ -105,6 +105,20 @@ async def test_http_2_over_tls(running: Any, tls: TlsOptions) -> None:
         assert (answered[":status"], b"http:bodyTooLarge" in body) == ("413", True)
 
 
+async def test_http_2_has_the_limits_of_http_1(running: Any, tls: TlsOptions) -> None:
+    many = [(f"x-{number}", "1") for number in range(101)]
+    async with running(app, tls=tls) as server:
+        async with secure(server, "h2") as stream:
+            answered, body = await H2Client(stream, *many).ask("/x")
+            assert (answered[":status"], b"http:tooManyHeaders" in body) == ("431", True)
+        async with secure(server, "h2") as stream:
+            client = H2Client(stream)
+            answered, body = await client.ask("/" + "x" * 8_192)
+            assert (answered[":status"], b"http:targetTooLong" in body) == ("414", True)
+            answered, _ = await client.ask("/x")
+            assert answered[":status"] == "200"
+
+
 @pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"", b"\x16"])
 async def test_what_is_no_tls_is_dropped(running: Any, tls: TlsOptions, hello: bytes) -> None:
     async with running(app, tls=tls, limits={"handshake_s": 0.1}) as server:
