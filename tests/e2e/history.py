@@ -174,8 +174,11 @@ def _effects(history: History, found: Found) -> Iterator[str]:
     created.update(session["id"] for session in found.sessions.values() if marker_of(session) in history.unkeyed)
     assigned = Counter(made.session_id for made in history.done("dispatch", "accept"))
     started = Counter(made.session_id for made in history.done("start"))
-    ended = Counter((made.session_id, made.workspace_id) for made in history.done("end"))
+    # The consumer's end of a session that has not started cancels it.
+    ends = [(made, made.told[0].data["state"] == "ENDED") for made in history.done("end")]
+    ended = Counter((made.session_id, made.workspace_id) for made, is_end in ends if is_end)
     withdrawn = Counter(made.session_id for made in history.done("cancel"))
+    withdrawn.update(made.session_id for made, is_end in ends if not is_end)
     dropped: Counter[str] = Counter()
     for made in history.done("cancel-all-assignments"):
         dropped.update(made.told[0].data["cancelled"])
