@@ -61,7 +61,7 @@ def build_actors(
         log: Receives the kernel's log events.
     """
     registry = Registry(clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log)
-    writer = HeartbeatWriter(deps.store, deps.lease)
+    writer = HeartbeatWriter(deps.store)
     registry.register(SESSION, lambda context: SessionActor(context, deps))
     registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
     # Every workspace tells the dispatcher each change of its availability.

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from sightline.actors.kernel.behaviour import Rng
+from sightline.actors.kernel import KindName, Rng
+from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
 from sightline.actors.watchers import Watchers
-from sightline.domain.session.model import SessionLimits
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.model import Session, SessionLimits
 from sightline.domain.units import MicroUsdc
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -14,10 +16,11 @@ from sightline.ports.relations import Relations
 from sightline.ports.store import SHARDS, ShardLease, Store
 from sightline.ports.video import VideoBackend
 
-SESSION = "session"
-WORKSPACE = "workspace"
-DISPATCHER = "dispatcher"
-DISPATCHER_ID = "dispatcher"
+SESSION: Final = KindName[SessionMessage, Session]("session")
+WORKSPACE: Final = KindName[WorkspaceMessage, Workspace]("workspace")
+DISPATCHER: Final = KindName[DispatcherMessage, int]("dispatcher")
+DISPATCHER_ID: Final = "dispatcher"
+"""There is one dispatcher."""
 
 COMMAND_TIMEOUT_S: Final = 30.0
 """How long a caller's command may take; covers the longest a start may wait for the video backend."""

@@ -1,24 +1,30 @@
-"""What is sent to the actors. Commands are asked and answered; facts are told."""
+"""Messages to the actors: commands, asked for the answer that their class declares, and facts, told.
+
+Facts about a session are the domain's own: `FixReported`, `MediaProved`, `MediaBroke` and `Tick`.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import final
+from typing import TypeAlias, final
 
-from sightline.actors.types import Caller, HeartbeatReport, NewWorkspace
+from sightline.actors.kernel.message import Command
+from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Workspace
-from sightline.domain.session.messages import Party
-from sightline.domain.session.model import Operator, Terms, VideoInput
+from sightline.domain.refusal import Refusal
+from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved, Party, SettlementMined, Tick
+from sightline.domain.session.model import Operator, Session, Terms, VideoInput
+from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import Staged
-from sightline.ports.store import Heartbeat, IdempotencyKey
+from sightline.ports.store import IdempotencyKey
 
 # To a session.
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CreateSession:
-    """Bring the session into being. Answered with an `Answer`."""
+class CreateSession(Command["CreateSession", Answer[SessionStatus]]):
+    """Create the session."""
 
     terms: Terms
     caller: Caller
@@ -27,32 +33,32 @@ class CreateSession:
 
 @final
 @dataclass(frozen=True, slots=True)
-class DispatchSession:
-    """Find an operator. Answered with an `Answer`, once the operator is assigned."""
+class DispatchSession(Command["DispatchSession", Answer[SessionStatus]]):
+    """Find an operator. Answered once the operator is assigned."""
 
     caller: Caller
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class AcceptSession:
-    """Assign the caller's own workspace. Answered with an `Answer`."""
+class AcceptSession(Command["AcceptSession", Answer[SessionStatus]]):
+    """Assign the caller's own workspace."""
 
     caller: Caller
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class StartSession:
-    """Go live. Answered with an `Answer`."""
+class StartSession(Command["StartSession", Answer[SessionStatus]]):
+    """Start the session: it becomes LIVE."""
 
     caller: Caller
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class EndSession:
-    """Hang up for one of the sides that the credential may speak for. Answered with an `Answer`."""
+class EndSession(Command["EndSession", Answer[SessionStatus]]):
+    """End the session on behalf of one of `sides`, the parties that the credential may act for."""
 
     caller: Caller
     sides: frozenset[Party]
@@ -60,84 +66,54 @@ class EndSession:
 
 @final
 @dataclass(frozen=True, slots=True)
-class CancelSession:
-    """Withdraw the request. Answered with an `Answer`."""
+class CancelSession(Command["CancelSession", Answer[SessionStatus]]):
+    """Cancel the request."""
 
     caller: Caller
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class DropAssignment:
-    """The operator drops the assignment. Answered True, or False if it no longer holds one."""
+class DropAssignment(Command["DropAssignment", bool]):
+    """Cancel the operator's assignment. Answered False if the operator is no longer assigned."""
 
     workspace_id: str
     mark: IdempotencyKey | None = None
-    """Recorded with the drop, so that a repeat of the call that wants it can tell its own drops."""
+    """Recorded with the cancellation, so that a repeated call knows which assignments it cancelled itself."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class GetSession:
-    """Settle passed deadlines. Answered with the `Session`, or None for an unknown id."""
+class GetSession(Command["GetSession", Session | None]):
+    """Apply passed deadlines and read the session. Answered None for an unknown id."""
 
 
 class ClaimStanding(Enum):
-    """What a session says of an operator's claim on it."""
+    """How a session stands to an operator's claim on it."""
 
     ASSIGNED = "ASSIGNED"
     LIVE = "LIVE"
     PENDING = "PENDING"
-    """An operation is under way that may make it true."""
+    """An operation in progress may make the claim true."""
     GONE = "GONE"
     NEVER = "NEVER"
-    """The workspace has not been the session's operator: a dispatch was cut in two."""
+    """The workspace was never the session's operator: a dispatch was interrupted after the claim."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CheckClaim:
-    """Answered with a `ClaimStanding`."""
+class CheckClaim(Command["CheckClaim", ClaimStanding]):
+    """Compare a workspace's claim with the session."""
 
     workspace_id: str
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class HeartbeatTaken:
-    """A fact: a heartbeat of the session's operator is durable."""
+class RecordSettlement(Command["RecordSettlement", None]):
+    """Record that the settlement is confirmed on chain. Answered once it is durable."""
 
-    heartbeat: Heartbeat
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MediaArrived:
-    """A fact: media was proved at `at_ms`."""
-
-    at_ms: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MediaWentAway:
-    """A fact: the publisher left at `at_ms`."""
-
-    at_ms: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SettlementConfirmed:
-    """A fact: the settlement's transaction is confirmed. Answered True once it is durable."""
-
-    tx_hash: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DeadlineDue:
-    """A timer: some deadline may have passed."""
+    mined: SettlementMined
 
 
 # From a session's own helpers.
@@ -163,7 +139,7 @@ class VideoReady:
 @final
 @dataclass(frozen=True, slots=True)
 class OperationFailed:
-    """The pending operation failed before it changed the session."""
+    """The pending operation failed; the session is unchanged."""
 
     error: Exception
 
@@ -179,7 +155,7 @@ class VideoReopened:
 @final
 @dataclass(frozen=True, slots=True)
 class ReopenVideo:
-    """A timer: try again to reopen the live input."""
+    """A timer: retry reopening the live input."""
 
 
 # To a workspace.
@@ -187,8 +163,8 @@ class ReopenVideo:
 
 @final
 @dataclass(frozen=True, slots=True)
-class CreateWorkspace:
-    """Bring the workspace into being. Answered with an `Answer`."""
+class CreateWorkspace(Command["CreateWorkspace", Answer[Workspace]]):
+    """Create the workspace."""
 
     workspace: NewWorkspace
     caller: Caller
@@ -196,8 +172,8 @@ class CreateWorkspace:
 
 @final
 @dataclass(frozen=True, slots=True)
-class PatchWorkspace:
-    """Change what callers may change. Answered with an `Answer`."""
+class PatchWorkspace(Command["PatchWorkspace", Answer[Workspace]]):
+    """Change the fields that callers may change."""
 
     patch: Patch
     caller: Caller
@@ -205,14 +181,14 @@ class PatchWorkspace:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GetWorkspace:
-    """Answered with the `Workspace`, or None for an unknown id."""
+class GetWorkspace(Command["GetWorkspace", Workspace | None]):
+    """Read the workspace. Answered None for an unknown id."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ClaimOperator:
-    """Claim the operator for a session. Answered with the `Operator`, or a `Refusal`."""
+class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
+    """Claim the operator for a session."""
 
     session_id: str
     is_dispatch: bool
@@ -220,8 +196,8 @@ class ClaimOperator:
 
 @final
 @dataclass(frozen=True, slots=True)
-class OccupyOperator:
-    """The session is being started. Answered with the `Operator`, or a `Refusal`."""
+class OccupyOperator(Command["OccupyOperator", Operator | Refusal]):
+    """Make the operator BUSY with a session that is being started."""
 
     session_id: str
 
@@ -229,7 +205,7 @@ class OccupyOperator:
 @final
 @dataclass(frozen=True, slots=True)
 class VacateOperator:
-    """The start failed."""
+    """Undo `OccupyOperator`: the start failed."""
 
     session_id: str
 
@@ -237,7 +213,7 @@ class VacateOperator:
 @final
 @dataclass(frozen=True, slots=True)
 class FreeOperator:
-    """The session is over for the operator. With `claimed_at_ms`: only if the claim is still that one."""
+    """Release the operator's claim. With `claimed_at_ms`: only if the claim still has that time."""
 
     session_id: str
     start_timed_out: bool = False
@@ -247,7 +223,7 @@ class FreeOperator:
 @final
 @dataclass(frozen=True, slots=True)
 class RestoreClaim:
-    """A session found itself assigned after a restart: the claim must be there."""
+    """Make sure that the claim of an assigned session exists; sent by the session after it loaded."""
 
     session_id: str
     is_live: bool
@@ -256,18 +232,18 @@ class RestoreClaim:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ReportHeartbeat:
-    """One heartbeat. Answered with an `Answer`, once it is durable, or refused."""
+class ReportHeartbeat(Command["ReportHeartbeat", Answer[Workspace]]):
+    """Record one heartbeat. Answered once it is durable."""
 
     report: HeartbeatReport
     key: IdempotencyKey | None = None
-    """Of the call; its answer is recorded with the heartbeat."""
+    """Idempotency key of the call; the answer is recorded with the heartbeat."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ReportHeartbeats:
-    """Several heartbeats in order. Answered with an `Answer`, a verdict on each, once all accepted ones are durable."""
+class ReportHeartbeats(Command["ReportHeartbeats", Answer[BatchVerdict]]):
+    """Record several heartbeats in order. Answered with a verdict on each once all accepted ones are durable."""
 
     reports: tuple[HeartbeatReport, ...]
     key: IdempotencyKey | None = None
@@ -276,24 +252,15 @@ class ReportHeartbeats:
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimsChecked:
-    """What the sessions of the doubted claims said: (session id, the claim's at_ms, standing)."""
+    """Answers of the sessions whose claims were checked: (session id, the claim's at_ms, standing)."""
 
     standings: tuple[tuple[str, int, ClaimStanding], ...]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class HeartbeatsWritten:
-    """The writer is through with heartbeats of this workspace. `error` None: they are durable."""
-
-    ticket: int
-    error: Exception | None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DoubtClaims:
-    """A timer: ask the sessions of the older claims whether they stand."""
+class ReconcileClaims:
+    """A timer: compare older claims with their sessions."""
 
 
 # To the dispatcher.
@@ -301,8 +268,8 @@ class DoubtClaims:
 
 @final
 @dataclass(frozen=True, slots=True)
-class PickOperator:
-    """Choose an operator for a point. Answered with a workspace id, or None."""
+class PickOperator(Command["PickOperator", str | None]):
+    """Choose and reserve an operator for a point. Answered with a workspace id, or None if there is no operator."""
 
     lat: float
     lng: float
@@ -312,7 +279,7 @@ class PickOperator:
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorChanged:
-    """A workspace that the dispatcher may care about changed."""
+    """A supplier's workspace changed."""
 
     workspace: Workspace
 
@@ -320,15 +287,55 @@ class OperatorChanged:
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorSeen:
-    """An operator that the dispatcher may have taken for silent has sent a heartbeat."""
+    """An operator sent a heartbeat after a silence."""
 
     workspace_id: str
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CountOperators:
-    """How many ONLINE operators cover a point. Answered with a number."""
+class CountOperators(Command["CountOperators", int]):
+    """Count the ONLINE operators that cover a point."""
 
     lat: float
     lng: float
+
+
+SessionCommand: TypeAlias = (
+    CreateSession | DispatchSession | AcceptSession | StartSession | EndSession | CancelSession | DropAssignment
+)
+"""Commands that change a session; they wait while an operation is pending."""
+
+SessionOutcome: TypeAlias = OperatorFound | VideoReady | OperationFailed
+"""How a pending operation ended."""
+
+SessionMessage: TypeAlias = (
+    SessionCommand
+    | SessionOutcome
+    | GetSession
+    | CheckClaim
+    | RecordSettlement
+    | FixReported
+    | MediaProved
+    | MediaBroke
+    | Tick
+    | VideoReopened
+    | ReopenVideo
+)
+
+WorkspaceMessage: TypeAlias = (
+    CreateWorkspace
+    | PatchWorkspace
+    | GetWorkspace
+    | ClaimOperator
+    | OccupyOperator
+    | VacateOperator
+    | FreeOperator
+    | RestoreClaim
+    | ReportHeartbeat
+    | ReportHeartbeats
+    | ClaimsChecked
+    | ReconcileClaims
+)
+
+DispatcherMessage: TypeAlias = PickOperator | OperatorChanged | OperatorSeen | CountOperators

@@ -34,7 +34,7 @@ async def recover(
     """
     sessions = await _until_answered(store.unfinished_sessions)
     suppliers = await _until_answered(store.suppliers)
-    missing = [(DISPATCHER, DISPATCHER_ID), *((SESSION, session.id) for session in sessions)]
+    missing: list[tuple[str, str]] = [(DISPATCHER, DISPATCHER_ID), *((SESSION, session.id) for session in sessions)]
     missing += [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
     missing = await _load(registry, missing)
     log.info("recovered", sessions=len(sessions), operators=len(suppliers), missing=len(missing))

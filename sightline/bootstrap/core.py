@@ -17,7 +17,7 @@ import trio
 from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
-from sightline.actors.messages import SettlementConfirmed
+from sightline.actors.messages import RecordSettlement
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
@@ -28,6 +28,7 @@ from sightline.bootstrap.start_errors import database_setting
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
+from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import DAY_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
@@ -138,7 +139,9 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
     """Tell a session that its settlement is confirmed. If this raises, the relayer tries again."""
     if update.state is SettlementState.CONFIRMED and update.tx_hash is not None:
         session = registry.ref(SESSION, update.session_id)
-        await session.ask(SettlementConfirmed(update.tx_hash), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL)
+        await session.ask(
+            RecordSettlement(SettlementMined(update.tx_hash)), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL
+        )
 
 
 def retention_options(settings: Settings) -> RetentionOptions:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import trio
 
 from sightline.actors.deps import SESSION
-from sightline.actors.messages import SettlementConfirmed
+from sightline.actors.messages import RecordSettlement
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.session.messages import SettlementMined
 from sightline.domain.session.model import Ended, Session
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.sim.checkers import all_checkers
@@ -309,7 +310,7 @@ class World:
                 node = self.node
                 if node is None or not isinstance(session.phase, Ended) or session.phase.settlement_tx_hash is not None:
                     continue
-                mined = SettlementConfirmed(f"0x{session.id.replace('-', ''):0>64}")
+                mined = RecordSettlement(SettlementMined(f"0x{session.id.replace('-', ''):0>64}"))
                 node.registry.ref(SESSION, session.id).tell(mined)
 
     async def _crashes(self) -> None:

@@ -8,6 +8,7 @@ import trio
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.machine import Patch
 from sightline.domain.session.model import SessionState
+from sightline.ports.ledger import SettlementState
 from tests.actors.world import BOTH_SIDES, World
 
 PATIENCE_S = 3.0
@@ -99,9 +100,11 @@ async def check(world, session):
     for once in ("CREATED", "ASSIGNED", "STARTED", "ENDED"):
         assert kinds.count(once) == 1, kinds
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    settled = await world.ledger.outbox.get(session) if hasattr(world.ledger, "outbox") else None
-    if settled is not None:
-        assert settled.payload.to_amount + settled.payload.fee_amount == ended.charged
+    settled = await world.ledger.settlement(session)
+    assert settled is not None
+    assert settled.payload.to_amount + settled.payload.fee_amount == ended.charged
+    assert settled.payload.chargeable_seconds == ended.clean_seconds
+    assert len(await world.ledger.settlements(list(SettlementState))) == 1
     await world.until(lambda: is_free(world, operator))
     assert (await world.store.latest_heartbeat(operator)).sequence == 5
 

@@ -1,30 +1,33 @@
-"""The dispatcher: one actor that knows every ONLINE operator and gives each session another one.
+"""The dispatcher: one actor that indexes every ONLINE operator and picks one for each dispatch.
 
-What it hands out it sets aside until the operator's workspace says what became of it, so that no two sessions are sent
-to the same operator; what nobody speaks of for a while is taken back in. Its memory is an index of the store's, made
-anew at every load: nothing of it is durable.
+A picked operator is reserved until its workspace reports a change, so that two sessions are not sent to the same
+operator; a reservation expires after `RESERVED_MS`. The index copies the store's rows and is rebuilt at every load.
 """
 
 from collections import deque
-from typing import Final, final
+from typing import Final, assert_never, final
 
 from sightline.actors.deps import WORKSPACE, Deps
 from sightline.actors.dispatch.operator_index import OperatorIndex
-from sightline.actors.kernel.behaviour import Context
-from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.messages import CountOperators, OperatorChanged, OperatorSeen, PickOperator
-from sightline.domain.errors import InvariantError
+from sightline.actors.kernel import Context, Envelope
+from sightline.actors.messages import (
+    CountOperators,
+    DispatcherMessage,
+    OperatorChanged,
+    OperatorSeen,
+    PickOperator,
+)
 from sightline.domain.operator.model import Workspace
 
 RESERVED_MS: Final = 5_000
-"""How long an operator that was handed out stays set aside without news."""
+"""Lifetime of a reservation."""
 
 
 @final
 class DispatcherActor:
     """Chooses operators."""
 
-    def __init__(self, context: Context, deps: Deps) -> None:
+    def __init__(self, context: Context[DispatcherMessage], deps: Deps) -> None:
         self._context = context
         self._deps = deps
         self._index = OperatorIndex()
@@ -32,7 +35,7 @@ class DispatcherActor:
         self._reservations: deque[tuple[int, str]] = deque()
 
     async def load(self) -> None:
-        """Read every supplier that is ONLINE."""
+        """Index every supplier that is ONLINE."""
         for workspace in await self._deps.store.suppliers():
             newer = self._context.registry.peek(WORKSPACE, workspace.id)
             self._index.put(newer if newer is not None else workspace)
@@ -42,25 +45,26 @@ class DispatcherActor:
         return len(self._index)
 
     def may_passivate(self) -> bool:
-        """Never: it would forget what it set aside."""
+        """Never: it would forget the reservations."""
         return False
 
-    async def handle(self, envelope: Envelope) -> None:
+    async def handle(self, envelope: Envelope[DispatcherMessage]) -> None:
         """Take one turn."""
         now_ms = self._context.clock.now_ms()
-        self._take_back(now_ms)
-        match envelope.message:
+        self._expire_reservations(now_ms)
+        message = envelope.message
+        match message:
             case OperatorChanged(workspace=workspace):
                 self._reserved.pop(workspace.id, None)
                 self._index.put(workspace)
             case OperatorSeen(workspace_id=workspace_id):
                 self._index.seen(workspace_id)
-            case PickOperator() as pick:
-                envelope.reply(self._pick(pick, now_ms))
+            case PickOperator():
+                envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):
-                envelope.reply(self._index.count_covering(lat, lng))
-            case message:
-                raise InvariantError(f"the dispatcher does not understand {type(message).__name__}")
+                envelope.reply(message, self._index.count_covering(lat, lng))
+            case _:
+                assert_never(message)
 
     def _pick(self, pick: PickOperator, now_ms: int) -> str | None:
         limits = self._deps.limits
@@ -80,7 +84,7 @@ class DispatcherActor:
         self._reservations.append((now_ms, found.id))
         return found.id
 
-    def _take_back(self, now_ms: int) -> None:
+    def _expire_reservations(self, now_ms: int) -> None:
         while self._reservations and now_ms - self._reservations[0][0] >= RESERVED_MS:
             at_ms, workspace_id = self._reservations.popleft()
             reserved = self._reserved.get(workspace_id)

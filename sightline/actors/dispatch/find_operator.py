@@ -1,17 +1,16 @@
-"""Finding an operator for a session: the steps between a dispatch or an accept and the assignment.
+"""Finds and claims an operator for a session: the steps between a dispatch or an accept and the assignment.
 
-Runs beside the session's turns, as its helper. Each half can be lost to a crash; a claim that no session stands by is
-given back by the operator's own doubt.
+Runs as a helper of the session actor. A crash between the steps can leave a claim without an assignment; the operator's
+workspace finds and releases it (see workspace/claim_reconciliation.py).
 """
 
-from typing import Any, Final, assert_never
+from typing import Final
 
 import trio
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
-from sightline.actors.kernel.errors import ActorParkedError, OverloadedError
+from sightline.actors.kernel import ActorParkedError, Directory, OverloadedError
 from sightline.actors.kernel.mailbox import Lane
-from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import ClaimOperator, FreeOperator, OperatorFound, PickOperator
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.refusal import Code, Refusal
@@ -19,17 +18,17 @@ from sightline.domain.session.model import Operator, Session
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
 
 TRIES_MAX: Final = 50
-"""Operators that may be lost to others in one dispatch before it gives up."""
+"""Operators whose claim may fail before a dispatch gives up."""
 
 NO_OPERATOR: Final = Refusal(Code.UNAVAILABLE, "dispatch:noOperator", "No operator available", retry_after_s=5)
 
 
-async def find_operator(registry: Registry, deps: Deps, session: Session) -> OperatorFound:
-    """Pick the longest-idle operator and claim it; one that is lost meanwhile is passed over.
+async def find_operator(registry: Directory, deps: Deps, session: Session) -> OperatorFound:
+    """Pick the longest-idle operator and claim it; on a refused claim pick the next one.
 
     Raises:
-        RefusedError: UNAVAILABLE, when nobody is there.
-        AuthzUnavailableError: The relation could not be written; nobody is left claimed.
+        RefusedError: UNAVAILABLE if no operator can be claimed.
+        AuthzUnavailableError: The relation cannot be written; the claim is released.
     """
     terms = session.terms
     dispatcher = registry.ref(DISPATCHER, DISPATCHER_ID)
@@ -47,13 +46,13 @@ async def find_operator(registry: Registry, deps: Deps, session: Session) -> Ope
 
 
 async def claim_and_stage(
-    registry: Registry, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool
+    registry: Directory, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool
 ) -> OperatorFound:
     """Claim one operator for the session and stage the relation between them.
 
     Raises:
         RefusedError: The operator cannot be claimed.
-        AuthzUnavailableError: See above.
+        AuthzUnavailableError: The relation cannot be written; the claim is released.
     """
     operator = await _claim(registry, deps, session_id, workspace_id, is_dispatch=is_dispatch)
     try:
@@ -64,26 +63,20 @@ async def claim_and_stage(
     return OperatorFound(operator, staged)
 
 
-async def _claim(registry: Registry, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool) -> Operator:
+async def _claim(registry: Directory, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool) -> Operator:
     workspace = registry.ref(WORKSPACE, workspace_id)
     try:
-        answer: Any = await workspace.ask(
-            ClaimOperator(session_id, is_dispatch), timeout_s=deps.limits.ask_timeout_s, command_id=session_id
-        )
+        answer = await workspace.ask(ClaimOperator(session_id, is_dispatch), timeout_s=deps.limits.ask_timeout_s)
     except OutcomeUnknownError as error:
-        # Behind the claim in the same lane, so that it finds the claim if there is going to be one.
+        # In the same lane as the claim, so that it is handled after it.
         workspace.tell(FreeOperator(session_id))
         raise UnavailableError("the operator's workspace did not answer") from error
     except trio.Cancelled:
         workspace.tell(FreeOperator(session_id))
         raise
-    match answer:
-        case Refusal():
-            raise RefusedError(answer)
-        case Operator():
-            return answer
-        case _:
-            assert_never(answer)
+    if isinstance(answer, Refusal):
+        raise RefusedError(answer)
+    return answer
 
 
 async def _stage(relations: Relations, session_id: str, workspace_id: str) -> Staged:

@@ -1,10 +1,11 @@
-"""The actor kernel on trio: mailbox, ref, registry, supervisor, timers.
+"""The actor kernel: one supervised trio task per active actor, typed mailboxes, timers.
 
-Knows nothing of sessions. An actor is a `Behaviour` made by a factory; everybody else holds a `Ref`. One turn at a
-time, control before data, every ask answered exactly once, a crash answered by a load from the store.
+An actor is a `Behaviour` made by a factory; others send to it through a `Ref`. It handles one message at a time,
+control messages before data messages. Every ask is answered exactly once. After a crash the actor loads its state from
+the store. The kernel knows nothing of sessions or workspaces.
 """
 
-from sightline.actors.kernel.behaviour import Behaviour, Context, Factory, Rng
+from sightline.actors.kernel.behaviour import Behaviour, Context, Factory
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import (
     ActorParkedError,
@@ -16,27 +17,32 @@ from sightline.actors.kernel.errors import (
     SupersededError,
     TurnLostError,
 )
-from sightline.actors.kernel.kind import KindOptions
+from sightline.actors.kernel.kind import KernelLog, KindOptions
 from sightline.actors.kernel.mailbox import Lane, Sent
-from sightline.actors.kernel.ref import Ref
-from sightline.actors.kernel.registry import KernelLog, KernelOptions, Registry
+from sightline.actors.kernel.message import Command, KindName
+from sightline.actors.kernel.ref import AnyRef, Directory, Ref, Wire
+from sightline.actors.kernel.registry import KernelOptions, Registry
 from sightline.actors.kernel.statistics import Histogram, KernelStatistics, KindStatistics
+from sightline.actors.kernel.supervision import Rng
 from sightline.actors.kernel.timers import Timers
-from sightline.actors.kernel.wire import Wire
 
 __all__ = [
     "ActorParkedError",
     "ActorStoppedError",
+    "AnyRef",
     "AskCycleError",
     "AskTimeoutError",
     "Behaviour",
+    "Command",
     "Context",
+    "Directory",
     "Envelope",
     "Factory",
     "Histogram",
     "KernelLog",
     "KernelOptions",
     "KernelStatistics",
+    "KindName",
     "KindOptions",
     "KindStatistics",
     "Lane",

@@ -1,230 +1,327 @@
-"""One actor's life in memory: its mailbox, its turns, its memory. What a failure does to it is in `failures`.
+"""One actor in memory: its mailbox, its lives and its turns.
 
-A cell has no task of its own. While something waits in its mailbox a worker of the pool runs it; when nothing does, it
-is only data. One worker at a time runs a cell, so turns never overlap.
+An actor is one task. The task runs lives, one after another: a life loads a new behaviour and then takes messages from
+the mailbox, one at a time. Helpers run in the life's nursery and end with it. The supervisor runs the next life as long
+as `live` returns True; cancelling the nursery of the life stops the actor.
 
-    LOADING --load--> ACTIVE --crash, reload--> LOADING
+    LOADING --load--> ACTIVE --crash or reload--> LOADING
        |                 |
-       +--too many crashes--> PARKED --revive--> LOADING
-       +-----------------+--stop--> STOPPING, then the cell is dropped
+       +--too many crashes--> PARKED
+       +-----------------+--stop--> STOPPING
+       +-----------------+--passivation--> LEFT
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
 
-from sightline.actors.kernel.behaviour import Behaviour, Context
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import (
     ActorParkedError,
     ActorStoppedError,
     AskTimeoutError,
+    ReloadRequestedError,
     SupersededError,
     TurnLostError,
 )
-from sightline.actors.kernel.failures import after_failed_load, after_failed_turn, log_failure
-from sightline.actors.kernel.helpers import Helpers
 from sightline.actors.kernel.mailbox import Lane, Mailbox, Sent
+from sightline.actors.kernel.message import Command
+from sightline.actors.kernel.supervision import Strikes, Verdict, judge
 from sightline.actors.kernel.waitfor import turn_of
+from sightline.domain.errors import InvariantError, SightlineError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sightline.actors.kernel.behaviour import Behaviour
     from sightline.actors.kernel.kind import Kind
-    from sightline.actors.kernel.ref import Ref
-    from sightline.actors.kernel.supervision import Strikes
+    from sightline.actors.kernel.ref import Directory, Ref
+    from sightline.actors.kernel.supervision import Rng
+    from sightline.actors.kernel.timers import Timers
+    from sightline.ports.clock import Clock
 
-TURNS_PER_VISIT = 32
-"""Turns a worker takes before it lets other tasks run, should no turn have waited for anything."""
+T = TypeVar("T")
+
+TURNS_PER_SLICE: Final = 32
+"""Turns taken before other tasks run, if none of these turns waited for anything."""
+
+RELOAD_RETRIES_MAX: Final = 3
+"""How often an ask is handled again after `ReloadRequestedError(retry=True)`."""
 
 
 class Phase(Enum):
-    """Where a cell is in its life."""
+    """Where an actor is in its life."""
 
     LOADING = "loading"
     ACTIVE = "active"
     PARKED = "parked"
     STOPPING = "stopping"
+    LEFT = "left"
+    """Passivated, or given up while loading; the next message starts a new cell."""
 
 
 @final
-class Activate:
-    """The kernel's own ask: answered when the actor has loaded. Never seen by a behaviour."""
+class Activate(Command["Activate", None]):
+    """The kernel's own command: answered when the actor has loaded. Behaviours never see it."""
+
+    __slots__ = ()
 
 
 @final
 class Cell:
-    """One actor in memory."""
+    """One actor in memory; also the `Context` of its behaviours."""
 
     __slots__ = (
-        "behaviour",
-        "context",
+        "_behaviour",
+        "_passivate_asked",
+        "_waiting",
         "current",
         "held",
-        "helpers",
         "idle",
         "kind",
         "last_active",
         "mailbox",
-        "parked_reason",
-        "passivate_asked",
+        "nursery",
         "phase",
+        "reason",
         "ref",
-        "running",
-        "scope",
         "snapshot",
         "strikes",
         "was_active",
     )
 
-    def __init__(self, kind: Kind, ref: Ref) -> None:
+    def __init__(self, kind: Kind, ref: Ref[object]) -> None:
         self.kind = kind
         self.ref = ref
         self.mailbox = Mailbox()
         self.phase = Phase.LOADING
-        self.context = Context(self)
-        self.behaviour: Behaviour | None = None
-        self.snapshot: Any | None = None
-        self.running = False
-        self.current: Envelope | None = None
-        """The message whose turn it is."""
-        self.held: dict[Envelope, None] | None = None
-        """Asks whose turn is over and whose answer is to come in a later one."""
-        self.helpers: Helpers | None = None
+        self.snapshot: object | None = None
+        self._behaviour: Behaviour[object, object] | None = None
+        self.nursery: trio.Nursery | None = None
+        """The nursery of the current life."""
+        self.current: Envelope[object] | None = None
+        """The message being handled."""
+        self.held: dict[Envelope[object], None] | None = None
+        """Asks whose turn ended and that a later turn will answer."""
         self.strikes: Strikes | None = None
-        self.parked_reason: str | None = None
-        self.passivate_asked = False
+        self.reason: str | None = None
+        """Why the actor is parked, or why its load is being retried."""
         self.was_active = False
         self.last_active = kind.now()
-        self.scope: trio.CancelScope | None = None
         self.idle: trio.Event | None = None
-        """Set when the worker leaves, if somebody waits for that."""
+        """Set when the actor becomes idle or ends."""
+        self._waiting: trio.lowlevel.Task | None = None
+        """The actor's task while it waits for a message."""
+        self._passivate_asked = False
+
+    # Context: what a behaviour may use.
+
+    @property
+    def id(self) -> str:
+        """See `Context.id`."""
+        return self.ref.id
+
+    @property
+    def registry(self) -> Directory:
+        """See `Context.registry`."""
+        return self.kind.directory
+
+    @property
+    def timers(self) -> Timers:
+        """See `Context.timers`."""
+        return self.kind.timers
+
+    @property
+    def clock(self) -> Clock:
+        """See `Context.clock`."""
+        return self.kind.clock
+
+    @property
+    def rng(self) -> Rng:
+        """See `Context.rng`."""
+        return self.kind.rng
+
+    def passivate(self) -> None:
+        """See `Context.passivate`."""
+        self._passivate_asked = True
+
+    def take_following(self, accepts: Callable[[object], bool]) -> list[Envelope[object]]:
+        """See `Context.take_following`."""
+        taken = []
+        now = self.kind.now()
+        for envelope in self.mailbox.take_asks_while(accepts):
+            if self._is_wanted(envelope, now):
+                if self.held is None:
+                    self.held = {}
+                envelope.hold_in(self.held)
+                taken.append(envelope)
+        self.kind.counters.handled += len(taken)
+        return taken
+
+    def spawn(
+        self,
+        work: Callable[[], Awaitable[T]],
+        *,
+        on_value: Callable[[T], object | None],
+        on_error: Callable[[Exception], object | None],
+        lane: Lane = Lane.DATA,
+    ) -> None:
+        """See `Context.spawn`."""
+        nursery = self.nursery
+        assert nursery is not None, "a behaviour works while its life lasts"
+        if len(nursery.child_tasks) >= self.kind.options.helpers_max:
+            message = f"{self.ref} has {len(nursery.child_tasks)} helpers running"
+            raise InvariantError(message)
+
+        async def help_out() -> None:
+            turn_of.set(None)
+            message: object | None
+            try:
+                try:
+                    message = on_value(await work())
+                except Exception as error:  # noqa: BLE001  sent to the actor as a message
+                    message = on_error(judge(error)[1])
+            except Exception as error:  # noqa: BLE001  a bug in on_error must not cancel the other helpers
+                self.kind.log().error("helper_failed", exc_info=error, kind=self.kind.name, id=self.id)
+                return
+            if message is not None and nursery is self.nursery and not nursery.cancel_scope.cancel_called:
+                envelope = Envelope(message, self.kind.now())
+                envelope.life = nursery
+                self.admit(envelope, lane, is_bounded=False)
+
+        nursery.start_soon(self._run_helper, help_out)
+
+    async def _run_helper(self, help_out: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await help_out()
+        finally:
+            self.wake()  # to look again whether the actor is idle
 
     # Receiving.
 
-    def admit(self, envelope: Envelope, lane: Lane, *, always: bool = False) -> Sent:
-        """Put a message into the mailbox or say why not; wakes a worker. Never blocks."""
+    def admit(self, envelope: Envelope[object], lane: Lane, *, is_bounded: bool = True) -> Sent:
+        """Put a message into the mailbox and wake the actor, or say why not. Never blocks."""
         if self.phase is Phase.PARKED or self.phase is Phase.STOPPING:
             sent = Sent.PARKED if self.phase is Phase.PARKED else Sent.STOPPED
             if not envelope.is_ask:
-                self.kind.dead_letter(self.ref.id, envelope, sent.value)
+                self.kind.dead_letter(self.id, envelope, sent.value)
             return sent
         sent = Sent.ADMITTED
-        mailbox = self.mailbox
         options = self.kind.options
-        if not always and mailbox.depth(lane) >= (options.data_max if lane is Lane.DATA else options.control_max):
+        if is_bounded and self.mailbox.depth(lane) >= (options.data_max if lane is Lane.DATA else options.control_max):
             if not self._make_room(envelope, lane):
                 self.kind.counters.overloaded += 1
                 return Sent.OVERLOADED
             sent = Sent.CONFLATED
-        mailbox.put(envelope, lane)
-        if not self.running:
-            self.running = True
-            registry = self.kind.registry
-            registry.at_work += 1
-            registry.workers.dispatch(self)
+        self.mailbox.put(envelope, lane)
+        self.wake()
         return sent
 
-    def _make_room(self, envelope: Envelope, lane: Lane) -> bool:
+    def _make_room(self, envelope: Envelope[object], lane: Lane) -> bool:
         if lane is not Lane.DATA or envelope.conflate_key is None:
             return False
         older = self.mailbox.take_oldest(envelope.conflate_key)
         if older is None:
             return False
         self.kind.counters.conflated += 1
-        older.fail_if_open(SupersededError("a newer message took its place in a full mailbox"))
+        older.fail_if_open(SupersededError("a newer message replaced it in a full mailbox"))
         return True
 
-    def turn_everything_away(self) -> None:
-        """Answer or bury all that waits, has its turn, or was put off to a later turn."""
-        self._turn_mail_away()
-        self._lose_turns("the actor stopped before the answer")
+    def wake(self) -> None:
+        """Wake the actor's task if it waits for a message."""
+        task = self._waiting
+        if task is not None:
+            self._waiting = None
+            trio.lowlevel.reschedule(task)
 
-    def _turn_mail_away(self) -> None:
-        parked = self.phase is Phase.PARKED
-        for envelope in self.mailbox.take_all():
-            if not envelope.is_ask:
-                self.kind.dead_letter(self.ref.id, envelope, "parked" if parked else "stopped")
-            elif parked:
-                envelope.fail_if_open(ActorParkedError(self.parked_reason or ""))
-            else:
-                envelope.fail_if_open(ActorStoppedError(f"{self.ref} is stopping"))
+    # Living.
 
-    # Working.
+    async def live(self) -> bool:
+        """Run one life: load, then handle messages until passivated, stopped or failed.
 
-    async def run(self, scope: trio.CancelScope) -> None:
-        """Load if needed and take turns until the mailbox is empty. Called by one worker at a time."""
-        self.scope = scope
-        if self.kind.wait_for is not None:
-            turn_of.set(self.ref.key)
+        Returns:
+            Whether the supervisor is to run another life.
+        """
+        async with trio.open_nursery() as self.nursery:
+            if self.strikes is not None and self.strikes.pause_s:
+                await trio.sleep(self.strikes.pause_s)
+            behaviour = await self._load()
+            if behaviour is not None:
+                await self._serve(behaviour)
+            self.nursery.cancel_scope.cancel()
+        self.nursery = None
+        return self.phase is Phase.LOADING
+
+    async def _load(self) -> Behaviour[object, object] | None:
+        failure: BaseExceptionGroup[BaseException]
         try:
-            await self._work()
-        finally:
-            self._leave()
+            behaviour = self.kind.factory(self)
+            await behaviour.load()
+            self.snapshot = behaviour.snapshot()
+        except* Exception as group:  # noqa: BLE001  the supervision policy decides
+            failure = group
+        else:
+            if self.phase is not Phase.LOADING:
+                return None
+            self.phase = Phase.ACTIVE
+            self.reason = None
+            self._behaviour = behaviour
+            self.kind.counters.activations += not self.was_active
+            self.was_active = True
+            return behaviour
+        if self.phase is Phase.LOADING:
+            self._load_failed(*judge(failure))
+        return None
 
-    async def _work(self) -> None:
+    async def _serve(self, behaviour: Behaviour[object, object]) -> None:
         turns = 0
-        while True:
-            if self.phase is Phase.ACTIVE:
-                envelope = self.mailbox.take()
-                if envelope is None:
-                    return
-                await self._turn(envelope)
+        while self.phase is Phase.ACTIVE:
+            envelope = self.mailbox.take()
+            if envelope is not None:
+                await self._turn(behaviour, envelope)
                 turns += 1
-                if turns % TURNS_PER_VISIT == 0:
+                if turns % TURNS_PER_SLICE == 0:
                     await trio.lowlevel.checkpoint()
-            elif self.phase is Phase.LOADING:
-                await self._load()
+            elif self._passivate_asked and self._owes_nothing():
+                self.leave()
             else:
-                return
+                await self._wait()
 
-    def _leave(self) -> None:
-        registry = self.kind.registry
-        registry.at_work -= 1
-        self.running = False
-        self.scope = None
-        if self.current is not None:
-            if not self.current.is_ask:
-                self.kind.dead_letter(self.ref.id, self.current, "cut short")
-            self._lose_turns("the turn was cut short")
-        if self.phase is Phase.STOPPING:
-            self._end()
-        elif self.passivate_asked and self.is_quiet():
-            self.kind.passivate(self)
-        if not registry.at_work:
-            registry.note_quiet()
-
-    def _end(self) -> None:
-        self.turn_everything_away()
-        self.kind.forget(self)
-        if self.idle is not None:
+    async def _wait(self) -> None:
+        """Wait for a message, or for a stop."""
+        if self.idle is not None and not self._has_helpers():
             self.idle.set()
+            self.idle = None
+        self._waiting = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
 
-    async def _turn(self, envelope: Envelope) -> None:
+    def _stop_waiting(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self._waiting = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def _turn(self, behaviour: Behaviour[object, object], envelope: Envelope[object]) -> None:
         kind = self.kind
         counters = kind.counters
         started = kind.now()
         counters.wait.add(started - envelope.enqueued_at)
-        if not self._still_wanted(envelope, started):
+        if not self._is_wanted(envelope, started):
             return
         self.current = envelope
-        behaviour = self.behaviour
-        assert behaviour is not None
         failure: BaseExceptionGroup[BaseException] | None = None
         try:
             await behaviour.handle(envelope)
             self.snapshot = behaviour.snapshot()
-        except* Exception as group:  # noqa: BLE001  a supervisor is where exceptions end
+        except* Exception as group:  # noqa: BLE001  the supervision policy decides
             failure = group
         counters.handled += 1
         ended = self.last_active = kind.now()
         counters.handle.add(ended - started)
         self.current = None
         if failure is not None:
-            after_failed_turn(self, envelope, failure)
+            self._turn_failed(envelope, *judge(failure))
             return
         if self.strikes is not None:
             self.strikes.calm()
@@ -233,55 +330,108 @@ class Cell:
                 self.held = {}
             envelope.hold_in(self.held)
 
-    def _still_wanted(self, envelope: Envelope, now: float) -> bool:
+    def _is_wanted(self, envelope: Envelope[object], now: float) -> bool:
         if not envelope.is_ask:
-            if envelope.timer is not None:
-                return self.kind.registry.timers.claim(envelope.timer, envelope.timer_generation)
-            return envelope.origin is None or envelope.origin is self.helpers
+            if envelope.claim is not None:
+                return envelope.claim()
+            return envelope.life is None or envelope.life is self.nursery
         if envelope.deadline <= now:
             self.kind.counters.expired += 1
             envelope.fail_if_open(AskTimeoutError("the deadline passed before the turn"))
             return False
-        if envelope.message is Activate:
-            envelope.reply(None)
+        if isinstance(envelope.message, Activate):
+            envelope.acknowledge()
             return False
         return True
 
-    # Loading, and losing what was loaded.
+    # Failing.
 
-    async def _load(self) -> None:
-        """Try to bring the behaviour up once, after the pause that supervision asks for."""
-        pause_s = self.strikes.pause_s if self.strikes is not None else 0.0
-        if pause_s:
-            await trio.sleep(pause_s)
-        if self.is_stopping():
-            return
-        failure: BaseExceptionGroup[BaseException] | None = None
-        try:
-            behaviour = self.kind.factory(self.context)
-            await behaviour.load()
-            self.snapshot = behaviour.snapshot()
-            self.behaviour = behaviour
-        except* Exception as group:  # noqa: BLE001  a supervisor is where exceptions end
-            failure = group
-        if self.is_stopping():
-            return
-        if failure is not None:
-            after_failed_load(self, failure)
-            return
-        self.phase = Phase.ACTIVE
-        self.kind.counters.activations += not self.was_active
-        self.was_active = True
+    def _turn_failed(self, envelope: Envelope[object], verdict: Verdict, error: Exception) -> None:
+        """Answer the message of the turn or put it back, then reload, restart or park."""
+        if self.phase is not Phase.ACTIVE:
+            envelope.fail_if_open(TurnLostError("the actor stopped"))
+            if not envelope.is_ask:
+                self.kind.dead_letter(self.id, envelope, "stopped")
+        elif verdict is Verdict.CRASH:
+            self._log_failure("actor_crashed", error, envelope)
+            envelope.fail_if_open(TurnLostError(f"the actor crashed: {type(error).__name__}"))
+            if not envelope.is_ask:
+                self.kind.dead_letter(self.id, envelope, "crash")
+            self._strike(error)
+        else:
+            if not isinstance(error, SightlineError | ReloadRequestedError):
+                self._log_failure("dependency_failed", error, envelope)
+            self._settle(envelope, verdict, error)
+            self.kind.counters.reloads += 1
+            self._forget_memory()
+            self._get_strikes().note_reload()
 
-    def forget_memory(self) -> None:
-        """Drop all that a new behaviour will make for itself."""
+    def _settle(self, envelope: Envelope[object], verdict: Verdict, error: Exception) -> None:
+        """Answer an ask with what is known, or put the message back to be handled after the load."""
+        if envelope.is_ask:
+            may_retry = isinstance(error, ReloadRequestedError) and error.retry and not envelope.answered
+            if may_retry and envelope.retries < RELOAD_RETRIES_MAX:
+                self._put_back(envelope)
+            elif verdict is not Verdict.RELOAD and isinstance(error, SightlineError):
+                envelope.fail_if_open(error)
+            else:
+                envelope.fail_if_open(TurnLostError(f"the turn failed: {type(error).__name__}: {error}"))
+        elif envelope.claim is not None:
+            pass  # load() sets the timers again
+        elif envelope.retries < self.kind.options.tell_retries_max:
+            self._put_back(envelope)
+        else:
+            self.kind.dead_letter(self.id, envelope, verdict.name.lower())
+
+    def _put_back(self, envelope: Envelope[object]) -> None:
+        envelope.retries += 1
+        # A helper's outcome that had its turn is handled first by the next life, which undoes what it acquired.
+        envelope.life = None
+        self.mailbox.put_back(envelope)
+
+    def _load_failed(self, verdict: Verdict, error: Exception) -> None:
+        """Refuse the waiting asks; retry the load while the actor was in use or tells wait for it."""
+        if verdict is Verdict.CRASH:
+            self._log_failure("actor_load_failed", error, None)
+            self._strike(error)
+            return
+        if not isinstance(error, SightlineError | ReloadRequestedError):
+            self._log_failure("dependency_failed", error, None)
+        self.kind.counters.load_failures += 1
+        self._forget_memory()
+        self._get_strikes().note_reload()
+        self.reason = _reason_of(error)
+        refused = error if isinstance(error, UnavailableError) else UnavailableError(f"not loaded: {error}")
+        for envelope in self.mailbox.take_asks():
+            envelope.fail_if_open(refused)
+        if not self.was_active and not len(self.mailbox):
+            self.phase = Phase.LEFT
+
+    def _strike(self, error: Exception) -> None:
+        """Count a crash, then restart with backoff or park."""
+        self._forget_memory()
+        if self._get_strikes().note_crash(self.kind.now()):
+            self.kind.counters.restarts += 1
+            return
+        self.phase, self.reason = Phase.PARKED, _reason_of(error)
+        self.kind.log().error("actor_parked", kind=self.kind.name, id=self.id, reason=self.reason)
+        self.turn_everything_away()
+
+    def _get_strikes(self) -> Strikes:
+        if self.strikes is None:
+            self.strikes = Strikes(self.kind.options, self.kind.rng)
+        return self.strikes
+
+    def _log_failure(self, event: str, error: Exception, envelope: Envelope[object] | None) -> None:
+        message = type(envelope.message).__name__ if envelope is not None else None
+        name = type(error).__name__
+        self.kind.log().error(event, kind=self.kind.name, id=self.id, message=message, error=name, exc_info=error)
+
+    def _forget_memory(self) -> None:
+        """Drop what the next life makes for itself."""
         self.phase = Phase.LOADING
-        self.behaviour = None
-        self.snapshot = None
-        if self.helpers is not None:
-            self.helpers.cancel()
-            self.helpers = None
-        self.kind.registry.timers.cancel_all(self.ref)
+        self.snapshot = self._behaviour = None
+        self.timers.cancel_all(self.ref)
         self._lose_turns("the actor was loaded again before the answer")
 
     def _lose_turns(self, why: str) -> None:
@@ -293,64 +443,92 @@ class Cell:
 
     # Leaving.
 
-    def is_quiet(self) -> bool:
-        """Whether the actor is loaded and nothing waits, runs or is owed."""
-        return (
-            self.phase is Phase.ACTIVE
-            and not self.running
-            and not len(self.mailbox)
-            and not self.held
-            and not self.helpers
-        )
+    @property
+    def is_running(self) -> bool:
+        """Whether the task is doing anything but waiting for a message."""
+        return self._waiting is None and self.phase is not Phase.PARKED
 
-    def agrees_to_passivate(self) -> bool:
-        """Ask the behaviour; one that cannot say stays."""
-        assert self.behaviour is not None
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn, a load or a helper is in progress."""
+        return self.is_running or self._has_helpers()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the actor is loaded and has no message, turn, helper or unanswered ask."""
+        return self.phase is Phase.ACTIVE and not self.is_busy and not len(self.mailbox) and not self.held
+
+    @property
+    def helpers(self) -> int:
+        """How many helpers run."""
+        return len(self.nursery.child_tasks) if self.nursery is not None else 0
+
+    def _has_helpers(self) -> bool:
+        return self.nursery is not None and bool(self.nursery.child_tasks)
+
+    def _owes_nothing(self) -> bool:
+        return not self.held and not self._has_helpers()
+
+    def leave(self) -> None:
+        """Passivate: return from the task. The caller has checked that the actor is quiet."""
+        self.kind.counters.passivations += 1
+        self.phase = Phase.LEFT
+        self.wake()
+
+    def may_passivate(self) -> bool:
+        """Ask the behaviour; an actor whose behaviour fails to answer stays."""
+        assert self._behaviour is not None
         try:
-            return self.behaviour.may_passivate()
-        except Exception as error:  # noqa: BLE001  a supervisor is where exceptions end
-            log_failure(self, "may_passivate_failed", error, None)
+            return self._behaviour.may_passivate()
+        except Exception as error:  # noqa: BLE001  a bug in one actor must not end the sweep
+            self._log_failure("may_passivate_failed", error, None)
             return False
 
-    def is_stopping(self) -> bool:
-        """Whether it was told to stop, or gave up."""
-        return self.phase is Phase.STOPPING
-
-    def give_up(self) -> None:
-        """Stop trying to load; the next message starts over."""
-        self.phase = Phase.STOPPING
-
-    def park(self, reason: str) -> None:
-        """Take no more messages until somebody revives the actor."""
-        self.phase = Phase.PARKED
-        self.parked_reason = reason
-        self.turn_everything_away()
+    def idle_event(self) -> trio.Event:
+        """Set when the actor next becomes idle, or has ended."""
+        if self.idle is None:
+            self.idle = trio.Event()
+        return self.idle
 
     def begin_stop(self) -> None:
-        """Take no more messages, answer those that wait, and end the helpers. A turn in progress goes on."""
-        self.phase = Phase.STOPPING
-        if self.helpers is not None:
-            self.helpers.cancel()
-        self.kind.registry.timers.cancel_all(self.ref)
-        self._turn_mail_away()
-        if not self.running:
-            self._end()
-
-    def revive(self) -> None:
-        """Leave the parked phase; the next message or activation loads the actor."""
+        """Refuse messages, answer those that wait, and cancel helpers; a turn in progress continues."""
         if self.phase is Phase.PARKED:
-            self.phase = Phase.LOADING
-            self.parked_reason = None
-            self.strikes = None
+            return
+        self.phase = Phase.STOPPING
+        self.timers.cancel_all(self.ref)
+        self._turn_mail_away()
+        self.wake()
 
-    def spawn(
-        self,
-        work: Callable[[], Awaitable[Any]],
-        on_value: Callable[[Any], Any],
-        on_error: Callable[[Exception], Any],
-        lane: Lane,
-    ) -> None:
-        """See `Context.spawn`."""
-        if self.helpers is None:
-            self.helpers = Helpers(self)
-        self.helpers.spawn(work, on_value, on_error, lane)
+    def cancel(self) -> None:
+        """Cancel the turn or load in progress."""
+        if self.nursery is not None:
+            self.nursery.cancel_scope.cancel()
+
+    def end(self) -> None:
+        """Answer or dead-letter all that is left when the task ends."""
+        if self.phase is not Phase.PARKED:
+            self.phase = Phase.LEFT
+        if self.current is not None and not self.current.is_ask:
+            self.kind.dead_letter(self.id, self.current, "cancelled")
+        self.turn_everything_away()
+        if self.idle is not None:
+            self.idle.set()
+
+    def turn_everything_away(self) -> None:
+        """Fail pending asks; dead-letter pending tells."""
+        self._turn_mail_away()
+        self._lose_turns("the turn was cancelled, or the actor stopped before the answer")
+
+    def _turn_mail_away(self) -> None:
+        parked = self.phase is Phase.PARKED
+        for envelope in self.mailbox.take_all():
+            if not envelope.is_ask:
+                self.kind.dead_letter(self.id, envelope, "parked" if parked else "stopped")
+            elif parked:
+                envelope.fail_if_open(ActorParkedError(self.reason or ""))
+            else:
+                envelope.fail_if_open(ActorStoppedError(f"{self.ref} is stopping"))
+
+
+def _reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]

@@ -1,7 +1,7 @@
-"""The deadlines of all asks in flight, in buckets of a few milliseconds, watched by one task.
+"""Deadlines of all asks in flight, in buckets of 20 ms, watched by one task.
 
 A cancel scope per ask costs more than the ask itself. Almost every ask is answered long before its deadline, so the
-common path is one dict insert and one dict delete; an expiry may come one tick late, never early.
+common path is one dict insert and one dict delete. An ask expires up to one tick late, never early.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Deadlines:
     """Expires asks whose deadline has passed."""
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[Envelope, Counters]] = {}
+        self._buckets: dict[int, dict[Envelope[object], Counters]] = {}
         self._ticks: list[int] = []
         self._scope = trio.CancelScope()
         self._armed_tick: float = inf
 
-    def add(self, envelope: Envelope, counters: Counters) -> None:
-        """Watch an ask until it is answered or abandoned; an expiry is counted in `counters`."""
+    def add(self, envelope: Envelope[object], counters: Counters) -> None:
+        """Watch an ask until it is answered or abandoned; counts an expiry in `counters`."""
         deadline = envelope.deadline
         if deadline == inf:
             return
@@ -46,7 +46,7 @@ class Deadlines:
         envelope.wait_in(bucket, counters)
 
     async def run(self) -> None:
-        """Expire asks for ever."""
+        """Expire asks until cancelled."""
         while True:
             self._forget_empty()
             self._armed_tick = self._ticks[0] if self._ticks else inf

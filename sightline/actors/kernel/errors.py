@@ -1,22 +1,22 @@
-"""What an ask can raise besides its answer.
+"""Errors that an ask raises in addition to those of the actor's answer.
 
-UnavailableError            surely nothing happened; try again later
+UnavailableError            nothing happened; retry later
 +-- OverloadedError         the mailbox is full
-+-- SupersededError         a newer message with the same conflate key took its place in a full mailbox
++-- SupersededError         a newer message with the same conflate key replaced this one in a full mailbox
 +-- ActorStoppedError       the actor or the whole kernel is stopping
-+-- ActorParkedError        the actor failed too often and waits for `revive`
-OutcomeUnknownError         it may have happened; ask again with the same command id
++-- ActorParkedError        the actor crashed too often and waits for `revive`
+OutcomeUnknownError         it may have happened; read the state before repeating the call
 +-- AskTimeoutError         the deadline passed
-+-- TurnLostError           the turn that held the message crashed or was cut short
-ReloadRequestedError        raised by a behaviour: forget the memory, load again, go on
-AskCycleError               test mode: actors wait for each other in a circle
++-- TurnLostError           the turn that handled the message failed or was cancelled
+ReloadRequestedError        raised by a behaviour to drop its memory and load again
+AskCycleError               test mode: actors wait for each other's answers in a cycle
 """
 
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, UnavailableError
 
 
 class OverloadedError(UnavailableError):
-    """The mailbox is full; the message was not taken."""
+    """The mailbox is full; the message was not admitted."""
 
 
 class SupersededError(UnavailableError):
@@ -24,11 +24,11 @@ class SupersededError(UnavailableError):
 
 
 class ActorStoppedError(UnavailableError):
-    """The actor stopped before the message had its turn."""
+    """The actor stopped before it handled the message."""
 
 
 class ActorParkedError(UnavailableError):
-    """The actor crashed too often and does no work until it is revived."""
+    """The actor crashed too often and handles nothing until it is revived."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"parked: {reason}", retry_after_s=30)
@@ -36,7 +36,7 @@ class ActorParkedError(UnavailableError):
 
 
 class AskTimeoutError(OutcomeUnknownError):
-    """No answer came before the deadline; the command may still be carried out."""
+    """No answer came before the deadline; the actor may still handle the command."""
 
 
 class TurnLostError(OutcomeUnknownError):
@@ -44,11 +44,11 @@ class TurnLostError(OutcomeUnknownError):
 
 
 class ReloadRequestedError(Exception):
-    """A behaviour's wish to be loaded again from the store; not a crash.
+    """Asks the kernel to drop the behaviour's memory and load it again; not counted as a crash.
 
     Args:
-        retry: Put the message of this turn back and handle it after the load. Only where it surely had no
-            effect, as with a version conflict. Otherwise the message is answered `TurnLostError`.
+        retry: Put the message of this turn back and handle it after the load. Only for a message that had no
+            effect, as after a version conflict. Otherwise the message is answered with `TurnLostError`.
     """
 
     def __init__(self, message: str = "", *, retry: bool = False) -> None:
@@ -57,4 +57,4 @@ class ReloadRequestedError(Exception):
 
 
 class AskCycleError(InvariantError):
-    """Actors wait for each other's replies in a circle; the message names it."""
+    """Actors wait for each other's answers in a cycle; the message lists the cycle."""

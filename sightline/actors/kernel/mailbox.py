@@ -1,6 +1,6 @@
-"""A bounded mailbox with two lanes: what controls an actor overtakes what feeds it.
+"""A mailbox with two lanes: control messages are handled before data messages.
 
-Lanes are made when first needed and given back when empty: an idle actor, and most are idle, owns no queue.
+A lane is allocated by its first message and freed when empty, so an idle actor owns no queue.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sightline.actors.kernel.envelope import Envelope
 
 
 class Lane(Enum):
-    """Which queue a message waits in. Everything in CONTROL has its turn before anything in DATA."""
+    """Which queue a message waits in. Messages in CONTROL are handled before messages in DATA."""
 
     CONTROL = "control"
     DATA = "data"
 
 
 class Sent(StrEnum):
-    """What became of a message that was sent."""
+    """Whether a mailbox admitted a message, and if not, why."""
 
     ADMITTED = "admitted"
     CONFLATED = "conflated"
@@ -40,13 +40,13 @@ class Mailbox:
     __slots__ = ("_control", "_data")
 
     def __init__(self) -> None:
-        self._control: deque[Envelope] | None = None
-        self._data: deque[Envelope] | None = None
+        self._control: deque[Envelope[object]] | None = None
+        self._data: deque[Envelope[object]] | None = None
 
     def __len__(self) -> int:
         return len(self._control or ()) + len(self._data or ())
 
-    def __iter__(self) -> Iterator[Envelope]:
+    def __iter__(self) -> Iterator[Envelope[object]]:
         yield from self._control or ()
         yield from self._data or ()
 
@@ -54,8 +54,8 @@ class Mailbox:
         """How many wait in one lane."""
         return len((self._control if lane is Lane.CONTROL else self._data) or ())
 
-    def put(self, envelope: Envelope, lane: Lane) -> None:
-        """Append to a lane; its bound is the caller's to keep."""
+    def put(self, envelope: Envelope[object], lane: Lane) -> None:
+        """Append to a lane; the caller checks the bound."""
         if lane is Lane.DATA:
             if self._data is None:
                 self._data = deque((envelope,))
@@ -66,13 +66,13 @@ class Mailbox:
         else:
             self._control.append(envelope)
 
-    def put_back(self, envelope: Envelope) -> None:
-        """Make it the next one."""
+    def put_back(self, envelope: Envelope[object]) -> None:
+        """Put a message in front of all others."""
         if self._control is None:
             self._control = deque()
         self._control.appendleft(envelope)
 
-    def take(self) -> Envelope | None:
+    def take(self) -> Envelope[object] | None:
         """Take the next one: control first, each lane in order of arrival."""
         control = self._control
         if control is not None:
@@ -88,7 +88,7 @@ class Mailbox:
             return envelope
         return None
 
-    def take_oldest(self, conflate_key: object) -> Envelope | None:
+    def take_oldest(self, conflate_key: object) -> Envelope[object] | None:
         """Take the oldest message of the data lane with this key, or None."""
         for index, envelope in enumerate(self._data or ()):
             if envelope.conflate_key == conflate_key:
@@ -99,16 +99,23 @@ class Mailbox:
                 return envelope
         return None
 
-    def take_asks(self) -> list[Envelope]:
-        """Take everything that somebody waits for and leave the rest in order."""
+    def take_asks_while(self, accepts: Callable[[object], bool]) -> Iterator[Envelope[object]]:
+        """Take the first asks of the data lane while `accepts` holds for their messages."""
+        while self._data and self._data[0].is_ask and accepts(self._data[0].message):
+            yield self._data.popleft()
+        if not self._data:
+            self._data = None
+
+    def take_asks(self) -> list[Envelope[object]]:
+        """Take all asks and leave the tells in order."""
         asks = [envelope for envelope in self if envelope.is_ask]
         if asks:
             self._control = deque(e for e in self._control or () if not e.is_ask) or None
             self._data = deque(e for e in self._data or () if not e.is_ask) or None
         return asks
 
-    def take_all(self) -> list[Envelope]:
-        """Take everything, in the order in which it would have had its turn."""
+    def take_all(self) -> list[Envelope[object]]:
+        """Take all messages in the order in which they would be handled."""
         everything = list(self)
         self._control = self._data = None
         return everything

@@ -1,8 +1,8 @@
-"""The only way to reach an actor."""
+"""References to actors: the only way to send a message."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeAlias, TypeVar, cast, final
 
 import trio
 
@@ -10,26 +10,60 @@ from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.mailbox import Lane, Sent
 
 if TYPE_CHECKING:
-    from sightline.actors.kernel.kind import Kind
-    from sightline.actors.kernel.waitfor import Key
+    from collections.abc import Callable
+
+    from sightline.actors.kernel.deadlines import Deadlines
+    from sightline.actors.kernel.message import Command, KindName
+    from sightline.actors.kernel.statistics import Counters
+    from sightline.domain.errors import UnavailableError
+
+M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
+R = TypeVar("R")
+S = TypeVar("S")
+
+Key: TypeAlias = tuple[str, str]
+"""Kind and id of an actor."""
 
 _current_task = trio.lowlevel.current_task
 _wait = trio.lowlevel.wait_task_rescheduled
 
 
+class Post(Protocol):
+    """Delivers messages to the actors of one kind."""
+
+    name: str
+    now: Callable[[], float]
+    counters: Counters
+    deadlines: Deadlines
+    wire: Wire | None
+    on_ask: Callable[[Key, Envelope[object]], None] | None
+
+    def post(self, actor_id: str, envelope: Envelope[object], lane: Lane, *, is_bounded: bool = True) -> Sent:
+        """Put a message into the actor's mailbox."""
+        ...
+
+    def post_ask(self, actor_id: str, envelope: Envelope[object], lane: Lane) -> Sent:
+        """Put an ask into the actor's mailbox unless the kernel is draining."""
+        ...
+
+    def refusal(self, actor_id: str, sent: Sent) -> UnavailableError:
+        """The error for an ask that was not admitted."""
+        ...
+
+
 @final
-class Ref:
-    """A name for one actor, whether it is in memory or not. Cheap; keep it or make a new one."""
+class Ref(Generic[M_contra]):
+    """A name for one actor that accepts `M_contra`, in memory or not. Cheap; keep it or make a new one."""
 
-    __slots__ = ("_kind", "id", "key")
+    __slots__ = ("_post", "id")
 
-    def __init__(self, kind: Kind, actor_id: str) -> None:
-        self._kind = kind
+    def __init__(self, post: Post, actor_id: str) -> None:
+        self._post = post
         self.id = actor_id
-        self.key: Key = (kind.name, actor_id)
 
     def __repr__(self) -> str:
-        return f"<Ref {self._kind.name}/{self.id}>"
+        return f"<Ref {self._post.name}/{self.id}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ref) and self.key == other.key
@@ -38,71 +72,84 @@ class Ref:
         return hash(self.key)
 
     @property
-    def kind(self) -> str:
-        """The name of the actor's kind."""
-        return self._kind.name
+    def key(self) -> Key:
+        """Kind and id."""
+        return self._post.name, self.id
 
-    @property
-    def snapshot(self) -> Any | None:
-        """What the actor last published; None while it is not in memory, loading, or parked."""
-        cell = self._kind.cells.get(self.id)
-        return cell.snapshot if cell is not None else None
-
-    def tell(self, message: Any, *, lane: Lane = Lane.DATA, conflate_key: object = None) -> Sent:
+    def tell(self, message: M_contra, *, lane: Lane = Lane.DATA, conflate_key: object = None) -> Sent:
         """Send without waiting for an answer; never blocks.
 
         Args:
-            lane: CONTROL overtakes DATA and is admitted up to the kind's `control_max`; DATA is refused when full.
-            conflate_key: In a full data lane the oldest message with this key makes room for this one.
+            lane: CONTROL is handled before DATA. Each lane has a bound and refuses messages when full.
+            conflate_key: In a full data lane this message replaces the oldest one with the same key.
 
         Returns:
-            What became of it. A message that is not admitted has no effect.
+            Whether the message was admitted. A message that was not admitted has no effect.
         """
-        kind = self._kind
-        envelope = Envelope(message, kind.now())
+        post = self._post
+        envelope = Envelope(message, post.now())
         envelope.conflate_key = conflate_key
-        if kind.wire is not None:
-            return kind.wire.carry(self, envelope, lane)
-        return kind.post(self.id, envelope, lane)
+        if post.wire is not None:
+            return post.wire.carry(self, envelope, lane)
+        return post.post(self.id, envelope, lane)
 
     async def ask(
         self,
-        message: Any,
+        command: Command[M_contra, R],
         *,
         timeout_s: float,
-        command_id: str | None = None,
         lane: Lane = Lane.DATA,
         conflate_key: object = None,
-    ) -> Any:
+    ) -> R:
         """Send and wait for the answer.
 
         Raises:
             OverloadedError, SupersededError, ActorStoppedError, ActorParkedError: The message had no effect.
             AskTimeoutError, TurnLostError: The outcome is unknown.
-            Exception: Whatever the actor passed to `envelope.fail`.
+            Exception: The error that the actor passed to `envelope.fail`.
 
-        Cancellation: the message stays sent and has its turn; only the answer is lost.
+        Cancellation: the actor still handles the message; only the answer is lost.
         """
-        kind = self._kind
-        now = kind.now()
-        envelope = Envelope(message, now, now + timeout_s, command_id, _current_task())
+        post = self._post
+        now = post.now()
+        envelope = Envelope(command, now, now + timeout_s, _current_task())
         envelope.conflate_key = conflate_key
-        sent = kind.post_from_outside(self.id, envelope, lane)
+        sent = post.post_ask(self.id, envelope, lane)
         if sent is not Sent.ADMITTED and sent is not Sent.CONFLATED:
-            raise kind.refusal(self.id, sent)
-        kind.deadlines.add(envelope, kind.counters)
-        if kind.wait_for is None:
-            return await _wait(envelope.abandon)
-        try:
-            with kind.wait_for.waiting(self.key):
-                return await _wait(envelope.abandon)
-        finally:
-            envelope.abandon(None)
+            raise post.refusal(self.id, sent)
+        post.deadlines.add(envelope, post.counters)
+        if post.on_ask is not None:
+            post.on_ask(self.key, envelope)
+        return cast("R", await _wait(envelope.abandon))  # `reply` takes an R for this command
 
-    def receive(self, envelope: Envelope, lane: Lane) -> Sent:
+    def receive(self, envelope: Envelope[object], lane: Lane) -> Sent:
         """Take a tell from a wire."""
-        return self._kind.post(self.id, envelope, lane)
+        return self._post.post(self.id, envelope, lane)
 
-    def deliver(self, envelope: Envelope, lane: Lane) -> bool:
-        """Put a message of the kernel itself into the mailbox, whatever its bound; false if nobody takes it."""
-        return self._kind.post(self.id, envelope, lane, always=True) is Sent.ADMITTED
+    def deliver(self, envelope: Envelope[object], lane: Lane) -> bool:
+        """Put a message of the kernel into the mailbox, whatever its bound; false if it is not admitted."""
+        return self._post.post(self.id, envelope, lane, is_bounded=False) is Sent.ADMITTED
+
+
+AnyRef: TypeAlias = Ref[Never]
+"""A ref to an actor of any kind, which cannot be used to send."""
+
+
+class Wire(Protocol):
+    """Carries every tell between actors in a simulation that delays or duplicates them. Asks and timers bypass it."""
+
+    def carry(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> Sent:
+        """Bring a message to `ref.receive`, now or later, once or more often."""
+        ...
+
+
+class Directory(Protocol):
+    """Finds actors of every kind."""
+
+    def ref(self, kind: KindName[M, S], actor_id: str) -> Ref[M]:
+        """A ref to the actor, which need not be in memory; its first message loads it."""
+        ...
+
+    def peek(self, kind: KindName[M, S], actor_id: str) -> S | None:
+        """The snapshot that the actor last published; None while it is not in memory, loading, or parked."""
+        ...

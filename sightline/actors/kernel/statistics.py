@@ -1,4 +1,4 @@
-"""What the kernel counts, per kind of actor. Counting costs an integer addition, reading makes a frozen copy."""
+"""Counts of the kernel, per kind of actor. Counting costs an integer addition; reading makes a frozen copy."""
 
 from __future__ import annotations
 
@@ -90,20 +90,24 @@ class KindStatistics:
 
     Attributes:
         active: Actors in memory, parked ones included.
-        running: Actors with a turn, a load or a back-off in progress.
-        parked: Actors that failed too often, by id, with the reason.
+        running: Actors with a turn, a load or a backoff in progress.
+        helpers: Helpers of all actors in progress.
+        parked: Actors that crashed too often, by id, with the reason; they wait for `revive`.
+        retrying: Actors that a failed dependency keeps from loading, by id, with the reason; they retry with backoff.
         depth: Messages waiting in all mailboxes; `depth_max` in the fullest one.
         oldest_wait_s: How long the oldest waiting message has waited.
-        expired: Asks dropped unhandled because their deadline passed in the mailbox.
-        dead_letters: Messages nobody asked for and nobody handled.
+        expired: Asks whose deadline passed before they were handled.
+        dead_letters: Tells that were not handled.
         restarts: Crashes followed by a load; `reloads` are the orderly ones.
-        load_failures: Loads refused because a dependency was away.
+        load_failures: Loads that a dependency made fail.
         wait: From sending to the turn; `handle` is the turn itself.
     """
 
     active: int
     running: int
+    helpers: int
     parked: Mapping[str, str]
+    retrying: Mapping[str, str]
     depth: int
     depth_max: int
     oldest_wait_s: float
@@ -128,8 +132,5 @@ class KernelStatistics:
     """The whole kernel at one instant."""
 
     kinds: Mapping[str, KindStatistics]
-    workers: int
-    workers_idle: int
-    helpers: int
     timers: int
     timer_heap: int

@@ -1,16 +1,80 @@
-"""Supervision: what a failure means, how often an actor may fail, and how long to wait before the next load."""
+"""The supervision policy: what a failure means, how often an actor may crash, and how long to wait before a load.
+
+| failure of a turn or a load | the asker gets | the actor |
+|---|---|---|
+| `ReloadRequestedError` | `TurnLostError`, or the message is handled again | loads again at once |
+| `UnavailableError` | that error | loads again with backoff |
+| `OutcomeUnknownError` | that error | loads again with backoff |
+| another error of a dependency, such as `OSError` or an error of a database driver | `TurnLostError` | the same |
+| a bug: `InvariantError` or a Python error such as `ValueError` | `TurnLostError` | restarts; parks after too many |
+
+A failed dependency never parks an actor: an actor that was in use retries its load until the dependency answers.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, final
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from sightline.actors.kernel.errors import ReloadRequestedError
-from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.errors import InvariantError, OutcomeUnknownError, UnavailableError
 
 if TYPE_CHECKING:
-    from sightline.actors.kernel.behaviour import Rng
     from sightline.actors.kernel.kind import KindOptions
+
+BUGS: Final = (
+    InvariantError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""Errors of our own code. Any other error comes from outside the actors: the system, a driver, a peer."""
+
+
+class Verdict(IntEnum):
+    """How to continue after a failed turn or load; the worst of several failures decides."""
+
+    RELOAD = 0
+    UNAVAILABLE = 1
+    UNKNOWN = 2
+    CRASH = 3
+
+
+class Rng(Protocol):
+    """The part of random.Random that the kernel needs."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+def judge(error: BaseException) -> tuple[Verdict, Exception]:
+    """Judge an exception or the leaves of a group.
+
+    Returns:
+        The worst verdict and the leaf that caused it.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        leaves = [judge(leaf) for leaf in error.exceptions if isinstance(leaf, Exception | BaseExceptionGroup)]
+        return max(leaves, key=lambda leaf: leaf[0])
+    assert isinstance(error, Exception), "a cancellation is never judged"
+    return _verdict(error), error
+
+
+def _verdict(error: Exception) -> Verdict:
+    if isinstance(error, ReloadRequestedError):
+        return Verdict.RELOAD
+    if isinstance(error, UnavailableError):
+        return Verdict.UNAVAILABLE
+    if isinstance(error, OutcomeUnknownError):
+        return Verdict.UNKNOWN
+    return Verdict.CRASH if isinstance(error, BUGS) else Verdict.UNKNOWN
 
 
 @final
@@ -25,10 +89,10 @@ class Strikes:
         self._crashes: list[float] = []
         self._reloads = 0
         self.pause_s = 0.0
-        """How long to wait before the next load."""
+        """Pause before the next load."""
 
     def note_crash(self, now: float) -> bool:
-        """Count a crash; false if it was one too many within the window."""
+        """Count a crash; false if the window has one too many."""
         horizon = now - self._options.restart_window_s
         self._crashes = [at for at in self._crashes if at > horizon]
         self._crashes.append(now)
@@ -36,59 +100,15 @@ class Strikes:
         return len(self._crashes) <= self._options.restarts_max
 
     def note_reload(self) -> None:
-        """Count a reload that is no crash; the first one in a row goes without a pause."""
+        """Count a reload that is no crash; the first one in a row has no pause."""
         self.pause_s = self._backoff_s(self._reloads) if self._reloads else 0.0
         self._reloads += 1
 
     def calm(self) -> None:
-        """Note a turn that went well."""
+        """Reset the backoff after a turn that succeeded."""
         self._reloads = 0
         self.pause_s = 0.0
 
     def _backoff_s(self, attempt: int) -> float:
         doubled_ms = self._options.backoff_first_ms << min(attempt - 1, 16)
         return min(doubled_ms, self._options.backoff_max_ms) * (0.5 + self._rng.random()) / 1000
-
-
-class Verdict(Enum):
-    """How to go on after a failed turn or load."""
-
-    RELOAD = "reload"
-    UNAVAILABLE = "unavailable"
-    UNKNOWN = "unknown"
-    CRASH = "crash"
-
-
-def judge(group: BaseExceptionGroup[BaseException]) -> tuple[Verdict, Exception]:
-    """Judge a group by its leaves: the worst one decides.
-
-    Returns:
-        The verdict and the leaf that decided it.
-    """
-    worst: tuple[int, Verdict, Exception] | None = None
-    for leaf in _leaves(group):
-        rank, verdict = _rank(leaf)
-        if worst is None or rank > worst[0]:
-            worst = (rank, verdict, leaf)
-    assert worst is not None, "an exception group has leaves"
-    return worst[1], worst[2]
-
-
-def _rank(leaf: Exception) -> tuple[int, Verdict]:
-    if isinstance(leaf, ReloadRequestedError):
-        return 0, Verdict.RELOAD
-    if isinstance(leaf, UnavailableError):
-        return 1, Verdict.UNAVAILABLE
-    if isinstance(leaf, OutcomeUnknownError):
-        return 2, Verdict.UNKNOWN
-    return 3, Verdict.CRASH
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[Exception]:
-    leaves: list[Exception] = []
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            leaves.extend(_leaves(error))
-        elif isinstance(error, Exception):
-            leaves.append(error)
-    return leaves

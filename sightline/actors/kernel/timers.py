@@ -1,17 +1,18 @@
-"""One heap of timers for all actors, driven by one task.
+"""Timers of all actors in one heap, driven by one task.
 
-The common case is a deadline that every heartbeat pushes out. Setting a timer later therefore only writes its new due
-time; the heap entry stays where it is and is moved when it comes up. Due times are wall-clock instants, waiting is done
-in kernel time and never longer than `clock_check_s`, so a step of the wall clock is noticed within that time.
+The common case is a deadline that every heartbeat postpones. Postponing a timer writes only its new due time; the heap
+entry is moved when it reaches the top. Due times are wall-clock times in milliseconds. The task waits in kernel time,
+at most `clock_check_s` at once, so it notices a step of the wall clock within that time.
 
-A timer that was set again or cancelled is never delivered, even if its message already waits in the mailbox.
+A timer that was set again or cancelled is not delivered, even if its message already waits in the mailbox.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import trio
 
@@ -19,9 +20,10 @@ from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.mailbox import Lane
 
 if TYPE_CHECKING:
-    from sightline.actors.kernel.ref import Ref
-    from sightline.actors.kernel.waitfor import Key
+    from sightline.actors.kernel.ref import AnyRef, Key, Ref
     from sightline.ports.clock import Clock
+
+M = TypeVar("M")
 
 BURST = 256
 """Timers fired before other tasks get a chance to run."""
@@ -33,10 +35,10 @@ class Timer:
 
     __slots__ = ("due_ms", "entry", "entry_ms", "generation", "lane", "message", "name", "ref")
 
-    def __init__(self, ref: Ref, name: str) -> None:
+    def __init__(self, ref: AnyRef, name: str) -> None:
         self.ref = ref
         self.name = name
-        self.message: Any = None
+        self.message: object = None
         self.lane = Lane.DATA
         self.due_ms: int | None = None
         self.entry = 0
@@ -60,19 +62,19 @@ class Timers:
         self._waiting_until_ms: float = -inf
 
     def __len__(self) -> int:
-        """How many are armed."""
+        """Number of armed timers."""
         return self._armed
 
     @property
     def heap_size(self) -> int:
-        """Heap entries, those that no longer count included."""
+        """Number of heap entries, including stale ones."""
         return len(self._heap)
 
-    def set(self, ref: Ref, at_ms: int, message: Any, *, name: str = "", lane: Lane = Lane.DATA) -> None:
-        """Send `message` to `ref` at `at_ms`, in place of what was set under this name before.
+    def set(self, ref: Ref[M], at_ms: int, message: M, *, name: str = "", lane: Lane = Lane.DATA) -> None:
+        """Send `message` to `ref` at `at_ms`; replaces the timer of this name.
 
-        A time in the past fires at once. The message waits in `lane`, whatever the bound of the mailbox. The timer
-        outlives a passivation and wakes the actor; a crash, a reload and a stop cancel it, and `load` sets it again.
+        A time in the past fires at once. The message is admitted to `lane` whatever its bound. The timer survives a
+        passivation and wakes the actor; a crash, a reload and a stop cancel it, and `load` sets it again.
         """
         timers = self._by_actor.get(ref.key)
         if timers is None:
@@ -89,33 +91,26 @@ class Timers:
         if not timer.entry or at_ms < timer.entry_ms:
             self._push(timer, at_ms)
 
-    def cancel(self, ref: Ref, name: str = "") -> None:
-        """Forget one timer; unknown ones are fine."""
+    def cancel(self, ref: AnyRef, name: str = "") -> None:
+        """Cancel one timer; no error if it does not exist."""
         timers = self._by_actor.get(ref.key)
         if timers is not None and name in timers:
             self._drop(timers.pop(name))
             if not timers:
                 del self._by_actor[ref.key]
 
-    def cancel_all(self, ref: Ref) -> None:
-        """Forget every timer of one actor."""
+    def cancel_all(self, ref: AnyRef) -> None:
+        """Cancel all timers of one actor."""
         for timer in self._by_actor.pop(ref.key, {}).values():
             self._drop(timer)
 
-    def due_ms(self, ref: Ref, name: str = "") -> int | None:
+    def due_ms(self, ref: AnyRef, name: str = "") -> int | None:
         """When the timer is due, or None if it is not armed."""
         timer = self._by_actor.get(ref.key, {}).get(name)
         return timer.due_ms if timer is not None else None
 
-    def claim(self, timer: Timer, generation: int) -> bool:
-        """Whether a fired timer still counts now that its message has its turn."""
-        if timer.generation != generation:
-            return False
-        self.cancel(timer.ref, timer.name)
-        return True
-
     async def run(self) -> None:
-        """Fire timers for ever."""
+        """Fire timers until cancelled."""
         while True:
             self._waiting_until_ms = -inf
             if self._fire_due(self._clock.now_ms()):
@@ -150,10 +145,16 @@ class Timers:
         timer.due_ms = None
         self._armed -= 1
         envelope = Envelope(timer.message, trio.current_time())
-        envelope.timer = timer
-        envelope.timer_generation = timer.generation
+        envelope.claim = partial(self._claim, timer, timer.generation)
         if not timer.ref.deliver(envelope, timer.lane):
             self.cancel(timer.ref, timer.name)
+
+    def _claim(self, timer: Timer, generation: int) -> bool:
+        """Whether a fired timer still counts when its message is handled; called once."""
+        if timer.generation != generation:
+            return False
+        self.cancel(timer.ref, timer.name)
+        return True
 
     def _push(self, timer: Timer, at_ms: int) -> None:
         self._entries += 1

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar, final
+from typing import Final, TypeVar, final
 
 from sightline.actors.answers import record_of, recorded_answer
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, WORKSPACE, Deps
-from sightline.actors.kernel.registry import Registry
+from sightline.actors.kernel import Command, Registry
 from sightline.actors.messages import (
     AcceptSession,
     CancelSession,
@@ -19,6 +19,7 @@ from sightline.actors.messages import (
     PatchWorkspace,
     ReportHeartbeat,
     ReportHeartbeats,
+    SessionMessage,
     StartSession,
 )
 from sightline.actors.refusals import NOT_PARTY
@@ -245,11 +246,10 @@ class Broker:
     async def _once(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer[T]]]) -> Answer[T]:
         return await self._replays.once(key, act, partial(recorded_answer, relations=self._deps.relations))
 
-    async def _ask_session(self, session_id: str, command: Any) -> Answer[SessionStatus]:
-        answer: Answer[SessionStatus] = await self._registry.ref(SESSION, session_id).ask(
-            command, timeout_s=COMMAND_TIMEOUT_S
-        )
-        return answer
+    async def _ask_session(
+        self, session_id: str, command: Command[SessionMessage, Answer[SessionStatus]]
+    ) -> Answer[SessionStatus]:
+        return await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
 
     async def _await_release(self, workspace_id: str) -> None:
         """Wait until the operator's workspace has handled its release, so that the next read shows it free."""

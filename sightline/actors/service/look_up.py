@@ -23,16 +23,15 @@ class LookUp:
     async def find_session(self, session_id: str) -> Session | None:
         """The session with passed deadlines settled: from what its actor published, else by asking it."""
         ref = self._registry.ref(SESSION, session_id)
-        known: Session | None = ref.snapshot
+        known = self._registry.peek(SESSION, session_id)
         if known is not None:
             now_ms = self._deps.clock.now_ms()
             if known.is_terminal or machine.settle_deadline(known, now_ms, self._deps.limits.session) is None:
                 return known
         try:
-            found: Session | None = await ref.ask(GetSession(), timeout_s=self._deps.limits.ask_timeout_s)
+            return await ref.ask(GetSession(), timeout_s=self._deps.limits.ask_timeout_s)
         except OutcomeUnknownError as error:
             raise StoreUnavailableError("the session did not answer in time") from error
-        return found
 
     async def require_session(self, session_id: str) -> Session:
         """The session, which must exist."""
@@ -44,7 +43,7 @@ class LookUp:
     async def require_workspace(self, workspace_id: str) -> Workspace:
         """The workspace, which must exist."""
         ref = self._registry.ref(WORKSPACE, workspace_id)
-        workspace: Workspace | None = ref.snapshot
+        workspace = self._registry.peek(WORKSPACE, workspace_id)
         if workspace is None:
             try:
                 workspace = await ref.ask(GetWorkspace(), timeout_s=self._deps.limits.ask_timeout_s)

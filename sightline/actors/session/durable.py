@@ -1,12 +1,15 @@
-"""A session and its row: every step of its machine is stored before anybody sees what it made of the session."""
+"""Persists each transition of a session before publishing it.
+
+The shard's epoch is read once, when the actor loads: after the shard moved, writes with this epoch are refused.
+"""
 
 from dataclasses import replace
 from typing import final
 
 from sightline.actors.answers import record_of
 from sightline.actors.deps import Deps
-from sightline.actors.kernel.behaviour import Context
-from sightline.actors.messages import ClaimStanding
+from sightline.actors.kernel import Context
+from sightline.actors.messages import ClaimStanding, SessionMessage
 from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.session.effects import carry_out
 from sightline.actors.types import Answer, Caller
@@ -26,17 +29,18 @@ from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent,
 class DurableSession:
     """The session of one actor."""
 
-    __slots__ = ("_context", "_deps", "_limits", "session")
+    __slots__ = ("_context", "_deps", "_lease", "_limits", "session")
 
-    def __init__(self, context: Context, deps: Deps) -> None:
+    def __init__(self, context: Context[SessionMessage], deps: Deps) -> None:
         self._context = context
         self._deps = deps
         self._limits = deps.limits.session
+        self._lease = deps.lease(context.id)
         self.session: Session | None = None
-        """With all evidence that is durable; None before it is created."""
+        """The session with all durable evidence; None before it is created."""
 
     async def load(self) -> None:
-        """Read the session, and take in what was recorded about it since its row was written."""
+        """Read the session's row and apply the evidence recorded since."""
         stored = await self._deps.store.load_session(self._context.id)
         if stored is None:
             return
@@ -50,17 +54,21 @@ class DurableSession:
             self.session = step.session
 
     def require(self) -> Session:
-        """The session, which must exist."""
+        """The session.
+
+        Raises:
+            RefusedError: SESSION_NOT_FOUND.
+        """
         if self.session is None:
             raise RefusedError(SESSION_NOT_FOUND)
         return self.session
 
     def due_ms(self, session: Session) -> int | None:
-        """When the session has to be looked at again; None in a terminal state."""
+        """When the session's next deadline or pause is due, in ms; None in a terminal state."""
         return machine.next_due_ms(session, self._now(), self._limits)
 
     def standing_of(self, workspace_id: str) -> ClaimStanding:
-        """What the session says of a claim that an operator has for it."""
+        """How the session stands to a workspace's claim on it."""
         session = self.session
         if session is None or Party.OPERATOR not in parties_of(session, workspace_id):
             return ClaimStanding.NEVER
@@ -71,7 +79,11 @@ class DurableSession:
     # Steps.
 
     async def step(self, message: Message) -> Step:
-        """Take a command's step; a refusal is raised, after making a passed deadline durable."""
+        """Take a command's step.
+
+        Raises:
+            RefusedError: The machine refuses it; a passed deadline has been made durable.
+        """
         session = self.require()
         now_ms = self._now()
         result = machine.step(session, message, now_ms, self._limits)
@@ -81,7 +93,7 @@ class DurableSession:
         return result
 
     async def take_fact(self, message: Message) -> None:
-        """Step by a fact; one about a session that does not exist is no news."""
+        """Take a fact's step; ignored if the session does not exist."""
         if self.session is None:
             return
         await self._apply(message, at_ms=self._now())
@@ -97,7 +109,7 @@ class DurableSession:
             self.session = result.session
 
     async def settle_deadline(self, now_ms: int) -> bool:
-        """Make a passed deadline durable; True if there was one."""
+        """Make a passed deadline durable; returns whether there was one."""
         session = self.session
         late = machine.settle_deadline(session, now_ms, self._limits) if session is not None else None
         if late is None:
@@ -106,9 +118,9 @@ class DurableSession:
         return True
 
     def take_video(self, video: VideoInput) -> None:
-        """Take in where the live input is now.
+        """Set where the live input is now.
 
-        Its URLs may have moved with the server's address; what is stored is only their last known form.
+        Its URLs follow the server's address; the row keeps those of the start.
         """
         session = self.session
         if session is not None and isinstance(session.phase, Live):
@@ -143,12 +155,12 @@ class DurableSession:
         hold: HoldRequest | None = None,
         record: IdempotencyRecord | None = None,
     ) -> int | None:
-        """Store a step, then carry out its effects. Returns the relations graph's revision, if tuples were written."""
+        """Store a step, then carry out its effects; returns the relations graph's revision if tuples were written."""
         session, recorded = chain(step.session, step.events)
         charged = next((effect.charged for effect in step.effects if isinstance(effect, ChargeHold)), None)
         payload = next((effect.payload for effect in step.effects if isinstance(effect, Settle)), None)
         write = SessionWrite(
-            lease=self._deps.lease(session.id),
+            lease=self._lease,
             session=session,
             at_ms=self._now() if at_ms is None else at_ms,
             due_at_ms=self.due_ms(session),

@@ -1,4 +1,4 @@
-"""What a session does to others: once a step is committed, or when an operation for it came to nothing."""
+"""Effects of a session on other actors and on video: after a committed step, or after a failed operation."""
 
 from typing import Final
 
@@ -6,13 +6,14 @@ import structlog
 import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
-from sightline.actors.kernel.behaviour import Context
-from sightline.actors.kernel.mailbox import Lane
+from sightline.actors.kernel import Context, Lane
 from sightline.actors.messages import (
     FreeOperator,
     OperationFailed,
     OperatorFound,
     ReopenVideo,
+    SessionMessage,
+    SessionOutcome,
     VacateOperator,
     VideoReady,
     VideoReopened,
@@ -29,8 +30,8 @@ VIDEO_TIMER: Final = "video"
 log = structlog.get_logger("sightline.session")
 
 
-def carry_out(context: Context, deps: Deps, step: Step, session: Session) -> None:
-    """Carry out the effects of a step that is committed, and tell those who watch."""
+def carry_out(context: Context[SessionMessage], deps: Deps, step: Step, session: Session) -> None:
+    """Carry out the effects of a committed step and notify the watchers."""
     for effect in step.effects:
         match effect:
             case ReleaseOperator(workspace_id=workspace_id, start_timed_out=timed_out):
@@ -46,10 +47,10 @@ def carry_out(context: Context, deps: Deps, step: Step, session: Session) -> Non
         deps.watchers.notify(WORKSPACE, session.operator.workspace_id, related=session.id)
 
 
-async def let_go(
-    context: Context, deps: Deps, outcome: OperatorFound | VideoReady | OperationFailed, session: Session | None
+async def release_unused(
+    context: Context[SessionMessage], deps: Deps, outcome: SessionOutcome, session: Session | None
 ) -> None:
-    """Give back what an operation has taken, unless the session stands by it."""
+    """Release what an operation acquired, unless the session uses it."""
     phase = session.phase if session is not None else None
     operator = phase.operator if isinstance(phase, Assigned | Live) else None
     match outcome:
@@ -67,29 +68,31 @@ async def let_go(
             pass
 
 
-def reopen_video(context: Context, deps: Deps, session_id: str) -> None:
-    """Create the live input again, or find it; tried until there is an answer."""
+def reopen_video(context: Context[SessionMessage], deps: Deps, session_id: str) -> None:
+    """Create the live input again or find it; retried until the backend answers."""
 
-    def try_later(_error: Exception) -> None:
+    def retry_later(_error: Exception) -> None:
         context.timers.set(context.ref, context.clock.now_ms() + REOPEN_DELAY_MS, ReopenVideo(), name=VIDEO_TIMER)
 
-    context.spawn(lambda: open_video(deps, session_id), on_value=VideoReopened, on_error=try_later)
+    context.spawn(lambda: open_video(deps, session_id), on_value=VideoReopened, on_error=retry_later)
 
 
-def _tell_operator(context: Context, workspace_id: str, message: object) -> None:
+def _tell_operator(context: Context[SessionMessage], workspace_id: str, message: FreeOperator | VacateOperator) -> None:
     context.registry.ref(WORKSPACE, workspace_id).tell(message, lane=Lane.CONTROL)
 
 
-def _close_video(context: Context, deps: Deps, ref: str) -> None:
-    context.spawn(
-        lambda: deps.video.close_input(ref),
-        on_value=lambda _done: None,
-        on_error=lambda error: log.warning("video_close_failed", error=str(error)),
-    )
+def _close_video(context: Context[SessionMessage], deps: Deps, ref: str) -> None:
+    async def close() -> None:
+        try:
+            await deps.video.close_input(ref)
+        except SightlineError as error:
+            log.warning("video_close_failed", error=str(error))
+
+    context.spawn(close, on_value=lambda _done: None, on_error=lambda _error: None)
 
 
 async def _undo(deps: Deps, updates: tuple[TupleUpdate, ...]) -> None:
-    """Take edges back that stand in the graph for an assignment that did not come about."""
+    """Remove the edges that were written to the graph for an assignment that was not made."""
     try:
         with trio.fail_after(deps.limits.ask_timeout_s):
             await deps.relations.write(updates)

@@ -1,4 +1,4 @@
-"""The media pump: what the video backend reports reaches the session's actor, and the store as checkpoints."""
+"""Forwards media events from the video backend to the session actors, and stores media proofs as checkpoints."""
 
 from typing import Final, final
 
@@ -8,8 +8,8 @@ import trio
 from sightline.actors.deps import SESSION
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
-from sightline.actors.messages import MediaArrived, MediaWentAway
 from sightline.domain.errors import SightlineError
+from sightline.domain.session.messages import MediaBroke, MediaProved
 from sightline.domain.session.model import Live
 from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, MediaKind, VideoBackend
@@ -42,16 +42,16 @@ class MediaPump:
                 self.forward(event)
 
     def forward(self, event: MediaEvent) -> None:
-        """Tell the session one event."""
+        """Send one event to its session."""
         session = self._registry.ref(SESSION, event.session_id)
         match event.kind:
             case MediaKind.CONNECTED | MediaKind.FRAMES:
                 self._proved[event.session_id] = None
-                session.tell(MediaArrived(event.at_ms), conflate_key="media")
+                session.tell(MediaProved(event.at_ms), conflate_key="media")
             case MediaKind.DISCONNECTED:
-                session.tell(MediaWentAway(event.at_ms), lane=Lane.CONTROL)
+                session.tell(MediaBroke(event.at_ms), lane=Lane.CONTROL)
             case MediaKind.NO_RTP | MediaKind.NO_FRAME:
-                pass  # the meter counts silence itself
+                pass  # the meter measures silence by itself
 
     async def _checkpoint(self) -> None:
         while True:

@@ -1,44 +1,40 @@
-"""The workspace actor: owns one workspace's availability, claims, and the order of its heartbeats.
+"""The workspace actor: owns the availability and the claims of one workspace, and the order of its heartbeats.
 
-Spoken to by the broker (commands and heartbeats), by sessions (claims) and by the heartbeat writer. Survives a crash by
-its row and the recorded heartbeats. What becomes of a heartbeat is in `heartbeat_intake`, how claims are doubted in
-`claim_doubt`.
+Receives commands and heartbeats from the broker, and claims from sessions. After a crash it loads its row and the
+newest recorded heartbeat. `heartbeats` handles heartbeats; `claim_reconciliation` compares claims with their sessions.
 """
 
 from dataclasses import replace
-from typing import Final, final
+from typing import Final, assert_never, final
 
 from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
-from sightline.actors.kernel.behaviour import Context
-from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.kernel.errors import ReloadRequestedError
-from sightline.actors.kernel.mailbox import Lane
+from sightline.actors.kernel import Context, Envelope, Lane, ReloadRequestedError
 from sightline.actors.messages import (
     ClaimOperator,
     ClaimsChecked,
     ClaimStanding,
     CreateWorkspace,
-    DoubtClaims,
     FreeOperator,
     GetWorkspace,
-    HeartbeatsWritten,
     OccupyOperator,
     OperatorChanged,
     PatchWorkspace,
+    ReconcileClaims,
     ReportHeartbeat,
     ReportHeartbeats,
     RestoreClaim,
     VacateOperator,
+    WorkspaceMessage,
 )
 from sightline.actors.refusals import NOT_OPERATOR, WORKSPACE_NOT_FOUND
 from sightline.actors.types import Answer, Caller
-from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, doubted_claims
+from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, unconfirmed_claims
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.heartbeats import NOT_SUPPLIER, HeartbeatIntake
 from sightline.actors.write_rejections import workspace_rejected
 from sightline.domain.access import Role
-from sightline.domain.errors import InvariantError, RefusedError
+from sightline.domain.errors import RefusedError
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     ClaimByAccept,
@@ -50,81 +46,78 @@ from sightline.domain.operator.machine import (
 )
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
+from sightline.domain.session.model import Operator
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import IdempotencyRecord, Rejected, WorkspaceWrite
 
-DOUBT_TIMER: Final = "doubt"
+RECONCILE_TIMER: Final = "reconcile"
 
 
 @final
 class WorkspaceActor:
     """One workspace."""
 
-    def __init__(self, context: Context, deps: Deps, writer: HeartbeatWriter) -> None:
+    def __init__(self, context: Context[WorkspaceMessage], deps: Deps, writer: HeartbeatWriter) -> None:
         self._context = context
         self._deps = deps
         self._intake = HeartbeatIntake(context, deps, writer)
+        self._lease = deps.lease(context.id)
         self._workspace: Workspace | None = None
 
     # The kernel's side.
 
     async def load(self) -> None:
-        """Read the workspace; claims are doubted soon, since a crash may have cut a dispatch in two."""
+        """Load the workspace and schedule the reconciliation of its claims: a crash may have interrupted a dispatch."""
         self._workspace = await self._deps.store.load_workspace(self._context.id)
         if self._workspace is not None:
-            self._intake.resume_after(self._workspace.last_sequence)
             self._announce(self._workspace)
-            self._arm_doubt()
+            self._arm_reconciliation()
 
     def snapshot(self) -> Workspace | None:
-        """The workspace as stored, with what its durable heartbeats say."""
+        """The workspace with its newest durable heartbeat."""
         return self._workspace
 
     def may_passivate(self) -> bool:
-        """Whether no heartbeat is on its way; claims are watched over by a timer that wakes the actor."""
-        return not self._intake.is_writing
+        """Always: a timer wakes the actor to reconcile its claims."""
+        return True
 
-    async def handle(self, envelope: Envelope) -> None:
+    async def handle(self, envelope: Envelope[WorkspaceMessage]) -> None:
         """Take one turn."""
         try:
             await self._handle(envelope)
         except RefusedError as refused:
             envelope.fail(refused)
 
-    async def _handle(self, envelope: Envelope) -> None:
+    async def _handle(self, envelope: Envelope[WorkspaceMessage]) -> None:
         message = envelope.message
         match message:
-            case ReportHeartbeat():
-                await self._intake.take(envelope, message, self._existing())
-            case HeartbeatsWritten():
-                self._workspace = self._intake.conclude(message, self._workspace)
-            case ReportHeartbeats():
-                await self._intake.take(envelope, message, self._existing())
+            case ReportHeartbeat() | ReportHeartbeats():
+                self._workspace = await self._intake.take(envelope, self._existing(), self._lease)
             case GetWorkspace():
-                envelope.reply(self._workspace)
+                envelope.reply(message, self._workspace)
             case CreateWorkspace():
-                envelope.reply(await self._create(message))
+                envelope.reply(message, await self._create(message))
             case PatchWorkspace():
-                envelope.reply(await self._patch(message))
+                envelope.reply(message, await self._patch(message))
             case ClaimOperator(session_id=session_id, is_dispatch=is_dispatch):
                 claim: ClaimByDispatch | ClaimByAccept = (
                     ClaimByDispatch(session_id) if is_dispatch else ClaimByAccept(session_id)
                 )
-                envelope.reply(await self._tie(claim))
+                envelope.reply(message, await self._tie(claim))
             case OccupyOperator(session_id=session_id):
-                envelope.reply(await self._tie(Occupy(session_id)))
+                envelope.reply(message, await self._tie(Occupy(session_id)))
             case VacateOperator(session_id=session_id):
                 await self._fact(Vacate(session_id))
             case FreeOperator(session_id=session_id, start_timed_out=timed_out, claimed_at_ms=claimed_at_ms):
                 await self._free(session_id, claimed_at_ms, timed_out=timed_out)
             case RestoreClaim():
                 await self._restore(message)
-            case DoubtClaims():
-                self._doubt_claims()
+            case ReconcileClaims():
+                self._reconcile_claims()
             case ClaimsChecked(standings=standings):
                 await self._claims_checked(standings)
             case _:
-                raise InvariantError(f"a workspace does not understand {type(message).__name__}")
+                assert_never(message)
 
     def _existing(self) -> Workspace:
         if self._workspace is None:
@@ -162,7 +155,7 @@ class WorkspaceActor:
         return await self._commit_command(changed, command.caller)
 
     async def _answer_unchanged(self, workspace: Workspace, caller: Caller) -> Answer[Workspace]:
-        """Nothing to store but the answer: a repeat after somebody else's change must not change it back."""
+        """Store only the answer, so that a repeat after another change does not undo that change."""
         answer = Answer(workspace, self._now())
         if caller.idempotency is not None:
             await self._deps.store.record_idempotent(record_of(caller.idempotency, answer))
@@ -170,8 +163,8 @@ class WorkspaceActor:
 
     # Claims.
 
-    async def _tie(self, message: ClaimByDispatch | ClaimByAccept | Occupy) -> object:
-        """Claim or occupy: the operator as it now stands, or a refusal as a value."""
+    async def _tie(self, message: ClaimByDispatch | ClaimByAccept | Occupy) -> Operator | Refusal:
+        """Claim or occupy the operator; returns the operator, or the refusal as a value."""
         workspace = self._existing()
         if not workspace.is_supplier:
             return NOT_OPERATOR
@@ -187,7 +180,7 @@ class WorkspaceActor:
         if self._workspace is None:
             return
         changed = machine.step(self._workspace, message, self._now())
-        assert not isinstance(changed, Refusal), "giving back cannot be refused"
+        assert not isinstance(changed, Refusal), "a release cannot be refused"
         if changed is not self._workspace:
             await self._commit(changed)
         else:
@@ -200,7 +193,7 @@ class WorkspaceActor:
         await self._fact(Release(session_id, timed_out))
 
     async def _restore(self, message: RestoreClaim) -> None:
-        """A session that stands by its operator after a restart; normally the claim is there already."""
+        """Restore the claim of a session that loaded as assigned; normally the claim exists already."""
         workspace = self._workspace
         if workspace is None:
             return
@@ -210,17 +203,17 @@ class WorkspaceActor:
         if isinstance(changed, Workspace) and changed is not workspace:
             await self._commit(changed)
 
-    def _doubt_claims(self) -> None:
-        """Ask the sessions of older claims whether they stand; the answers come back as a message."""
+    def _reconcile_claims(self) -> None:
+        """Compare older claims with their sessions; the answers arrive as `ClaimsChecked`."""
         workspace = self._workspace
         if workspace is None or not workspace.claims:
             return
         registry, until_ms = self._context.registry, self._now() - self._deps.limits.claim_doubt_ms
-        doubted = doubted_claims(registry, workspace, until_ms)
-        self._arm_doubt()
-        if doubted:
+        unconfirmed = unconfirmed_claims(registry, workspace, until_ms)
+        self._arm_reconciliation()
+        if unconfirmed:
             self._context.spawn(
-                lambda: ask_sessions(registry, self._deps, workspace.id, doubted),
+                lambda: ask_sessions(registry, self._deps, workspace.id, unconfirmed),
                 on_value=ClaimsChecked,
                 on_error=lambda _error: None,
             )
@@ -237,14 +230,14 @@ class WorkspaceActor:
             elif standing is ClaimStanding.ASSIGNED and claim.is_live:
                 await self._fact(Vacate(session_id))
 
-    def _arm_doubt(self) -> None:
+    def _arm_reconciliation(self) -> None:
         timers = self._context.timers
         if self._workspace is None or not self._workspace.claims:
-            timers.cancel(self._context.ref, DOUBT_TIMER)
-        elif timers.due_ms(self._context.ref, DOUBT_TIMER) is None:
-            # One that is armed stays: a busy operator's commits must not put the doubt off for ever.
+            timers.cancel(self._context.ref, RECONCILE_TIMER)
+        elif timers.due_ms(self._context.ref, RECONCILE_TIMER) is None:
+            # An armed timer is kept: the commits of a busy operator must not postpone the check for ever.
             at_ms = self._now() + self._deps.limits.claim_doubt_ms
-            timers.set(self._context.ref, at_ms, DoubtClaims(), name=DOUBT_TIMER)
+            timers.set(self._context.ref, at_ms, ReconcileClaims(), name=RECONCILE_TIMER)
 
     # Durability.
 
@@ -260,7 +253,7 @@ class WorkspaceActor:
         self, workspace: Workspace, *, tuples: tuple[TupleUpdate, ...] = (), record: IdempotencyRecord | None = None
     ) -> None:
         write = WorkspaceWrite(
-            lease=self._deps.lease(workspace.id),
+            lease=self._lease,
             workspace=workspace,
             at_ms=self._now(),
             tuples=tuples,
@@ -271,7 +264,7 @@ class WorkspaceActor:
             raise workspace_rejected(result)
         self._workspace = replace(workspace, version=result.version)
         self._announce(self._workspace)
-        self._arm_doubt()
+        self._arm_reconciliation()
         self._deps.watchers.notify(WORKSPACE, workspace.id)
 
     def _announce(self, workspace: Workspace) -> None:

@@ -1,12 +1,11 @@
-"""Dropping all of an operator's assignments: one call, several sessions, each in a transaction of its own."""
+"""Cancels all assignments of an operator: one call, several sessions, one transaction for each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, Deps
-from sightline.actors.kernel.errors import ActorStoppedError
-from sightline.actors.kernel.registry import Registry
+from sightline.actors.kernel import ActorStoppedError, Directory
 from sightline.actors.messages import DropAssignment
 from sightline.actors.types import Caller
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
@@ -15,10 +14,10 @@ from sightline.ports.store import IdempotencyKey, IdempotencyRecord
 
 
 async def assignments_to_drop(deps: Deps, caller: Caller) -> Sequence[str]:
-    """The assignments of the caller's workspace: as they stood when the call was first made, if it has a key.
+    """Assignments of the caller's workspace; with an idempotency key those of the first call.
 
-    One call drops several sessions, each in a transaction of its own. A repeat after a crash in between goes on
-    with the same ones, and answers for all of them.
+    Each session is cancelled in a transaction of its own. A repeat after a crash continues with the same sessions and
+    answers for all of them.
     """
     mark = _mark_of(caller, "begun")
     begun = await deps.store.find_idempotent(mark) if mark is not None else None
@@ -31,11 +30,11 @@ async def assignments_to_drop(deps: Deps, caller: Caller) -> Sequence[str]:
     return ids
 
 
-async def drop_assignment(registry: Registry, deps: Deps, session_id: str, caller: Caller) -> bool:
-    """Drop one assignment; True if this call did. A session that cannot be reached keeps its operator."""
+async def drop_assignment(registry: Directory, deps: Deps, session_id: str, caller: Caller) -> bool:
+    """Cancel one assignment; True if this call did. A session that does not answer keeps its operator."""
     session, mark = registry.ref(SESSION, session_id), _mark_of(caller, session_id)
     try:
-        dropped: bool = await session.ask(DropAssignment(caller.workspace_id, mark), timeout_s=COMMAND_TIMEOUT_S)
+        dropped = await session.ask(DropAssignment(caller.workspace_id, mark), timeout_s=COMMAND_TIMEOUT_S)
     except ActorStoppedError as error:
         raise OutcomeUnknownError("the server is stopping; some assignments may have been dropped") from error
     except UnavailableError:
@@ -44,6 +43,6 @@ async def drop_assignment(registry: Registry, deps: Deps, session_id: str, calle
 
 
 def _mark_of(caller: Caller, part: str) -> IdempotencyKey | None:
-    """The key under which one part of a call with an idempotency key is recorded."""
+    """Idempotency key of one part of a call."""
     key = caller.idempotency
     return replace(key, path=f"{key.path}#{part}") if key is not None else None

@@ -1,6 +1,7 @@
-"""Doubt of claims: does the session of an operator's claim stand by it? A crash may have cut a dispatch in two.
+"""Reconciliation of claims: finds claims of an operator that their sessions do not confirm.
 
-Asked beside the turns of the operator's workspace; what to do about the answers is decided in one.
+A crash between the claim and the assignment of a dispatch leaves such a claim. The sessions are asked by a helper of
+the workspace actor; a turn of the actor then releases what is to be released.
 """
 
 from collections.abc import Sequence
@@ -9,28 +10,28 @@ import structlog
 import trio
 
 from sightline.actors.deps import SESSION, Deps
-from sightline.actors.kernel.registry import Registry
+from sightline.actors.kernel import Directory
 from sightline.actors.messages import CheckClaim, ClaimStanding
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import Claim, Workspace
-from sightline.domain.session.model import Assigned, Live, Session
+from sightline.domain.session.model import Assigned, Live
 from sightline.ports.relations import TupleUpdate, operator_edge
 
 log = structlog.get_logger("sightline.workspace")
 
 
-def doubted_claims(registry: Registry, workspace: Workspace, until_ms: int) -> list[Claim]:
-    """The claims as old as this whose session is not known to stand by them."""
+def unconfirmed_claims(registry: Directory, workspace: Workspace, until_ms: int) -> list[Claim]:
+    """Claims made until `until_ms` that the session's snapshot does not confirm."""
     return [
         claim
         for claim in workspace.claims.values()
-        if claim.at_ms <= until_ms and not _is_stood_by(registry, workspace.id, claim)
+        if claim.at_ms <= until_ms and not _is_confirmed(registry, workspace.id, claim)
     ]
 
 
-def _is_stood_by(registry: Registry, workspace_id: str, claim: Claim) -> bool:
-    """Whether the session is in memory and says what the claim says; then it need not be asked."""
-    session: Session | None = registry.peek(SESSION, claim.session_id)
+def _is_confirmed(registry: Directory, workspace_id: str, claim: Claim) -> bool:
+    """Whether the session's snapshot agrees with the claim; then the session need not be asked."""
+    session = registry.peek(SESSION, claim.session_id)
     phase = session.phase if session is not None else None
     if not isinstance(phase, Assigned | Live) or phase.operator.workspace_id != workspace_id:
         return False
@@ -38,11 +39,11 @@ def _is_stood_by(registry: Registry, workspace_id: str, claim: Claim) -> bool:
 
 
 async def ask_sessions(
-    registry: Registry, deps: Deps, workspace_id: str, doubted: Sequence[Claim]
+    registry: Directory, deps: Deps, workspace_id: str, unconfirmed: Sequence[Claim]
 ) -> tuple[tuple[str, int, ClaimStanding], ...]:
-    """The session, time and standing of each claim; those whose session does not answer are left out."""
+    """Session id, time and standing of each claim; without those whose session does not answer."""
     standings = []
-    for claim in doubted:
+    for claim in unconfirmed:
         session = registry.ref(SESSION, claim.session_id)
         try:
             check = CheckClaim(workspace_id)
@@ -54,10 +55,10 @@ async def ask_sessions(
 
 
 async def clear_edge(deps: Deps, session_id: str, workspace_id: str) -> bool:
-    """Take away the edge that a dispatch cut in two may have left in a graph of its own (not in our transaction).
+    """Remove the edge that an interrupted dispatch may have left in an external relations graph.
 
-    Before the claim goes, so that a crash in between finds it again; and in a turn, so that no new claim, with a
-    new edge, can come in between. False if the graph does not answer: the claim is doubted again later.
+    Done before the claim is released, so that a crash in between is repaired later, and inside a turn, so that no new
+    claim adds the edge meanwhile. Returns False if the graph does not answer: the claim is checked again later.
     """
     edge = operator_edge(session_id, workspace_id)
     try:

@@ -1,51 +1,47 @@
-"""Group commit of heartbeats: one writer, many workspaces, one transaction per batch."""
+"""Group commit of heartbeats: writes those of many workspaces in one transaction per batch."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 import structlog
 import trio
 
+from sightline.actors.kernel import OverloadedError
+from sightline.domain.errors import OutcomeUnknownError, SightlineError
 from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease, Store
 
 BATCH_MAX: Final = 2_000
 QUEUE_MAX: Final = 20_000
 GATHER_S: Final = 0.003
 GATHER_BELOW: Final = 32
-"""How long a small batch waits for company: a commit costs the same for one as for thirty, and takes longer."""
+"""A batch below GATHER_BELOW heartbeats waits GATHER_S for more: a commit of thirty costs little more than of one."""
 WRITERS: Final = 2
-"""Batches under way at once: while one waits for its commit the next one fills."""
+"""Batches in flight at once: while one waits for its commit the next one fills."""
 
 log = structlog.get_logger("sightline.heartbeats")
 
-Done: TypeAlias = Callable[[Exception | None], None]
-
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Submitted:
-    """Heartbeats of one report, at least one, and whom to tell: `done(None)` once they are durable, `done(error)` if
-    they are not."""
+    """Heartbeats of one workspace, at least one, that are written together or not at all."""
 
     heartbeats: tuple[Heartbeat, ...]
-    done: Done
-    answer: IdempotencyRecord | None = None
-    """Kept with the heartbeats, if the report came with a key."""
-
-    @property
-    def workspace_id(self) -> str:
-        """Whose heartbeats they are."""
-        return self.heartbeats[0].workspace_id
+    lease: ShardLease
+    """The lease under which the workspace was loaded."""
+    answers: tuple[IdempotencyRecord, ...] = ()
+    """Recorded with the heartbeats."""
+    done: trio.Event = field(default_factory=trio.Event)
+    error: SightlineError | None = None
+    """Why the heartbeats may not have been written; valid once `done` is set."""
 
 
 @final
 class HeartbeatWriter:
-    """Writes what is submitted, in batches as large as have gathered while the last one was being written."""
+    """Writes submitted heartbeats in batches; a batch holds what was submitted while the previous one was written."""
 
-    def __init__(self, store: Store, lease: Callable[[str], ShardLease]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._lease = lease
         self._queue: list[Submitted] = []
         self._queued = 0
         self._wakeup = trio.Event()
@@ -53,24 +49,30 @@ class HeartbeatWriter:
 
     @property
     def depth(self) -> int:
-        """Heartbeats that wait for a batch."""
+        """Heartbeats that wait to be written."""
         return self._queued
 
-    def submit(self, submitted: Submitted) -> bool:
-        """Hand over heartbeats.
+    async def write(self, submitted: Submitted) -> None:
+        """Write heartbeats; they are durable when this returns.
 
-        Returns:
-            False if too many wait already; nothing was taken.
+        Raises:
+            OverloadedError: `QUEUE_MAX` heartbeats wait already; nothing was written.
+            StoreUnavailableError: Nothing was written.
+            OutcomeUnknownError: They may have been written.
+
+        Cancellation: they may be written.
         """
         if self._queued + len(submitted.heartbeats) > QUEUE_MAX:
-            return False
+            raise OverloadedError("too many heartbeats wait to be written")
         self._queue.append(submitted)
         self._queued += len(submitted.heartbeats)
         self._wakeup.set()
-        return True
+        await submitted.done.wait()
+        if submitted.error is not None:
+            raise submitted.error
 
     async def run(self) -> None:
-        """Write for ever."""
+        """Write batches until cancelled."""
         async with trio.open_nursery() as nursery:
             for _ in range(WRITERS):
                 nursery.start_soon(self._write_batches)
@@ -84,17 +86,18 @@ class HeartbeatWriter:
                 if self._queued < GATHER_BELOW:
                     await trio.sleep(GATHER_S)
                 batch = self._take()
-            error: Exception | None = None
+            error: SightlineError | None = None
             try:
                 beats = [beat for item in batch for beat in item.heartbeats]
-                leases = {self._lease(workspace_id) for workspace_id in {item.workspace_id for item in batch}}
-                answers = [item.answer for item in batch if item.answer is not None]
+                leases = {item.lease for item in batch}
+                answers = [answer for item in batch for answer in item.answers]
                 await self._store.append_heartbeats(beats, leases, answers)
             except Exception as caught:
                 log.exception("heartbeats_not_written", heartbeats=sum(len(item.heartbeats) for item in batch))
-                error = caught
+                error = caught if isinstance(caught, SightlineError) else OutcomeUnknownError(str(caught))
             for item in batch:
-                item.done(error)
+                item.error = error
+                item.done.set()
 
     def _take(self) -> list[Submitted]:
         count, size = 0, 0

@@ -1,32 +1,13 @@
-"""Reports of heartbeats: how the workspace's actor judges, keeps and answers one."""
+"""Judges, records and answers one report of heartbeats."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from sightline.actors.deps import Limits
-from sightline.actors.kernel.envelope import Envelope
-from sightline.actors.messages import ReportHeartbeat, ReportHeartbeats
-from sightline.actors.types import Answer, BatchVerdict, HeartbeatReport, HeartbeatVerdict
+from sightline.actors.types import BatchVerdict, HeartbeatReport, HeartbeatVerdict
 from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
-from sightline.ports.store import Heartbeat, IdempotencyKey
-
-
-class Writing(NamedTuple):
-    """A report whose accepted heartbeats are on their way to the store."""
-
-    envelope: Envelope
-    heartbeats: tuple[Heartbeat, ...]
-    verdicts: tuple[Refusal | None, ...]
-    answer: Answer[Workspace] | Answer[BatchVerdict] | None
-    """What is recorded with the heartbeats; None of a report without a key, which is answered when it is known."""
-
-    @property
-    def key(self) -> IdempotencyKey | None:
-        """The key of the call."""
-        key: IdempotencyKey | None = self.envelope.message.key
-        return key
+from sightline.ports.store import Heartbeat
 
 
 def judge(
@@ -46,7 +27,7 @@ def judge(
 
 
 def heartbeat_of(workspace: Workspace, report: HeartbeatReport, now_ms: int, limits: Limits) -> Heartbeat:
-    """An accepted report as it is recorded."""
+    """The record of an accepted heartbeat."""
     captured = now_ms if report.captured_at_ms is None else report.captured_at_ms
     is_typed_or_mocked = report.source == "MANUAL" or report.is_mock is True
     fix = Fix(
@@ -72,13 +53,9 @@ def heartbeat_of(workspace: Workspace, report: HeartbeatReport, now_ms: int, lim
     )
 
 
-def answer_of(
-    message: ReportHeartbeat | ReportHeartbeats, verdicts: Sequence[Refusal | None], workspace: Workspace, now_ms: int
-) -> Answer[Workspace] | Answer[BatchVerdict]:
-    """The answer to a report: the workspace, and for a batch also a verdict on each heartbeat."""
-    if isinstance(message, ReportHeartbeat):
-        return Answer(workspace, now_ms)
-    items = [
-        HeartbeatVerdict(report.sequence, refusal) for report, refusal in zip(message.reports, verdicts, strict=True)
-    ]
-    return Answer(BatchVerdict(tuple(items), workspace), now_ms)
+def verdict_on(
+    reports: Sequence[HeartbeatReport], refusals: Sequence[Refusal | None], workspace: Workspace
+) -> BatchVerdict:
+    """The verdict on each heartbeat of a batch, and the workspace after it."""
+    items = [HeartbeatVerdict(report.sequence, refusal) for report, refusal in zip(reports, refusals, strict=True)]
+    return BatchVerdict(tuple(items), workspace)

@@ -6,32 +6,30 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from sightline.actors.kernel import Envelope, Lane, Ref, Sent
+from sightline.actors.kernel import AnyRef, Envelope, Lane, Sent
 from sightline.actors.messages import (
     FreeOperator,
-    HeartbeatTaken,
-    MediaArrived,
-    MediaWentAway,
     OperatorChanged,
     OperatorSeen,
     RestoreClaim,
     VacateOperator,
 )
+from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
 
 if TYPE_CHECKING:
     from sightline.sim.faults import Faults
 
 MAY_REPEAT: Final = (
-    HeartbeatTaken,
-    MediaArrived,
-    MediaWentAway,
+    FixReported,
+    MediaProved,
+    MediaBroke,
     FreeOperator,
     VacateOperator,
     RestoreClaim,
     OperatorChanged,
     OperatorSeen,
 )
-MAY_BE_LATE: Final = (HeartbeatTaken, MediaArrived)
+MAY_BE_LATE: Final = (FixReported, MediaProved)
 """Evidence carries its own time. What moves a claim is kept in order by the mailbox, and the actors lean on that."""
 
 
@@ -43,7 +41,7 @@ class FaultyWire:
         self._faults = faults
         self._nursery = nursery
 
-    def carry(self, ref: Ref, envelope: Envelope, lane: Lane) -> Sent:
+    def carry(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> Sent:
         """Bring a tell to its mailbox."""
         faults, message = self._faults, envelope.message
         if isinstance(message, MAY_BE_LATE) and faults.hits(faults.rates.late):
@@ -56,6 +54,6 @@ class FaultyWire:
             ref.receive(again, lane)
         return sent
 
-    async def _carry_late(self, ref: Ref, envelope: Envelope, lane: Lane) -> None:
+    async def _carry_late(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> None:
         await trio.sleep(self._faults.random() * self._faults.rates.late_s)
         ref.receive(envelope, lane)

@@ -60,7 +60,7 @@ class Scripted:
             await message(self, envelope)
         else:
             self.stage.heard[self.context.id].append(message)
-            envelope.reply(message)
+            envelope.reply(envelope.message, message)
 
     def save(self, value):
         self.value = self.stage.disk[self.context.id] = value
@@ -91,6 +91,9 @@ class Stage:
 
     def ref(self, actor_id="a"):
         return self.registry.ref("actor", actor_id)
+
+    def peek(self, actor_id="a"):
+        return self.registry.peek("actor", actor_id)
 
     def counts(self):
         return self.registry.statistics().kinds["actor"]
@@ -131,7 +134,7 @@ class Script:
     def add(amount):
         async def message(actor, envelope):
             actor.save(actor.value + amount)
-            envelope.reply(actor.value)
+            envelope.reply(envelope.message, actor.value)
 
         return message
 
@@ -148,7 +151,7 @@ class Script:
             if entered is not None:
                 entered.set()
             await event.wait()
-            envelope.reply("waited")
+            envelope.reply(envelope.message, "waited")
 
         return message
 
@@ -167,16 +170,16 @@ class Script:
     def answer_kept(value):
         async def message(actor, envelope):
             for kept in actor.kept:
-                kept.reply(value)
+                kept.reply(kept.message, value)
             actor.kept.clear()
-            envelope.reply(None)
+            envelope.reply(envelope.message, None)
 
         return message
 
     @staticmethod
     def call(function):
         async def message(actor, envelope):
-            envelope.reply(function(actor))
+            envelope.reply(envelope.message, function(actor))
 
         return message
 

@@ -16,13 +16,13 @@ from sightline.domain.errors import InvariantError
 
 async def test_an_ask_gets_the_reply_and_the_state_is_published(stage, script):
     assert await stage.ref().ask(script.add(3), timeout_s=1) == 3
-    assert stage.ref().snapshot == 3
+    assert stage.peek() == 3
     assert stage.registry.peek("actor", "a") == 3
     assert dict(stage.registry.snapshots("actor")) == {"a": 3}
 
 
 async def test_an_actor_not_in_memory_publishes_nothing(stage):
-    assert stage.ref().snapshot is None
+    assert stage.peek() is None
     assert stage.registry.peek("actor", "a") is None
 
 
@@ -48,7 +48,7 @@ async def test_turns_of_one_actor_never_overlap(stage, nursery):
         worst = max(worst, inside)
         await trio.sleep(0.1)
         inside -= 1
-        envelope.reply(None)
+        envelope.reply(envelope.message, None)
 
     async with trio.open_nursery() as asking:
         for _ in range(10):
@@ -116,9 +116,9 @@ async def test_answering_twice_is_a_bug_that_the_second_caller_sees(stage):
     caught = []
 
     async def message(actor, envelope):
-        envelope.reply(1)
+        envelope.reply(envelope.message, 1)
         try:
-            envelope.reply(2)
+            envelope.reply(envelope.message, 2)
         except InvariantError as error:
             caught.append(error)
 
@@ -129,8 +129,8 @@ async def test_answering_twice_is_a_bug_that_the_second_caller_sees(stage):
 
 async def test_answering_a_tell_does_nothing(stage):
     async def message(actor, envelope):
-        envelope.reply(1)
-        envelope.reply(2)
+        envelope.reply(envelope.message, 1)
+        envelope.reply(envelope.message, 2)
 
     stage.ref().tell(message)
     await stage.ref().ask("next", timeout_s=1)
@@ -175,15 +175,15 @@ async def test_a_message_whose_deadline_passed_in_the_mailbox_is_not_handled(sta
     assert stage.counts().expired == 1
 
 
-async def test_the_command_id_and_deadline_travel_with_the_message(stage):
+async def test_the_deadline_travels_with_the_message(stage):
     seen = []
 
     async def message(actor, envelope):
-        seen.append((envelope.command_id, envelope.deadline - trio.current_time()))
-        envelope.reply(None)
+        seen.append(envelope.deadline - trio.current_time())
+        envelope.reply(envelope.message, None)
 
-    await stage.ref().ask(message, timeout_s=4, command_id="cmd-1")
-    assert seen == [("cmd-1", 4)]
+    await stage.ref().ask(message, timeout_s=4)
+    assert seen == [4]
 
 
 class TestOverload:

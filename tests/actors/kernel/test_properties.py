@@ -57,7 +57,7 @@ class Ledger:
                 self.world.applied[envelope.message] = 1
             if error is not None:
                 raise error
-            envelope.reply(envelope.message)
+            envelope.reply(envelope.message, envelope.message)
         finally:
             self.world.inside -= 1
 

@@ -18,7 +18,7 @@ async def outcome_of(stage, message, outcomes, name, actor_id="a"):
 
 async def slow(actor, envelope):
     await trio.sleep(3)
-    envelope.reply("slow but done")
+    envelope.reply(envelope.message, "slow but done")
 
 
 async def test_what_was_taken_in_is_finished(stage, nursery):

@@ -8,12 +8,13 @@ import trio.testing
 
 from sightline.actors.kernel import Lane, TurnLostError
 from sightline.actors.kernel.statistics import Recorder
+from sightline.domain.errors import StoreUnavailableError
 
 
 async def test_waiting_and_handling_are_measured_apart(stage, script):
     async def slow(actor, envelope):
         await trio.sleep(1)
-        envelope.reply(None)
+        envelope.reply(envelope.message, None)
 
     stage.ref().tell(slow)
     stage.ref().tell(slow)
@@ -50,22 +51,6 @@ async def test_statistics_cannot_be_changed(stage):
         stage.counts().handled = 7
 
 
-async def test_workers_are_given_back_after_a_burst(make_stage):
-    from sightline.actors.kernel import KernelOptions
-
-    stage = await make_stage(kernel=KernelOptions(workers_idle_max=4))
-
-    async def wait(actor, envelope):
-        await trio.sleep(1)
-
-    for number in range(100):
-        stage.ref(str(number)).tell(wait)
-    await trio.sleep(0.5)
-    assert stage.registry.statistics().workers == 100
-    await trio.sleep(1)
-    assert stage.registry.statistics().workers == 4
-
-
 def test_a_histogram_counts_by_powers_of_two_and_never_loses_one():
     recorder = Recorder()
     for duration_s in (-1, 0, 1e-6, 3e-6, 1e-3, 1, 1e9):
@@ -94,17 +79,6 @@ async def test_every_dead_letter_is_counted_and_a_flood_of_them_is_not_logged(ma
         stage.ref().tell("nobody hears this")
     assert stage.counts().dead_letters == 1_001
     assert len(logged) == 109
-
-
-async def test_turns_that_wait_for_nothing_share_a_worker(make_stage):
-    from sightline.actors.kernel import KernelOptions
-
-    stage = await make_stage(kernel=KernelOptions(workers_idle_max=100))
-    for number in range(100):
-        stage.ref(str(number)).tell("heard")
-    await trio.testing.wait_all_tasks_blocked()
-    assert [stage.heard[str(number)] for number in range(100)] == [["heard"]] * 100
-    assert stage.registry.statistics().workers <= 8
 
 
 async def test_a_turn_that_waits_holds_up_no_actor_that_came_with_it(make_stage):
@@ -137,3 +111,19 @@ async def test_an_endless_chain_of_turns_lets_other_tasks_run(make_stage):
     is_over = True
     await trio.testing.wait_all_tasks_blocked()
     assert stage.counts().handled > 1
+
+
+async def test_an_actor_that_retries_its_load_is_listed_until_it_loads(stage, script):
+    async def is_away(actor):
+        raise StoreUnavailableError("read-only")
+
+    await stage.ref().ask(script.add(1), timeout_s=1)
+    stage.on_load.append(is_away)
+    stage.ref().tell(script.crash())
+    await trio.sleep(60)
+    assert stage.counts().retrying == {"a": "StoreUnavailableError: read-only"}
+    assert stage.counts().parked == {}
+    stage.on_load.clear()
+    await trio.sleep(10)
+    assert stage.counts().retrying == {}
+    assert stage.peek() == 1

@@ -77,7 +77,7 @@ async def test_asks_held_over_turns_are_answered_when_the_actor_crashes(stage, s
 
 async def test_a_crash_after_the_reply_does_not_change_the_answer(stage):
     async def reply_and_crash(actor, envelope):
-        envelope.reply("done")
+        envelope.reply(envelope.message, "done")
         raise ValueError
 
     assert await stage.ref().ask(reply_and_crash, timeout_s=1) == "done"
@@ -88,9 +88,9 @@ async def test_nothing_is_published_between_a_crash_and_the_load(stage, script):
     await stage.ref().ask(script.add(3), timeout_s=1)
     stage.ref().tell(script.crash())
     await trio.testing.wait_all_tasks_blocked()
-    assert stage.ref().snapshot is None
+    assert stage.peek() is None
     await stage.ref().ask(script.add(0), timeout_s=9)
-    assert stage.ref().snapshot == 3
+    assert stage.peek() == 3
 
 
 async def test_a_snapshot_that_raises_is_a_crash(stage):
@@ -124,7 +124,7 @@ async def test_three_crashes_within_the_window_restart_and_the_fourth_parks(stag
     assert caught.value.reason == "ValueError: boom"
     assert stage.counts().parked == {"a": "ValueError: boom"}
     assert stage.ref().tell("x") is Sent.PARKED
-    assert stage.ref().snapshot is None
+    assert stage.peek() is None
 
 
 async def test_crashes_far_apart_never_park(stage, script):
@@ -157,7 +157,8 @@ async def test_a_parked_actor_works_again_after_revive(make_stage, script):
     await stage.ref().ask(script.add(4), timeout_s=1)
     stage.ref().tell(script.crash())
     await trio.testing.wait_all_tasks_blocked()
-    assert await stage.registry.revive("actor", "a") == 4
+    await stage.registry.revive("actor", "a")
+    assert stage.peek() == 4
     assert await stage.ref().ask(script.add(1), timeout_s=1) == 5
     assert stage.counts().parked == {}
 
@@ -270,7 +271,7 @@ class TestStoreErrorsInATurn:
             lives.append(actor)
             if len(lives) == 1:
                 raise ReloadRequestedError("version", retry=True)
-            envelope.reply("second try")
+            envelope.reply(envelope.message, "second try")
 
         assert await stage.ref().ask(conflict_once, timeout_s=1) == "second try"
         assert lives[0] is not lives[1]
@@ -328,7 +329,7 @@ class TestStop:
     async def test_a_stopped_actor_comes_back_with_its_next_message(self, stage, script):
         await stage.ref().ask(script.add(2), timeout_s=1)
         await stage.registry.stop("actor", "a")
-        assert stage.ref().snapshot is None
+        assert stage.peek() is None
         assert await stage.ref().ask(script.add(0), timeout_s=1) == 2
 
     async def test_stopping_during_a_back_off_or_a_load_ends_it(self, stage):
@@ -356,6 +357,53 @@ class TestStop:
         await stage.registry.stop("actor", "a")
         assert stage.counts().parked == {}
         assert await stage.ref().ask("x", timeout_s=1) == "x"
+
+
+class DriverError(Exception):
+    """An error of a library, as a database driver raises it."""
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), DriverError("read-only transaction")])
+async def test_an_error_of_a_dependency_is_no_strike_and_the_actor_comes_back_by_itself(stage, script, error):
+    await stage.ref().ask(script.add(3), timeout_s=1)
+    for _ in range(20):
+        with pytest.raises(TurnLostError):
+            await stage.ref().ask(script.crash(error), timeout_s=60)
+    assert await stage.ref().ask(script.add(0), timeout_s=60) == 3
+    stage.on_load.append(failing(12, error))
+    stage.ref().tell(script.crash(error))
+    await trio.sleep(1)
+    with pytest.raises(UnavailableError):
+        await stage.ref().ask("while it is away", timeout_s=60)
+    await trio.sleep(120)
+    counts = stage.counts()
+    assert (counts.parked, counts.retrying, counts.restarts) == ({}, {}, 0)
+    assert stage.peek() == 3
+
+
+async def test_stopping_one_actor_leaves_the_turns_of_others_alone(stage, script):
+    """The stopped turn ends by itself, behind a shield, after it was cancelled: the next actor's turn goes on."""
+    entered, release = trio.Event(), trio.Event()
+
+    async def shielded(actor, envelope):
+        entered.set()
+        with trio.CancelScope(shield=True):
+            await release.wait()
+        stage.ref("b").tell(waits)
+
+    async def waits(actor, envelope):
+        await trio.sleep(1)
+        stage.heard["b"].append("done")
+
+    stage.ref("a").tell(shielded)
+    await entered.wait()
+    async with trio.open_nursery() as stopping:
+        stopping.start_soon(stage.registry.stop, "actor", "a")
+        await trio.sleep(stage.registry.options.stop_grace_s + 1)
+        release.set()
+    await trio.sleep(2)
+    assert stage.heard["b"] == ["done"]
+    assert stage.counts().dead_letters == 0
 
 
 async def stop_after(stage, event):

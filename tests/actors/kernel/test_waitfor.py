@@ -4,13 +4,15 @@ import pytest
 import trio
 
 from sightline.actors.kernel import AskCycleError, KernelOptions, TurnLostError
-from sightline.actors.kernel.waitfor import WaitForGraph, turn_of
+from sightline.actors.kernel.waitfor import turn_of
 
 
 def asking(actor_id, message, caught):
     async def turn(actor, envelope):
         try:
-            envelope.reply(await actor.context.registry.ref("actor", actor_id).ask(message, timeout_s=5))
+            envelope.reply(
+                envelope.message, await actor.context.registry.ref("actor", actor_id).ask(message, timeout_s=5)
+            )
         except AskCycleError as error:
             caught.append(str(error))
             raise
@@ -35,7 +37,7 @@ async def test_an_actor_that_asks_itself_is_named(stage):
 async def test_a_chain_without_a_circle_is_fine_and_leaves_no_edges(stage):
     for _ in range(2):
         assert await stage.ref("a").ask(asking("b", asking("c", "x", []), []), timeout_s=9) == "x"
-    assert stage.registry.wait_for._waits == {}
+    assert stage.registry.wait_for._path(("actor", "a"), ("actor", "c")) is None
 
 
 async def test_a_circle_of_three_through_a_nursery_inside_a_turn_is_found(stage):
@@ -58,7 +60,7 @@ async def test_a_helper_may_ask_its_own_actor_back(stage):
     async def turn(actor, envelope):
         ref = actor.context.ref
         actor.context.spawn(lambda: ref.ask("from helper", timeout_s=5), on_value=lambda v: v, on_error=repr)
-        envelope.reply(None)
+        envelope.reply(envelope.message, None)
 
     await stage.ref().ask(turn, timeout_s=1)
     await trio.sleep(1)
@@ -71,8 +73,7 @@ async def test_outside_of_test_mode_nothing_is_tracked(make_stage):
     assert await stage.ref("a").ask(asking("b", "x", []), timeout_s=9) == "x"
 
 
-def test_a_task_outside_of_turns_leaves_no_edge():
-    graph = WaitForGraph()
+async def test_a_task_outside_of_turns_leaves_no_edge(stage, script):
     assert turn_of.get() is None
-    with graph.waiting(("actor", "a")):
-        assert graph._waits == {}
+    assert await stage.ref("a").ask(script.add(1), timeout_s=9) == 1
+    assert stage.registry.wait_for._waits == {}
