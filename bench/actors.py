@@ -27,7 +27,7 @@ import trio.testing
 
 from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, WORKSPACE, Deps, Limits
-from sightline.actors.kernel import Context, Envelope, Registry
+from sightline.actors.kernel import Command, Context, Envelope, KindName, Registry
 from sightline.actors.messages import GetSession
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
@@ -49,18 +49,26 @@ from sightline.system.ids import SystemIds
 LAT, LNG = 52.52, 13.405
 
 
+class Ping(Command["Ping", int]):
+    """Asks for the number of messages handled."""
+
+
+ECHO = KindName[Ping, int]("echo")
+PING = Ping()
+
+
 class Echo:
     """An actor that does nothing but answer."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context[Ping]) -> None:
         self.handled = 0
 
     async def load(self) -> None:
         """Nothing to load."""
 
-    async def handle(self, envelope: Envelope) -> None:
+    async def handle(self, envelope: Envelope[Ping]) -> None:
         self.handled += 1
-        envelope.reply(self.handled)
+        envelope.reply(envelope.message, self.handled)
 
     def snapshot(self) -> int:
         return self.handled
@@ -133,12 +141,12 @@ def summed_up(rates: list[tuple[float, float]]) -> dict[str, float]:
 async def ask_one_after_another(asks: int) -> dict[str, float]:
     """One asker, one actor: the round trip of an ask."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
-    registry.register("echo", Echo)
+    registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
         await nursery.start(registry.run)
-        ref = registry.ref("echo", "one")
-        await ref.ask("warm", timeout_s=10)
-        rates = [await rate_of(asks, lambda: repeat(asks, lambda: ref.ask("x", timeout_s=10))) for _ in range(ROUNDS)]
+        ref = registry.ref(ECHO, "one")
+        await ref.ask(PING, timeout_s=10)
+        rates = [await rate_of(asks, lambda: repeat(asks, lambda: ref.ask(PING, timeout_s=10))) for _ in range(ROUNDS)]
         await registry.close(drain_s=1)
     return summed_up(rates)
 
@@ -146,16 +154,16 @@ async def ask_one_after_another(asks: int) -> dict[str, float]:
 async def ask_many_actors(actors: int, asks: int) -> dict[str, float]:
     """A hundred askers over many actors."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
-    registry.register("echo", Echo)
+    registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
         await nursery.start(registry.run)
-        refs = [registry.ref("echo", str(number)) for number in range(actors)]
+        refs = [registry.ref(ECHO, str(number)) for number in range(actors)]
         for ref in refs:
-            await ref.ask("warm", timeout_s=10)
+            await ref.ask(PING, timeout_s=10)
 
         async def asker(first: int) -> None:
             for number in range(asks // 100):
-                await refs[(first + number * 7) % actors].ask("x", timeout_s=10)
+                await refs[(first + number * 7) % actors].ask(PING, timeout_s=10)
 
         async def all_askers() -> None:
             async with trio.open_nursery() as asking:
@@ -170,15 +178,15 @@ async def ask_many_actors(actors: int, asks: int) -> dict[str, float]:
 async def ask_with_a_scope_each(asks: int) -> dict[str, float]:
     """The same with `trio.fail_after` around every ask: what the shared deadlines save."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
-    registry.register("echo", Echo)
+    registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
         await nursery.start(registry.run)
-        ref = registry.ref("echo", "one")
-        await ref.ask("warm", timeout_s=10)
+        ref = registry.ref(ECHO, "one")
+        await ref.ask(PING, timeout_s=10)
 
         async def ask() -> None:
             with trio.fail_after(10):
-                await ref.ask("x", timeout_s=float("inf"))
+                await ref.ask(PING, timeout_s=float("inf"))
 
         rates = [await rate_of(asks, lambda: repeat(asks, ask)) for _ in range(ROUNDS)]
         await registry.close(drain_s=1)
@@ -188,13 +196,13 @@ async def ask_with_a_scope_each(asks: int) -> dict[str, float]:
 async def idle_kernel_actors(actors: int) -> dict[str, float]:
     """Memory of an actor without any state of its own."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
-    registry.register("echo", Echo)
+    registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
         await nursery.start(registry.run)
         gc.collect()
         before = resident_bytes()
         for number in range(actors):
-            await registry.activate("echo", f"{number:032x}")
+            await registry.activate(ECHO, f"{number:032x}")
         gc.collect()
         used = resident_bytes() - before
         await registry.close(drain_s=1)
@@ -204,15 +212,15 @@ async def idle_kernel_actors(actors: int) -> dict[str, float]:
 async def timers_pushed_out(timers: int) -> dict[str, float]:
     """Setting a timer later, as every heartbeat does."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
-    registry.register("echo", Echo)
+    registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
         await nursery.start(registry.run)
-        refs = [registry.ref("echo", str(number)) for number in range(timers)]
+        refs = [registry.ref(ECHO, str(number)) for number in range(timers)]
         now_ms = registry.clock.now_ms()
         began = time.process_time()
         for again in range(20):
             for ref in refs:
-                registry.timers.set(ref, now_ms + 60_000 + again, "due")
+                registry.timers.set(ref, now_ms + 60_000 + again, PING)
         spent = time.process_time() - began
         heap = registry.timers.heap_size
         await registry.close(drain_s=1)
