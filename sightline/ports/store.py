@@ -1,11 +1,11 @@
-"""Durable state as a need of the actors.
+"""The port through which actors read and write durable state.
 
-Every write of an actor's state is one transaction: it checks that the shard is still held at the writer's epoch
-(equality) and that the row has the version the writer read, then stores the new state at version + 1 together with
-everything that must be true with it: recorded events, hold, settlement, quote, relation tuples, idempotency record.
+Every write of an actor's state is one transaction: it checks that the shard is held at the writer's epoch and that the
+row has the version that the writer read, then stores the new state at version + 1 together with its events, hold,
+settlement, quote, relation tuples and idempotency record.
 
-What is raised is the same for each operation: `StoreUnavailableError` when surely nothing was written,
-`OutcomeUnknownError` when nobody knows. What was *decided against* by the store is a returned `Rejected`.
+Every method may raise `StoreUnavailableError` (nothing was written) and, if it writes, `OutcomeUnknownError` (the
+commit was sent and its answer was lost). A write that the store refuses returns `Rejected`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,7 +43,7 @@ class ShardLostError(StoreUnavailableError):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """What makes two calls the same call."""
+    """Identifies a call: two calls with equal workspace, method, path and key are the same call."""
 
     workspace_id: str
     method: str
@@ -55,7 +55,7 @@ class IdempotencyKey:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyRecord:
-    """The answer that was given to a call, kept 24 hours. `result` is JSON-ready."""
+    """The recorded answer to a call, kept for 24 hours. `result` is JSON-ready."""
 
     key: IdempotencyKey
     result: Mapping[str, object]
@@ -67,7 +67,7 @@ class IdempotencyRecord:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequest:
-    """Reserve an amount of the payer's funds for a session. `is_enforced`: refuse when they do not cover it."""
+    """Reserve an amount of the payer's funds for a session. `is_enforced`: reject if the funds do not cover it."""
 
     payer_address: str
     amount: MicroUsdc
@@ -117,7 +117,7 @@ class WorkspaceWrite:
 
 
 class RejectedWhy(StrEnum):
-    """Why the store decided against a write."""
+    """Why the store rejected a write."""
 
     FENCED = "FENCED"
     """The shard is no longer held at this epoch."""
@@ -209,7 +209,7 @@ class SessionQuery:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedSession:
-    """What recovery needs of one session that is not terminal."""
+    """What recovery reads of a session that is not terminal."""
 
     id: str
     state: SessionState
@@ -221,7 +221,7 @@ class UnfinishedSession:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSession:
-    """A session as stored, with what has been recorded about it elsewhere since."""
+    """A session as stored, with evidence recorded in other tables since."""
 
     session: Session
     media_proved_at_ms: int | None = None
@@ -240,7 +240,7 @@ class Demand:
 
 
 class Store(Protocol):
-    """What the actors need of durable storage."""
+    """Durable storage for the actors."""
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner, raising each epoch by one. Returns shard -> epoch."""
@@ -329,5 +329,5 @@ class Store(Protocol):
         ...
 
     async def record_idempotent(self, record: IdempotencyRecord) -> bool:
-        """Keep the answer of a call whose effect is not an actor's; False if one is kept already."""
+        """Record the answer to a call that no actor handles; False if one is recorded already."""
         ...

@@ -1,4 +1,4 @@
-"""JSON as it is stored. Integers above 64 bits are refused rather than rounded."""
+"""Stored JSON. Integers above 64 bits are refused, not rounded."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every store promises of writes: versions, fencing, idempotency, quotes, holds, relations, all in one commit."""
+"""Contract of the writes of every store: versions, fencing, idempotency, quotes, holds and relations in one commit."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ def a_write(stored: Stored, session: Session, **changes: Any) -> SessionWrite:
 
 
 async def commit(stored: Stored, session: Session, **changes: Any) -> Session:
-    """Write a session that nothing speaks against; the session as it is stored now."""
+    """Write a session that the store accepts; returns it as stored."""
     result = await stored.store.write_session(a_write(stored, session, **changes))
     assert isinstance(result, Committed)
     return replace(session, version=result.version)

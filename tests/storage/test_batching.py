@@ -1,4 +1,4 @@
-"""Callers that come batcher are served batcher: each gets its own, and no place is lost to who leaves."""
+"""Concurrent calls are coalesced: each gets its own result, and no slot is lost when a caller leaves."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""The wire to Postgres is cut at chosen events: what is not known is never told as failure, and never as success."""
+"""Connections are cut at chosen messages: an unknown outcome is reported as neither failure nor success."""
 
 from typing import Any
 

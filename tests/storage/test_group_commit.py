@@ -1,4 +1,4 @@
-"""Group commit: many steps in few transactions, and each caller told what became of its own."""
+"""Group commit: many writes share a transaction, and each caller gets the result of its own write."""
 
 import random
 from typing import Any

@@ -1,5 +1,5 @@
-"""The store over a wire that is cut, a Postgres that is slow, or restarted: whoever asks again learns what is true, and
-nothing is lost, doubled, or half done."""
+"""The store with cut connections and a slow or restarted Postgres: a repeated call gets the true result, and no write
+is lost, doubled or half done."""
 
 import os
 import random

@@ -1,12 +1,12 @@
 """The bridge between trio and asyncpg: one thread, one uvloop loop, one pool.
 
-asyncpg runs only on asyncio. trio-asyncio costs five times the CPU per query, cannot use uvloop, and lets
-one stray exception of any asyncio task cancel the whole trio tree (ADR 0050). So the loop has a thread of
-its own, and only whole units of work cross, never connections or cursors: a unit is an `async def` that
-takes a connection and runs entirely on the asyncio side. A caller that is cancelled has its unit cancelled
-and *waits for it to finish*, so that no statement runs on after its caller is gone.
+asyncpg runs only on asyncio. trio-asyncio costs five times the CPU per query, cannot use uvloop, and lets one
+unhandled exception of any asyncio task cancel the whole trio tree (ADR 0050). So the asyncio loop has a thread of its
+own, and only whole units of work cross to it, never connections or cursors: a unit is an `async def` that takes a
+connection and runs entirely on the asyncio side. When a caller is cancelled, its unit is cancelled and the caller
+waits until the unit has ended, so that no statement runs on without a caller.
 
-Crossing costs two wake-ups. Results that come back together share one.
+A crossing costs two thread wake-ups. Results that are ready at the same time are delivered by one wake-up.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ log = structlog.get_logger()
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseOptions:
-    """How the bridge behaves."""
+    """Limits of the bridge."""
 
     pool: PoolOptions
     deadline_ms: int = 5_000
-    """For one unit of work, waiting for a connection included."""
+    """For one unit of work, including the wait for a connection."""
     in_flight_max: int = 512
-    """Units of work on the asyncio side at once; further callers wait here, within their deadline."""
+    """Maximum units of work on the asyncio side; further callers wait, within their deadline."""
     drain_ms: int = 5_000
-    """How long closing waits for units of work that are under way."""
+    """How long closing waits for units of work in flight."""
 
 
 @final
@@ -58,7 +58,7 @@ class DatabaseStatistics:
 @final
 @dataclass(eq=False, slots=True)
 class _Crossing:
-    """One caller parked in trio, and the work it waits for."""
+    """A trio task that waits, and the unit of work it waits for."""
 
     work: Work
     task: trio.lowlevel.Task
@@ -84,7 +84,7 @@ class Database:
         self._delivery_due = False
 
     async def read(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
-        """Run a unit that writes nothing. A lost connection is retried on another one.
+        """Run a unit that writes nothing. After a lost connection it runs again on another one.
 
         Raises:
             StoreUnavailableError: No answer in time, or no database.
@@ -96,25 +96,23 @@ class Database:
     async def run(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
         """Run a unit of one statement, which commits itself in one round trip.
 
-        Several statements are possible if the unit may be repeated: a deadlock's victim is run again from its start.
-
         Raises:
             StoreUnavailableError: No connection within the deadline; nothing was applied.
-            OutcomeUnknownError: The unit had begun, and its connection was lost or its deadline passed.
+            OutcomeUnknownError: The statement was sent, and the connection was lost or the deadline passed.
             StatementRefusedError: The statement or an argument is wrong; nothing was applied.
 
-        Cancellation: obeyed while waiting for a connection; afterwards the unit is left to finish, and its
-        result is returned.
+        Cancellation: obeyed while waiting for a connection. Once the statement is sent, its result is awaited and
+        returned.
         """
         return cast(T, await self._cross(Kind.RUN, unit, deadline_ms))
 
     async def transact(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
-        """Run a unit between BEGIN and COMMIT. Whatever it raises rolls the transaction back.
+        """Run a unit between BEGIN and COMMIT. An exception of the unit rolls the transaction back.
 
         It may run more than once: after a serialization failure, a deadlock, or a connection lost before COMMIT.
 
         Raises:
-            StoreUnavailableError: Surely nothing was applied.
+            StoreUnavailableError: Nothing was applied.
             OutcomeUnknownError: COMMIT was sent, and the connection was lost or the deadline passed before its answer.
             StatementRefusedError: A statement or an argument is wrong; rolled back.
 
@@ -123,15 +121,15 @@ class Database:
         return cast(T, await self._cross(Kind.TRANSACT, unit, deadline_ms))
 
     async def ping(self, *, deadline_ms: int = 1_000) -> None:
-        """Prove that the database answers.
+        """Check that the database answers.
 
         Raises:
-            StoreUnavailableError: It does not, within the deadline.
+            StoreUnavailableError: No answer within the deadline.
         """
         await self.read(lambda connection: connection.fetchval("SELECT 1"), deadline_ms=deadline_ms)
 
     def statistics(self) -> DatabaseStatistics:
-        """Counts of this moment; each is exact, together they may be of slightly different moments."""
+        """Current counts. Each is exact; they are not taken at one instant."""
         pool = self._pool.statistics()
         return DatabaseStatistics(
             in_flight=len(self._crossings),
@@ -154,7 +152,7 @@ class Database:
             self._places.release()
 
     async def _wait_place(self, deadline_s: float) -> float:
-        """Wait for a place among those in flight; return the seconds it took."""
+        """Wait until fewer units than the limit are in flight; return the seconds it took."""
         began = trio.current_time()
         with trio.move_on_after(deadline_s):
             await self._places.acquire()
@@ -174,7 +172,7 @@ class Database:
         try:
             return await trio.lowlevel.wait_task_rescheduled(abort)
         except asyncio.CancelledError:
-            # Two parties cancel: our caller, and close() on work it will not wait for.
+            # Cancelled by the caller, or by close() after its drain time.
             if crossing.raise_cancel is not None:
                 crossing.raise_cancel()
             raise StoreUnavailableError("the database was closed; nothing was applied") from None
@@ -211,7 +209,7 @@ class Database:
     # --- on trio's thread ---
 
     def _deliver(self) -> None:
-        # Reset first: what is appended from here on asks for a delivery of its own.
+        # Reset first: a result that is appended from here on schedules another delivery.
         self._delivery_due = False
         while self._finished:
             crossing, result = self._finished.popleft()
@@ -230,7 +228,7 @@ class Database:
             raise StoreUnavailableError(f"database not reached: {error}") from error
 
     async def _close(self) -> None:
-        """Refuse new work, drain what is under way, cancel what takes too long, disconnect, end the thread."""
+        """Refuse new work, drain, cancel what exceeds drain_ms, disconnect, end the thread."""
         self._closing = True
         with trio.move_on_after(self._options.drain_ms / 1_000):
             await self._wait_drained()
@@ -253,13 +251,13 @@ class Database:
 
 
 def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception that no caller waits for: the loop goes on, and somebody may read of it."""
+    """Log an exception that no caller waits for; the loop goes on."""
     log.error("database_loop_stray_exception", reason=context.get("message"), error=repr(context.get("exception")))
 
 
 @asynccontextmanager
 async def open_database(options: DatabaseOptions) -> AsyncIterator[Database]:
-    """Connect, and on leaving drain and disconnect.
+    """Connect to the database; drain and disconnect at the end of the context.
 
     Raises:
         StoreUnavailableError: If the first connections cannot be opened.

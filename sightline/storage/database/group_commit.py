@@ -1,16 +1,13 @@
-"""Group commit: steps of many actors that come together share one round trip and one transaction.
+"""Group commit: concurrent writes of many actors share one round trip and one transaction.
 
-A commit costs Postgres more than the step it makes durable, and the way across the bridge costs us as much
-as preparing the step. So while `WRITERS` batches are under way, further steps gather, and go as one batch
-when a writer is free. A lone step never waits: with a free writer it goes at once, alone.
+A commit costs Postgres more than the write it makes durable, and the way across the bridge costs as much CPU as
+preparing the write. While `WRITERS` batches are in flight, further writes wait and go as one batch. A single write
+does not wait.
 
-The steps of a batch are executed one after the other by the same SQL function as alone, pipelined, in one
-implicit transaction. A step that the store decides against writes nothing, which does not disturb the
-others. A step that *fails* undoes the batch; then each is run alone, and only the one that fails again
-fails. Batched are only steps that lock nothing but rows of their own: the order of locks among batches is
-then of no consequence.
-
-How callers gather, and who leads: `sightline.storage.database.batching`.
+The writes of a batch are executed one after the other by the same SQL function as a single write, pipelined, in one
+implicit transaction. A write that the function rejects changes nothing and does not affect the others. A write that
+raises an error undoes the batch; each write is then run alone, so that only the faulty one fails. Only writes that
+lock no rows but their own are batched, so batches cannot deadlock with each other.
 """
 
 from collections.abc import Callable
@@ -24,10 +21,10 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
 WRITERS: Final = 2
-"""Batches under way at once: one waits for its commit while the other is executed."""
+"""Batches in flight: one waits for its commit while the other is executed."""
 
 BATCH_MAX: Final = 64
-"""Steps of one batch; bounds how long a step waits for the others of its batch (about 0.1 ms each)."""
+"""Writes of one batch; bounds how long a write waits for the others (about 0.1 ms each)."""
 
 
 @final
@@ -37,12 +34,12 @@ class _Step(Call):
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None
     runs_alone: bool = False
-    """The batch was undone by one of its steps: run by yourself."""
+    """The batch was undone by the error of one write: run this one alone."""
 
 
 @final
 class GroupCommit:
-    """Runs one statement, which gives one row, for many callers."""
+    """Runs one statement, which returns one row, for many callers."""
 
     def __init__(
         self, database: Database, statement: str, *, order: Callable[[tuple[object, ...]], int] | None = None
@@ -50,8 +47,8 @@ class GroupCommit:
         """Prepare to run the statement.
 
         Args:
-            order: Rank of a step within its batch, from its arguments. Steps lock their shards; whoever takes shards
-                over locks them in ascending order, and so must a batch.
+            order: Sort key of a write within its batch, from its arguments. Writes lock their shards in this order; a
+                take-over locks shards in ascending order, so a batch must too.
         """
         self._database = database
         self._statement = statement
@@ -64,7 +61,7 @@ class GroupCommit:
         Raises:
             StoreUnavailableError, OutcomeUnknownError, StatementRefusedError: As `Database.run`.
 
-        Cancellation: obeyed while gathered; nothing is written then.
+        Cancellation: obeyed while the write waits for a batch; nothing is written then.
         """
         step = _Step(arguments=arguments)
         await self._batcher.submit(step)
@@ -89,7 +86,7 @@ class GroupCommit:
         except (StoreUnavailableError, OutcomeUnknownError) as error:
             for step in batch:
                 step.error = error
-        except Exception:  # noqa: BLE001  whose fault it is shows when each runs alone
+        except Exception:  # noqa: BLE001  running each alone shows which one failed
             for step in batch:
                 step.runs_alone = True
         else:

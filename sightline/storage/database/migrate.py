@@ -73,7 +73,7 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(database: Database, migrations: Sequence[Migration] | None = None) -> tuple[str, ...]:
-    """Apply what is missing and return the names of what was applied.
+    """Apply missing migrations and return their names.
 
     Raises:
         SchemaError: The database was made by newer code, a migration was changed after it was applied, or one failed.

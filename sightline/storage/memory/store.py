@@ -1,8 +1,7 @@
 """The store in memory, for simulation and tests. Passes the same contract suite as the one on Postgres.
 
-Each method yields once and then acts without yielding, so that a write is as atomic as a transaction.
-Relations and the ledger are the in-memory ones; a write applies to them within the same step. There is no
-thread and no clock in here.
+Each method yields once and then acts without yielding, so that a write is atomic. A write applies its relations and its
+part of the ledger in the same step. Uses no thread and no clock.
 """
 
 from bisect import bisect_right, insort

@@ -1,4 +1,4 @@
-"""What the writes of sessions and workspaces share: their common arguments, and what the answer means."""
+"""Shared by the writes of sessions and workspaces: common arguments, and the result."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ IdempotencyColumns = tuple[str | None, str | None, str | None, str | None, str |
 
 
 async def decided(result: Awaitable[Any], version: int) -> Committed | Rejected:
-    """What the store decided, from the row (why, revision) that a write gave.
+    """The result of a write, from the row (why, revision) that its SQL function returns.
 
     Args:
-        version: The one that was read.
+        version: The version that was read before the write.
     """
     try:
         row = await result
@@ -32,7 +32,7 @@ async def decided(result: Awaitable[Any], version: int) -> Committed | Rejected:
 
 
 def idempotency_columns(record: IdempotencyRecord | None) -> IdempotencyColumns:
-    """The arguments that `admit_write` wants."""
+    """The arguments of the SQL function `admit_write`."""
     if record is None:
         return (None, None, None, None, None, None, None)
     key = record.key
@@ -40,10 +40,10 @@ def idempotency_columns(record: IdempotencyRecord | None) -> IdempotencyColumns:
 
 
 def edge_columns(updates: Sequence[TupleUpdate]) -> tuple[list[str], list[str]]:
-    """The arguments that `write_edges` wants: edges put and edges gone, sorted, flat.
+    """The arguments of the SQL function `write_edges`: edges to add and edges to remove, sorted and flattened.
 
     Args:
-        updates: No edge twice.
+        updates: Each edge at most once.
     """
     assert len({update.edge for update in updates}) == len(updates)
     return (
@@ -61,7 +61,7 @@ def _flat(edges: Sequence[RelationTuple]) -> list[str]:
 
 
 def shard_of(columns: tuple[object, ...]) -> int:
-    """The shard of a write, from its arguments: the first."""
+    """The shard of a write: its first argument."""
     shard = columns[0]
     assert isinstance(shard, int)
     return shard

@@ -33,7 +33,7 @@ _TYPES: Final = {
 _NAMES: Final = ", ".join(_TYPES)
 _COLUMNS: Final = ", ".join(f"${number}::text::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 3))
 
-# A batch that is sent again because its outcome was not known changes nothing.
+# A batch that is repeated after an unknown outcome changes nothing.
 _WRITE = f"""
 WITH verdict AS MATERIALIZED (SELECT hold_shards($1::text::integer[], $2::text::bigint[]) AS is_held),
 written AS (
@@ -78,8 +78,8 @@ def _row(heartbeat: Heartbeat) -> tuple[object, ...]:
 def _literal(column: Sequence[Any]) -> str:
     """A column as the text of a Postgres array.
 
-    asyncpg's own encoding of an array asks of each element whether it is an array itself, which for sixteen columns
-    takes longer than all the rest of a heartbeat. A column without values is sent empty; `unnest` fills it with NULL.
+    asyncpg checks for each element of an array whether it is an array itself, which for sixteen columns takes longer
+    than the rest of a heartbeat. A column without values is sent empty; `unnest` fills it with NULL.
     """
     kinds = set(map(type, column))
     if kinds == {NoneType}:
@@ -129,7 +129,7 @@ async def rows_since(connection: Connection, workspace_id: str, at_ms: int, sequ
 
 @final
 class HeartbeatTable:
-    """Appends to the partitions, and makes and drops them. Knows which days have one."""
+    """Appends to the partitions, creates and drops them. Caches which days have a partition."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -143,7 +143,7 @@ class HeartbeatTable:
         Raises:
             ShardLostError: One of the leases is no longer held; nothing was written.
         """
-        assert batch or not answers, "an answer is kept with heartbeats"
+        assert batch or not answers, "answers are recorded with heartbeats only"
         if not batch:
             return
         held = sorted({(lease.shard, lease.epoch) for lease in leases})
@@ -159,7 +159,7 @@ class HeartbeatTable:
         except StatementRefusedError as error:
             if error.sqlstate != CHECK_VIOLATION:
                 raise
-            # The partition was dropped under us: these are older than what is kept. Take them all the same.
+            # Retention dropped the partition of these heartbeats. Create it again and store them.
             self._days -= days
             await self.make_days(days)
             is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
@@ -172,7 +172,7 @@ class HeartbeatTable:
         return heartbeat_of(row) if row is not None else None
 
     async def make_days(self, days: set[int]) -> None:
-        """See to it that these days (counted from the epoch) have their partitions."""
+        """Create the partitions of these days (counted from the epoch) where they do not exist."""
         for day in sorted(days):
             await self._make_day(day)
             self._days.add(day)

@@ -1,4 +1,4 @@
-"""Answers given to calls that carried an Idempotency-Key, in Postgres."""
+"""Idempotency records in Postgres: the answers to calls with an Idempotency-Key."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
 
 
 async def find_idempotent(database: Database, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """The record of a call; its own body hash is in the record's key."""
+    """The record of a call; its key holds the body hash of the recorded call."""
     values = (key.workspace_id, key.key, key.method, key.path)
     row = await database.read(lambda connection: connection.fetchrow(_FIND, *values))
     if row is None:
@@ -29,10 +29,10 @@ async def find_idempotent(database: Database, key: IdempotencyKey) -> Idempotenc
 
 
 def record_all(condition: str, source: str, *, first: int) -> str:
-    """A statement that keeps the answers of `columns_of`, each unless one is kept already.
+    """A statement that inserts the records of `columns_of`; a record that exists already is left unchanged.
 
     Args:
-        condition: On a row of `source`: whether to keep them.
+        condition: Evaluated on a row of `source`; false inserts nothing.
         first: Number of the first of its seven parameters.
     """
     types = ("text", "text", "text", "text", "text", "text", "bigint")
@@ -46,7 +46,7 @@ def record_all(condition: str, source: str, *, first: int) -> str:
 
 
 def columns_of(records: Sequence[IdempotencyRecord]) -> list[list[str] | list[int]]:
-    """The parameters of `record_all`, sorted: two batches that meet take their locks in one order."""
+    """The parameters of `record_all`, sorted, so that concurrent batches lock in the same order."""
     ordered = sorted(records, key=lambda record: (record.key.workspace_id, record.key.key))
     keys = [record.key for record in ordered]
     return [
@@ -61,7 +61,7 @@ def columns_of(records: Sequence[IdempotencyRecord]) -> list[list[str] | list[in
 
 
 async def record_idempotent(database: Database, record: IdempotencyRecord) -> bool:
-    """Keep an answer; False if one is kept already."""
+    """Insert a record; False if one exists already."""
     key = record.key
     values = (
         key.workspace_id,

@@ -224,9 +224,8 @@ class PostgresIdentityStore:
 class PostgresRelations:
     """The authorization graph in the same database as the sessions, so that both change in one transaction.
 
-    Every read is of the newest committed state of the one primary, hence at least as fresh as any token of
-    this
-    store: a token is handed out only after the commit it speaks of. Open it with `open`.
+    Every read sees the newest committed state of the primary, which is at least as fresh as any consistency token of
+    this store, because a token is issued after its commit. Open it with `open`.
     """
 
     def __init__(self, database: Database, tokens: ConsistencyTokens) -> None:

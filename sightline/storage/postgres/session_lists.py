@@ -12,7 +12,7 @@ from sightline.storage.json import load
 FIRST_MS: Final = -(2**63)
 LAST_MS: Final = 2**63 - 1
 LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Bounds that stand for "no bound": a plan with real bounds in it is always a range of the index."""
+"""Bounds that match everything: with bounds in every query, the plan is always a range of the index."""
 
 DEGREE_M: Final = 111_000.0
 """A little less than a degree of latitude, so that a box made with it is never too small."""
@@ -56,7 +56,7 @@ WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8
 
 
 def arguments(query: SessionQuery) -> tuple[object, ...]:
-    """What the statement of the query's view takes."""
+    """The arguments of the statement for the view of a query."""
     place = (query.after.created_at_ms, query.after.id) if query.after is not None else (LAST_MS, LAST_ID)
     common = (
         sorted(state.value for state in query.states) or None,
@@ -74,7 +74,7 @@ def arguments(query: SessionQuery) -> tuple[object, ...]:
 
 
 def _plain(degrees: float) -> float:
-    """Without digits below a tenth of a millimetre: the square of such a difference is an error to Postgres."""
+    """Round to a tenth of a millimetre: Postgres raises an underflow error for the square of a smaller difference."""
     return round(degrees, 9)
 
 

@@ -1,6 +1,6 @@
-"""Sessions in Postgres: one SQL function per step, so that a step is one round trip and one transaction.
+"""Sessions in Postgres: one SQL function per write, so that a write is one round trip and one transaction.
 
-Only a step that closes a session's money takes more: what it writes belongs to the ledger.
+Only a write that closes the money of a session takes more round trips, because it also writes the ledger.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 
 
 async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
-    """Store one step with everything that must be true with it."""
+    """Store one write of a session in one transaction."""
     columns = _columns(write)
 
     async def close(connection: Connection) -> Any:
@@ -65,7 +65,7 @@ async def write_session(database: Database, steps: GroupCommit, write: SessionWr
     if write.charge_hold is not None or write.release_hold or write.settle is not None:
         return await decided(database.transact(close), write.session.version)
     if write.take_hold is not None or write.consume_quote is not None:
-        # These lock what others want as well (a wallet, a quote): not in one transaction with strangers.
+        # These lock rows that other writes lock too (a wallet, a quote): a batch of them could deadlock.
         return await decided(
             database.run(lambda connection: connection.fetchrow(WRITE, *columns)), write.session.version
         )
@@ -120,7 +120,7 @@ async def _close_money(connection: Connection, write: SessionWrite) -> None:
 
 
 async def load_session(database: Database, session_id: str) -> StoredSession | None:
-    """Read a session, and while it is LIVE the heartbeats recorded since."""
+    """Read a session and, while it is LIVE, the heartbeats recorded since its last write."""
 
     async def unit(connection: Connection) -> tuple[Session, int | None, list[Any]] | None:
         row = await connection.fetchrow(_LOAD, session_id)

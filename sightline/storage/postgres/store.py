@@ -1,4 +1,4 @@
-"""The store on Postgres: what the actors need, each method one unit of work across the bridge."""
+"""The store port on Postgres. Each method is one unit of work."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
@@ -105,7 +105,7 @@ class PostgresStore:
         return self._noting_fence(await workspaces.write_workspace(self._database, self._workspace_steps, write))
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
-        """Read one workspace; after a restart every device wakes its own at once, so they share queries."""
+        """Read one workspace. Concurrent reads share queries: after a restart all devices connect at once."""
         return await self._workspaces.read(workspace_id)
 
     async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:

@@ -16,7 +16,7 @@ from sightline.storage.postgres.commits import decided, edge_columns, idempotenc
 
 WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 
-# The newest heartbeat is read with each: the row itself is not written for every heartbeat.
+# The newest heartbeat is joined, because the workspace row is not written for every heartbeat.
 _SELECT = """
 SELECT w.doc, w.version, h.sequence, h.at_ms FROM workspace w LEFT JOIN LATERAL (
   SELECT sequence, at_ms FROM heartbeat WHERE workspace_id = w.id ORDER BY sequence DESC LIMIT 1
@@ -27,7 +27,7 @@ DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable"
 
 
 async def write_workspace(database: Database, steps: GroupCommit, write: WorkspaceWrite) -> Committed | Rejected:
-    """Store one step; a new workspace's wallet is followed from then on."""
+    """Store one write; the wallet of a new workspace is tracked from then on."""
     workspace = write.workspace
     columns = (
         write.lease.shard,
@@ -54,7 +54,7 @@ async def write_workspace(database: Database, steps: GroupCommit, write: Workspa
 
 
 def is_dispatchable(workspace: Workspace) -> bool:
-    """Whether the dispatcher's index and reconciliation must know of it."""
+    """Whether the dispatcher's index and the claim reconciliation need this workspace."""
     return workspace.is_supplier and (workspace.availability is not Availability.OFFLINE or bool(workspace.claims))
 
 
