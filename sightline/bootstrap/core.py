@@ -39,8 +39,8 @@ from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.ledger import PostgresLedger
-from sightline.storage.postgres.newest import newest_instant
-from sightline.storage.postgres.retention import Retention, RetentionOptions
+from sightline.storage.postgres.operations.newest import newest_instant
+from sightline.storage.postgres.operations.retention import Retention, RetentionOptions
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds

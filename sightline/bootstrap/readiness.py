@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sightline.bootstrap.core import Core
 from sightline.ports.health import ReadinessCheck
-from sightline.storage.postgres.readiness import probe_database
+from sightline.storage.postgres.operations.readiness import probe_database
 from sightline.video.embedded import EmbeddedBackend
 
 MEGABYTE: Final = 1_000_000

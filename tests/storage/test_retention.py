@@ -11,7 +11,7 @@ from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import Committed, HoldRequest, SessionWrite, ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres.retention import (
+from sightline.storage.postgres.operations.retention import (
     ATTEMPTS,
     BATCH_ROWS,
     IDEMPOTENCY,

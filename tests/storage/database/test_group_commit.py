@@ -12,8 +12,7 @@ from sightline.storage.database.bridge import Database, DatabaseOptions, open_da
 from sightline.storage.database.group_commit import BATCH_MAX, WRITERS, GroupCommit
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.sqlstate import StatementRefusedError
-
-from .proxy import Fault, open_wire
+from tests.storage.proxy import Fault, open_wire
 
 STATEMENT = "INSERT INTO note VALUES ($1, pg_sleep($2)::text) RETURNING a"
 

@@ -7,8 +7,7 @@ import pytest
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-
-from .proxy import Fault, open_wire
+from tests.storage.proxy import Fault, open_wire
 
 
 def through(dsn: str) -> DatabaseOptions:

@@ -23,7 +23,7 @@ class Desk:
         await self.open.wait()
 
 
-async def test_an_leader_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
+async def test_a_leader_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
     desk = Desk()
     batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
     leaving = trio.CancelScope()
@@ -47,7 +47,7 @@ async def test_an_leader_that_is_cancelled_in_the_same_moment_leaves_its_place_t
     assert len(desk.batches) == 3
 
 
-async def test_the_place_of_an_leader_that_had_left_is_passed_on() -> None:
+async def test_the_place_of_a_leader_that_had_left_is_passed_on() -> None:
     desk = Desk()
     batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
     leader, scope = Call(), trio.CancelScope()

@@ -1,0 +1,1 @@
+"""Work on the database as a whole: retention, readiness, the newest stored instant."""
