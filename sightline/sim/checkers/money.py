@@ -17,6 +17,8 @@ SILENCE_MS: Final = 10_000
 GRACE_MS: Final = 2_000
 ONE_PAUSE_MS: Final = 60_000
 ALL_PAUSES_MS: Final = 180_000
+HANDLED_MS: Final = 1_000
+"""A session has handled every proof that is older than this; a slower one is noted as such."""
 STEADY_MS: Final = 6_000
 """Proofs no further apart than this leave no doubt that there was no silence."""
 
@@ -168,7 +170,7 @@ class Meter(Checker):
         shown = truth.media_ms.get(session_id, [])
         media = shown[bisect_left(shown, start) : bisect_right(shown, end)]
         return all(
-            end - ([start, *instants])[-1] <= GRACE_MS
+            end - max([start, *(at_ms for at_ms in instants if at_ms <= end - HANDLED_MS)]) <= GRACE_MS
             and all(later - earlier <= STEADY_MS for earlier, later in pairwise([start, *instants]))
             for instants in (proofs, media)
         )
