@@ -31,6 +31,7 @@ from sightline.actors.kernel import Command, Context, Envelope, KindName, Regist
 from sightline.actors.messages import GetSession
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
+from sightline.bootstrap.core import GC_THRESHOLDS
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
@@ -357,6 +358,7 @@ async def recovery(live: int) -> dict[str, float]:
     await city.fill(live)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     async with trio.open_nursery() as nursery:
         began, busy = time.perf_counter(), time.process_time()
         actors = await city.build()

@@ -27,7 +27,6 @@ from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
 from sightline.system.loops import run_forever
 from sightline.system.server_address_file import write_server_addresses
 
-GC_THRESHOLDS: Final = (50_000, 50, 50)
 NONCES_EVERY_S: Final = 600.0
 
 log = structlog.get_logger("sightline")
@@ -82,7 +81,6 @@ async def _listen(
 
 
 def settle_memory() -> None:
-    """Exempt what is loaded from garbage collection and collect less often: pauses become shorter."""
+    """Exempt what is loaded from garbage collection, which makes its pauses shorter."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)

@@ -58,6 +58,7 @@ class OperationResources:
             kinds[kind] = {
                 **{name: value for name, value in asdict(counts).items() if isinstance(value, int)},
                 "parked": dict(counts.parked),
+                "retrying": dict(counts.retrying),
                 "wait_p99_s": counts.wait.quantile_s(0.99),
                 "handle_p99_s": counts.handle.quantile_s(0.99),
             }
