@@ -1,1 +1,1 @@
-"""Composition: the one place that chooses adapters, and the order in which a server comes up and goes down."""
+"""Composition root: chooses the adapters, and starts and stops the parts of a server in order."""

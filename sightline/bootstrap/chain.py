@@ -1,4 +1,4 @@
-"""The chain room's options, made from the settings."""
+"""Build the chain package's options from the settings."""
 
 from sightline.chain.service import ChainOptions
 from sightline.chain.signer import KeyRefusedError, read_keystore
@@ -24,7 +24,7 @@ def relayer_key(settings: Settings) -> bytes | None:
 
 
 def chain_options(settings: Settings, public_url: str) -> ChainOptions:
-    """The chain room's options."""
+    """Build the chain package's options."""
     return ChainOptions(
         data_dir=settings.data_dir / "chain",
         rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,

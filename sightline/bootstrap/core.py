@@ -4,7 +4,7 @@ Every loop runs in a nursery of this tree: a loop that dies ends the server, so 
 """
 
 import gc
-import random  # noqa: TID251  (jitter of back-offs only; seeded from ids)
+import random  # noqa: TID251  (jitter of backoffs only; seeded from the system's random source)
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -64,7 +64,7 @@ log = structlog.get_logger("sightline")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Everything below HTTP, running."""
+    """The running parts below HTTP."""
 
     settings: Settings
     secrets: Secrets
@@ -151,5 +151,5 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
 
 
 def retention_options(settings: Settings) -> RetentionOptions:
-    """How long rows are kept."""
+    """Retention periods of stored rows, from the settings."""
     return RetentionOptions(heartbeat_days=settings.heartbeat_keep_days, history_days=settings.history_keep_days)

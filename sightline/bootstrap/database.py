@@ -23,13 +23,13 @@ from sightline.system.secrets import Secrets
 
 @final
 class StoredDirectory:
-    """Workspaces in the form that the identity room reads."""
+    """Reads workspaces from the store in the form that the identity package needs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
-        """The existing ones among these ids, in any order."""
+        """Return the workspaces with these ids; unknown ids are left out; any order."""
         found = await self._store.workspaces(workspace_ids)
         return tuple(
             WorkspaceBrief(
@@ -74,7 +74,7 @@ async def open_migrated_database(settings: Settings, retry: StartRetry) -> Async
 async def open_relations(
     settings: Settings, secrets: Secrets, database: Database, retry: StartRetry
 ) -> AsyncIterator[Relations]:
-    """Open the relations graph: in the database, or a SpiceDB."""
+    """Open the relations graph: embedded in the database, or an external SpiceDB."""
     if settings.spicedb_endpoint is None:
         yield await retry.run(lambda: PostgresRelations.open(database, token_key=secrets.token_key))
         return

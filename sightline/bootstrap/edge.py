@@ -1,4 +1,4 @@
-"""HTTP on top of the core: the public application and the internal one."""
+"""Build the public and the internal HTTP application on top of the core."""
 
 import resource
 from dataclasses import dataclass
@@ -40,18 +40,18 @@ from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
 DESCRIPTORS_RESERVED: Final = 64
-"""For the event loop, files, the chain's connections, children and their pipes; an idle server has about 40 open."""
+"""Descriptors reserved for the event loop, files, chain connections, children and their pipes; idle use is about 40."""
 INTERNAL_CONNECTIONS_MAX: Final = 16
 CONNECTIONS_MIN: Final = 16
 COOKIE_KEY_NAME: Final = "k1"
 LOCAL_AUDIENCE: Final = "sightline-local"
-"""Of cookies where no public URL is set: a local server may come back on another port."""
+"""Audience of cookies when no public URL is set: a local server may get another port after a restart."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The services of the identity room."""
+    """The services of the identity package."""
 
     authenticator: Authenticator
     sign_in: SignIn
@@ -63,7 +63,7 @@ class Identity:
 
 
 def make_identity(core: Core, public_url: str) -> Identity:
-    """Wire the identity room."""
+    """Create the services of the identity package."""
     settings, secrets = core.settings, core.secrets
     store = PostgresIdentityStore(core.database)
     hasher = KeyHasher(secrets.key_pepper)
@@ -112,7 +112,7 @@ def _check_origin(
 
 
 def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
-    """The interface of the service."""
+    """Create the application of the public listener."""
     settings = core.settings
     deps = Services(
         broker=core.actors.broker,
@@ -150,7 +150,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
 
 
 def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
-    """Readiness, metrics, and the video provider's webhooks: never on the public listener."""
+    """Create the application of the internal listener: readiness, metrics and the video provider's webhooks."""
     deps = InternalServices(
         store=core.store,
         forward_media=core.actors.pump.forward,
@@ -176,7 +176,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
 
 
 def read_gauges(core: Core) -> Gauges:
-    """What the parts know of themselves, for /metrics."""
+    """Collect the gauges of all parts for /metrics."""
     kernel, chain, database = core.actors.registry.statistics(), core.chain.snapshot(), core.database.statistics()
     return {
         "actors_active": {kind: counts.active for kind, counts in kernel.kinds.items()},
@@ -199,12 +199,12 @@ def _resource_options(core: Core) -> ResourceOptions:
 
 
 def internal_listener(settings: Settings, port: int) -> ListenerOptions:
-    """Where the internal listener binds."""
+    """Options of the internal listener: its address."""
     return ListenerOptions(host=settings.internal_host, port=port)
 
 
 def public_listener(settings: Settings, port: int) -> ListenerOptions:
-    """Where the public listener binds, its TLS, and the proxies it trusts."""
+    """Options of the public listener: address, TLS and trusted proxies."""
     tls = None
     if settings.tls_cert is not None and settings.tls_key is not None:
         tls = TlsOptions(cert_file=str(settings.tls_cert), key_file=str(settings.tls_key))
@@ -212,9 +212,10 @@ def public_listener(settings: Settings, port: int) -> ListenerOptions:
 
 
 def public_connections_max(settings: Settings) -> int:
-    """Connections that the public listener may hold, so that descriptors remain for database, chain and children.
+    """Maximum number of connections on the public listener; leaves descriptors for database, chain and child processes.
 
-    Without this reserve a crowd of callers takes the last descriptor, and a child that has ended cannot be restarted.
+    Without this reserve many clients could take the last descriptor, and a child process that ended could not be
+    restarted.
     """
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     reserve = DESCRIPTORS_RESERVED + INTERNAL_CONNECTIONS_MAX + settings.database_pool
@@ -224,7 +225,7 @@ def public_connections_max(settings: Settings) -> int:
 def server_options(
     core: Core, listener: ListenerOptions, connections_max: int, strict_transport_s: int | None = None
 ) -> ServerOptions:
-    """One server for one listener."""
+    """Build the options of one listener's server."""
     return ServerOptions(
         listeners=(listener,),
         render_fault=render_fault(core.clock, core.ids, strict_transport_s),

@@ -1,4 +1,4 @@
-"""The faucet command: pays from the embedded chain of a running server."""
+"""The `faucet` command: pays test money from the embedded chain of a running server."""
 
 import sys
 
@@ -11,7 +11,7 @@ from sightline.system.ids import SystemIds
 
 
 def run_faucet(settings: Settings, address: str, amount_micro: int) -> int:
-    """Pay from the faucet of a running server's embedded chain; returns the exit code."""
+    """Pay from the faucet of a running server's embedded chain. Returns the exit code."""
     if settings.chain_rpc_url is not None:
         sys.stderr.write("there is a faucet on the embedded chain only\n")
         return 1

@@ -1,8 +1,8 @@
-"""One server per database: stop when another one has taken over, and let an earlier one stop before this one answers.
+"""Allow one server per database: stop when another server has taken over, and wait for an earlier one before answering.
 
-A server answers reads from memory, so a server that has lost its shards tells callers what is no longer true. It looks
-at the owner each second and stops at the first sign. The server that takes over answers its first call only after the
-earlier one has had time to notice.
+A server answers reads from memory, so a server that has lost its shards would give stale answers. Each server checks
+the owner of the shards every second and stops as soon as it is another one. The server that takes over answers its
+first call only after the earlier server has had time to detect the change.
 """
 
 from functools import partial
@@ -21,18 +21,19 @@ from sightline.system.loops import Backoff, run_forever
 CHECK_EVERY_S: Final = 1.0
 CHECK_BACKOFF: Final = Backoff(first_s=CHECK_EVERY_S, max_s=5.0)
 HANDOVER_S: Final = 2.5
-"""Two checks and a half: the longest that an earlier server with a working database needs to notice."""
+"""Two and a half check intervals: the longest time an earlier server with a working database needs to detect it."""
 EXIT_FENCED: Final = 3
-"""Exit code. A supervisor must not restart on it: the restarted server would take the database back, and so on."""
+"""Exit code. A supervisor must not restart on it: the two servers would take the database from each other in turn."""
 
 log = structlog.get_logger("sightline")
 
 
 async def stop_when_fenced(store: PostgresStore) -> NoReturn:
-    """Wait until another server has taken over.
+    """Wait until another server has taken over the database.
 
     Raises:
-        TakenOverError: As soon as a write is refused for it, or within a second. Every call in progress is cut.
+        TakenOverError: A write was refused because of it, or the check found another owner (at most a second later).
+            The caller then cuts every call in progress.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
@@ -44,7 +45,7 @@ async def stop_when_fenced(store: PostgresStore) -> NoReturn:
 
 
 async def let_earlier_server_stop(database: Database) -> None:
-    """After taking the shards: wait until no other server is connected, for HANDOVER_S at most."""
+    """Wait until no other server is connected, for at most HANDOVER_S. Call it after taking the shards."""
     with trio.move_on_after(HANDOVER_S):
         while True:
             try:

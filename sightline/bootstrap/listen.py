@@ -1,4 +1,4 @@
-"""Serve HTTP on a running core: both listeners, and the background work of the identity room."""
+"""Serve HTTP on a running core: both listeners, and the background tasks of the identity package."""
 
 import gc
 import sys
@@ -35,7 +35,7 @@ log = structlog.get_logger("sightline")
 async def serve_http(
     core: Core, ports: Ports, public_url: str, stop: trio.Event, note_ready: Callable[[], None]
 ) -> None:
-    """Serve on the public and the internal listener until `stop` is set and calls in flight have ended.
+    """Serve both listeners until `stop` is set and the calls in flight have ended.
 
     Prints `ready URL` on stdout when both listeners accept connections.
 
@@ -81,6 +81,6 @@ async def _listen(
 
 
 def settle_memory() -> None:
-    """Exempt what is loaded from garbage collection, which makes its pauses shorter."""
+    """Exempt loaded objects from garbage collection, which shortens its pauses."""
     gc.collect()
     gc.freeze()

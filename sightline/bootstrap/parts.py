@@ -1,4 +1,4 @@
-"""Parts that come up side by side: each is opened and closed by a task of its own."""
+"""Start parts in parallel. A task of its own opens and closes each part."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @final
 class Part(Generic[T]):
-    """Something that is being opened, and stays open until all parts are closed."""
+    """A part that is being opened, and then stays open until all parts are closed."""
 
     def __init__(self, context: AbstractAsyncContextManager[T], leave: trio.Event) -> None:
         self._context = context
@@ -20,28 +20,28 @@ class Part(Generic[T]):
         self._opened: list[T] = []
 
     async def hold(self) -> None:
-        """Open it, keep it, close it when everybody leaves."""
+        """Open the part, keep it open, and close it when all parts are closed."""
         async with self._context as opened:
             self._opened.append(opened)
             self._up.set()
             await self._leave.wait()
 
     async def ready(self) -> T:
-        """What was opened. If it cannot be, the failure cancels whoever waits here."""
+        """Wait until the part is open and return it. If it cannot be opened, the error cancels the waiting tasks."""
         await self._up.wait()
         return self._opened[0]
 
 
 @final
 class Parts:
-    """Opens parts. Made by `open_parts`."""
+    """Opens parts. Created by `open_parts`."""
 
     def __init__(self, nursery: trio.Nursery, leave: trio.Event) -> None:
         self._nursery = nursery
         self._leave = leave
 
     def open(self, context: AbstractAsyncContextManager[T]) -> Part[T]:
-        """Begin to open a part; it is up when `ready` returns."""
+        """Start opening a part; `ready` of the result waits until it is open."""
         part = Part(context, self._leave)
         self._nursery.start_soon(part.hold)
         return part
@@ -49,9 +49,11 @@ class Parts:
 
 @asynccontextmanager
 async def open_parts() -> AsyncIterator[Parts]:
-    """Let parts be opened, and close them, also side by side, when the block ends; so they must not need each other.
+    """Yield an object that opens parts in parallel, and close them in parallel when the block ends.
 
-    Cancellation: the parts are cancelled, and close as they do then.
+    Parts must not depend on each other, because they are closed in no particular order.
+
+    Cancellation: every part is cancelled and runs its own clean-up.
     """
     async with trio.open_nursery() as nursery:
         leave = trio.Event()

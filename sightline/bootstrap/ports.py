@@ -1,4 +1,4 @@
-"""The addresses of both listeners, reserved before anything else starts."""
+"""Bind the addresses of both listeners before anything else starts."""
 
 import errno
 import socket
@@ -14,19 +14,20 @@ from sightline.config import Settings
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports of both listeners; a port of 0 in the settings is a number here."""
+    """Port numbers of both listeners, after 0 in the settings was replaced by a free port."""
 
     public: int
     internal: int
     public_url: str
-    """The URL of the public listener itself, as without SIGHTLINE_PUBLIC_URL."""
+    """URL of the public listener itself, as if SIGHTLINE_PUBLIC_URL were not set."""
 
 
 @contextmanager
 def reserve_ports(settings: Settings) -> Iterator[Ports]:
     """Bind both addresses, without accepting connections, until the block ends.
 
-    A taken port is then found before the database starts, and a free port that was chosen stays ours.
+    A port that is in use is reported before the database starts, and no other process can take a free port that was
+    chosen.
 
     Raises:
         StartError: An address cannot be bound.
@@ -59,10 +60,10 @@ def _reserve(host: str, port: int) -> socket.socket:
 
 
 def listen_error(error: OSError, host: str, port: int, *, setting: str) -> StartError:
-    """Say why an address cannot be bound.
+    """Explain why an address cannot be bound.
 
     Args:
-        setting: What precedes HOST and PORT in the names of the listener's settings: "" or "INTERNAL_".
+        setting: Prefix of HOST and PORT in the names of the listener's settings: "" or "INTERNAL_".
     """
     port_setting = f"SIGHTLINE_{setting}PORT (--{setting.lower().replace('_', '-')}port)"
     if error.errno == errno.EADDRINUSE:

@@ -15,14 +15,14 @@ CAUSES_SHOWN: Final = 5
 
 @final
 class Readiness:
-    """Runs the checks, with the bounds of the settings."""
+    """Runs the readiness checks with the limits from the settings."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._started_at_ms = core.clock.now_ms()
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
-        """Run every check. None of them raises; each has a deadline."""
+        """Run every check. A check never raises; each has a deadline."""
         database = await probe_database(self._core.database, self._core.actors.deps.epochs)
         fenced = database.fenced_shards
         checks = {

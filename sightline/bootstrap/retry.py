@@ -1,4 +1,4 @@
-"""Retries of the steps of a start that need the database, until a deadline."""
+"""Retry the start steps that need the database until a deadline."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar, final
@@ -11,7 +11,7 @@ from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 
 RETRY_S: Final = 0.5
 PERMANENT_SQLSTATES: Final = ("28", "3D")
-"""Classes that a retry does not cure: invalid authorization, and no such database."""
+"""SQLSTATE classes that a retry does not fix: invalid authorization (28) and unknown database (3D)."""
 
 T = TypeVar("T")
 log = structlog.get_logger("sightline")
@@ -19,10 +19,10 @@ log = structlog.get_logger("sightline")
 
 @final
 class StartRetry:
-    """Runs the steps of a start. A step that cannot reach the database is repeated for `timeout_s`.
+    """Runs start steps. A step that cannot reach the database is retried for `timeout_s`.
 
     Args:
-        setting: The setting that says where the database is, for messages.
+        setting: Name of the setting that holds the database's address, for error messages.
     """
 
     def __init__(self, timeout_s: float, setting: str) -> None:
@@ -30,11 +30,11 @@ class StartRetry:
         self._setting = setting
 
     async def run(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run a step that may be repeated safely, and return its result.
+        """Run a step that is safe to repeat, and return its result.
 
         Raises:
             StartError: The database refuses the login or the database name; a retry would not help.
-            StoreUnavailableError, OutcomeUnknownError: The deadline has passed; the last error.
+            StoreUnavailableError, OutcomeUnknownError: The deadline has passed; this is the last error.
         """
         deadline = trio.current_time() + self._timeout_s
         while True:

@@ -44,7 +44,7 @@ def run_server(settings: Settings) -> int:
 
     Returns:
         The exit code: 0 after a stop, 1 when the server could not start or failed, 3 when another server took over.
-        Why it could not start is one line on stderr; the stack is logged at debug level.
+        The reason of a failed start is one line on stderr; the stack is logged at debug level.
     """
     configure_logs(settings.log_level)
     run = _Run(settings)
@@ -55,7 +55,7 @@ def run_server(settings: Settings) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        # The last handler: every failure becomes one line and an exit code.
+        # Catches everything: each failure becomes one line on stderr and an exit code.
         if any(isinstance(leaf, TakenOverError) for leaf in leaves_of(error)):
             log.critical("server_fenced", action="stopped", exit_code=EXIT_FENCED)
             return EXIT_FENCED
@@ -70,7 +70,7 @@ def run_server(settings: Settings) -> int:
 
 @final
 class _Run:
-    """One run of the server."""
+    """State of one server run."""
 
     def __init__(self, settings: Settings) -> None:
         self.is_ready = False
@@ -87,7 +87,8 @@ class _Run:
             check_tls_files(self._settings)
             ports = stack.enter_context(reserve_ports(self._settings))
             _raise_open_file_limit()
-            # What the server and its children create (logs, the chain's database) is for their account alone.
+            # Files that the server and its children create (logs, the chain's database) are readable by their account
+            # only.
             os.umask(0o077)
             check_parts(directory, kept_parts(self._settings))
             trio.run(self._serve, ports)
@@ -99,7 +100,7 @@ class _Run:
             secrets = load_secrets(settings.data_dir, SystemIds())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._await_signal, nursery.cancel_scope)
-            # Half of the imports are needed only once the children are up: import them meanwhile.
+            # Half of the imports are not needed before the children are ready: import them while the children start.
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
             async with open_core(settings, secrets, public_url) as core:
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
@@ -114,7 +115,7 @@ class _Run:
             log.warning("data_directory_parts_not_recorded", error=str(error))
 
     async def _await_signal(self, start: trio.CancelScope) -> None:
-        """Stop on SIGTERM or SIGINT: drain when calls are accepted, cancel the start before that."""
+        """Stop on SIGTERM or SIGINT: drain if calls are accepted already, else cancel the start."""
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 log.info("stopping", signal=signal.Signals(number).name)
@@ -133,7 +134,7 @@ def _import_listeners() -> ServeHttp:
 
 
 def kept_parts(settings: Settings) -> list[Part]:
-    """The parts of the data directory that a server with these settings uses."""
+    """List the parts of the data directory that a server with these settings uses."""
     parts = [SECRETS]
     if settings.database_url is None:
         parts.append(CLUSTER)
@@ -143,7 +144,7 @@ def kept_parts(settings: Settings) -> list[Part]:
 
 
 def _raise_open_file_limit() -> None:
-    """Each connection takes a descriptor, and the usual soft limit is 1,024."""
+    """Raise the soft limit of open files. Each connection takes a descriptor, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(OPEN_FILES, hard) if hard != resource.RLIM_INFINITY else OPEN_FILES
     if soft < wanted:

@@ -1,4 +1,4 @@
-"""Errors at start, each as one line that names the setting to change."""
+"""Turn errors during the start into one line that names the setting to change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ CHILD_SETTINGS: Final = {
     "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
     "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
 }
-"""What to change when a child process does not start, by the first word of its name."""
+"""What to change when a child process does not start, by the first word of the child's name."""
 
 
 class StartError(Exception):
@@ -36,7 +36,7 @@ class TakenOverError(Exception):
 
 
 def leaves_of(error: BaseException) -> list[BaseException]:
-    """The errors inside nested exception groups."""
+    """Return the errors inside nested exception groups."""
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in leaves_of(inner)]
     return [error]
@@ -44,7 +44,7 @@ def leaves_of(error: BaseException) -> list[BaseException]:
 
 @contextmanager
 def check_setting(name: str) -> Iterator[None]:
-    """Report what a setting's value cannot be used for as a StartError that names the setting.
+    """Turn an error that a setting's value causes into a StartError that names the setting.
 
     Raises:
         StartError: The block raised an OSError, a ValueError or an ImportError.
@@ -56,7 +56,7 @@ def check_setting(name: str) -> Iterator[None]:
 
 
 def start_line(error: Exception, settings: Settings) -> str:
-    """Say in one line why the server did not start, and which setting to change."""
+    """Explain in one line why the server did not start and which setting to change."""
     leaves = leaves_of(error)
     known = [line for leaf in leaves if (line := _explain(leaf, settings))]
     if not known:
@@ -99,7 +99,7 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
 
 
 def _explain_child(error: ChildFailedError, settings: Settings) -> str:
-    """The child's name, its reason, and the last line of its log, which the error's message ends with."""
+    """Return the child's name, the reason, and the last line of its log, with which the error's message ends."""
     first, *log_lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     name = first.partition(":")[0]
     reason = first.partition("; its log ends")[0]
@@ -109,7 +109,7 @@ def _explain_child(error: ChildFailedError, settings: Settings) -> str:
 
 
 def database_setting(settings: Settings) -> str:
-    """The setting that says where the database is."""
+    """Name of the setting that holds the database's address."""
     return "SIGHTLINE_DATA_DIR" if settings.database_url is None else "SIGHTLINE_DATABASE_URL"
 
 

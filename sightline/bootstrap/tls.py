@@ -1,4 +1,4 @@
-"""Check the TLS files before anything starts."""
+"""Check the TLS certificate and key files before anything starts."""
 
 import ssl
 
@@ -7,7 +7,7 @@ from sightline.config import Settings
 
 
 def check_tls_files(settings: Settings) -> None:
-    """Load certificate and key once, if TLS is enabled.
+    """Load the certificate and the key once if TLS is enabled.
 
     Raises:
         StartError: A file cannot be read, is not PEM, is encrypted, or the key does not belong to the certificate.
@@ -27,5 +27,5 @@ def check_tls_files(settings: Settings) -> None:
 
 
 def _refuse_password() -> str:
-    # Without a callback OpenSSL asks at the terminal.
+    # Without a callback OpenSSL would prompt for the password on the terminal.
     raise ValueError("the key is encrypted with a password; store it decrypted")

@@ -1,4 +1,4 @@
-"""Which video backend runs, by the settings."""
+"""Choose and open the video backend that the settings name."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from sightline.video.options import NetOptions, Options, read_ice_servers
 
 
 def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Options:
-    """The video room's options."""
+    """Build the video package's options."""
     net = NetOptions(
         bind_addresses=settings.video_bind_addresses,
         advertised_addresses=settings.video_advertised_addresses,
@@ -41,7 +41,7 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
 
 
 def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engine | None:
-    """The adapter of the engine that is set; None for the embedded backend. `Settings` has seen to what it needs."""
+    """Create the adapter of the external media server; None if embedded. `Settings` has checked what it needs."""
     if settings.video_backend == "mediamtx":
         assert settings.video_mediamtx_url is not None
         assert settings.video_mediamtx_api_url is not None
@@ -69,7 +69,7 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
 async def open_video_backend(
     settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock
 ) -> AsyncIterator[VideoBackend]:
-    """Run the chosen backend for as long as the block."""
+    """Run the chosen video backend until the block ends."""
     options = video_options(settings, secrets, public_url)
     engine = external_engine(settings, secrets, clock)
     if engine is None:

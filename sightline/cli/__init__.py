@@ -1,6 +1,6 @@
 """Sightline brokers on-demand live video: dispatch, proof of presence, video, metering, settlement."""
 
-# Each command imports what it needs when it runs: `--help` stays quick.
+# Each command imports its modules when it runs, so that `--help` is fast.
 import os
 import sys
 from pathlib import Path
@@ -20,10 +20,10 @@ ConfigFile = Annotated[
 
 
 def _load(config_file: Path | None, **overrides: object) -> "LoadedSettings":
-    """Load the settings and print warnings about them.
+    """Load the settings and print the warnings about them.
 
     Raises:
-        typer.Exit: They cannot be used; one line for each problem is on stderr.
+        typer.Exit: The settings are invalid; stderr has one line for each problem.
     """
     from sightline.config import SettingsError, load_settings
 
@@ -56,7 +56,7 @@ def common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself; the text that `--help` shows is the module's."""
+    """Options before the command name. The text that `--help` shows is the module's docstring."""
 
 
 @app.command()

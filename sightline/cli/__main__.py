@@ -1,4 +1,4 @@
-"""`python -m sightline.cli`: the same as the `sightline` command."""
+"""Runs the `sightline` command as `python -m sightline.cli`."""
 
 from sightline.cli import main
 

@@ -1,4 +1,4 @@
-"""The demo's ledger of checks: each says what was expected and what came."""
+"""Assertions of the demo: each records the expected and the actual value."""
 
 from dataclasses import dataclass
 from typing import final
@@ -8,13 +8,13 @@ from rich.table import Table
 
 
 class CheckFailedError(Exception):
-    """A check of the demo did not hold."""
+    """A check of the demo failed."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check that held."""
+    """A check that passed."""
 
     claim: str
     value: str
@@ -22,39 +22,39 @@ class Check:
 
 @final
 class Checks:
-    """Collects checks, prints each as it is made."""
+    """Collects the checks and prints each one as it is made."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self.held: list[Check] = []
 
     def equal(self, claim: str, came: object, expected: object) -> None:
-        """Hold that two things are the same.
+        """Check that two values are equal.
 
         Raises:
-            CheckFailedError: They are not.
+            CheckFailedError: They differ.
         """
         if came != expected:
             raise CheckFailedError(f"{claim}: expected {expected!r}, came {came!r}")
         self.note(claim, str(came))
 
     def true(self, claim: str, holds: bool, came: object) -> None:
-        """Hold that something is so.
+        """Check that a condition is true.
 
         Raises:
-            CheckFailedError: It is not.
+            CheckFailedError: It is false.
         """
         if not holds:
             raise CheckFailedError(f"{claim}: came {came!r}")
         self.note(claim, str(came))
 
     def note(self, claim: str, value: str) -> None:
-        """Write down what held."""
+        """Record a check that passed."""
         self.held.append(Check(claim, value))
         self._console.print(f"  [green]ok[/] {claim}: [bold]{value}[/]", highlight=False)
 
     def table(self) -> Table:
-        """All of them."""
+        """Render all checks as a table."""
         table = Table(title="Sightline demo", title_justify="left")
         table.add_column("check")
         table.add_column("value", overflow="fold")

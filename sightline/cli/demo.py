@@ -1,7 +1,7 @@
-"""The main job, end to end: three parties with their own credentials against a server of their own.
+"""Run one session end to end with a consumer, an operator and the platform, each with its own credentials.
 
-The server, the device, the publisher and the player are processes of their own, as they would be in real life; this one
-acts through the public HTTP API and the public JSON-RPC endpoint only.
+Server, device, publisher and player run as separate processes, as in production. This process uses only the public
+HTTP API and the public JSON-RPC endpoint.
 """
 
 import json
@@ -23,7 +23,7 @@ from sightline.cli.checks import CheckFailedError, Checks
 from sightline.client import Api, ChainClient, JpegFrame, Wallet
 
 PLACE: Final = (52.520008, 13.404954)
-"""Berlin, Alexanderplatz."""
+"""Latitude and longitude of Berlin, Alexanderplatz."""
 
 FUNDS: Final = 50_000_000
 COVERAGE_M: Final = 2_000
@@ -40,7 +40,7 @@ OPERATOR_SCOPES: Final = ["sessions:operate", "sessions:read", "wallet:read"]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTenant:
-    """A tenant of the demo: its wallet, workspace and key."""
+    """A workspace of the demo with its wallet and API key."""
 
     wallet: Wallet
     workspace_id: str
@@ -49,7 +49,7 @@ class DemoTenant:
 
 @final
 class Demo:
-    """One run."""
+    """One run of the demo."""
 
     def __init__(self, console: Console, data_dir: Path, frame_path: Path, *, keep: bool) -> None:
         self._console = console
@@ -62,7 +62,7 @@ class Demo:
         self._config: dict[str, Any] = {}
 
     async def run(self) -> None:
-        """Run every step.
+        """Run every step of the demo.
 
         Raises:
             CheckFailedError, ApiError, ChainError: A step failed.
@@ -141,7 +141,7 @@ class Demo:
                     await device.wait()
 
     async def _program(self, *args: str) -> str:
-        """Run one of Sightline's programs to its end; returns what it printed."""
+        """Run a Sightline program until it exits. Returns its output."""
         command = [sys.executable, *args]
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
         if done.returncode != 0:
@@ -279,7 +279,7 @@ class Demo:
 
 
 def _recompute(meter: dict[str, Any]) -> tuple[int, int]:
-    """Clean seconds and charge from the meter's own evidence."""
+    """Compute clean seconds and charge from the meter's windows, independently of the server."""
     started, ended = _ms(meter["startedAt"]), _ms(meter["endedAt"])
     dirty, covered_to = 0, started
     for window in sorted(meter["windows"], key=lambda window: str(window["from"])):
@@ -295,7 +295,7 @@ def _ms(text: str) -> int:
 
 
 def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
-    """Run the demo; returns the exit code: 0 only if every check held."""
+    """Run the demo. Returns the exit code: 0 only if every check passed."""
     console = Console()
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -304,7 +304,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
         trio.run(demo.run)
     except KeyboardInterrupt:
         return 0 if keep else 130
-    except Exception as error:  # noqa: BLE001  whatever failed, the user is told where to look
+    except Exception as error:  # noqa: BLE001  for any failure the user is told which log to read
         for cause in _leaves(error):
             console.print(f"[bold red]failed[/] {type(cause).__name__}: {cause}", highlight=False, markup=True)
         console.print(

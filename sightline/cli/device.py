@@ -1,4 +1,4 @@
-"""`sightline device`: an operator's device as a program, with one API key.
+"""The `sightline device` command: acts as an operator's device, with one API key.
 
 It sends heartbeats, starts the sessions that are assigned to its workspace, and publishes video by WHIP.
 """
@@ -99,7 +99,7 @@ class DeviceClient:
             nursery.cancel_scope.cancel()
 
     async def report_availability(self) -> None:
-        """Print a line whenever the workspace cannot be assigned sessions because it is not ONLINE, and when it can."""
+        """Print a line when the workspace is not ONLINE, so that no session is assigned to it, and when it is again."""
         told: str | None = None
         while True:
             try:
@@ -126,7 +126,7 @@ class DeviceClient:
 
 
 def _last_sequence(error: ApiError) -> int:
-    """The last accepted sequence number, which the error message of a refused heartbeat contains."""
+    """Read the last accepted sequence number from the error of a refused heartbeat."""
     numbers = [int(word) for word in error.message.replace(".", " ").split() if word.isdigit()]
     return max(numbers) if error.detail == "location:sequence" and numbers else 0
 

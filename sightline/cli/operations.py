@@ -1,4 +1,4 @@
-"""Commands for those who run a server: they ask its internal listener."""
+"""Operator commands that call the internal listener of a running server."""
 
 import sys
 from pathlib import Path
@@ -13,11 +13,11 @@ from sightline.system.server_address_file import read_server_addresses
 
 TIMEOUT_S = 15.0
 PLAIN_WIDTH = 200
-"""Columns where the output is not a terminal."""
+"""Width of the output, in columns, when stdout is not a terminal."""
 
 
 class NotRunningError(Exception):
-    """There is no server to ask."""
+    """No server is running on the data directory."""
 
 
 def _ask(data_dir: Path, method: str, path: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _fail(error: NotRunningError) -> int:
 
 
 def print_settlements(data_dir: Path) -> int:
-    """What is not confirmed, and why; returns the exit code."""
+    """Print the settlements that are not confirmed, with the reason. Returns the exit code."""
     try:
         found = _ask(data_dir, "GET", "/internal/settlements")["items"]
     except NotRunningError as error:
@@ -70,7 +70,7 @@ def print_settlements(data_dir: Path) -> int:
 
 
 def write_off_settlement(data_dir: Path, session_id: str, reason: str) -> int:
-    """Give a settlement up for good; returns the exit code."""
+    """Write a settlement off. Returns the exit code."""
     try:
         _ask(data_dir, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
     except NotRunningError as error:
@@ -80,7 +80,7 @@ def write_off_settlement(data_dir: Path, session_id: str, reason: str) -> int:
 
 
 def print_actors(data_dir: Path) -> int:
-    """Counts per kind, and what is parked; returns the exit code."""
+    """Print counts per kind of actor, and the parked actors. Returns the exit code."""
     try:
         kinds = _ask(data_dir, "GET", "/internal/actors")["kinds"]
     except NotRunningError as error:
@@ -101,7 +101,7 @@ def print_actors(data_dir: Path) -> int:
 
 
 def revive_actor(data_dir: Path, name: str) -> int:
-    """Give a parked actor, KIND/ID, another chance; returns the exit code."""
+    """Start a parked actor, KIND/ID, again. Returns the exit code."""
     try:
         _ask(data_dir, "POST", f"/internal/actors/{name}/revive")
     except NotRunningError as error:

@@ -1,4 +1,4 @@
-"""The Python SDK. Knows only the wire: the REST interface, JSON-RPC, and a wallet's signature."""
+"""The Python client. It uses the public interface only: REST, JSON-RPC and wallet signatures."""
 
 from sightline.client.api import Api, JpegFrame
 from sightline.client.errors import ApiError, ChainError

@@ -10,13 +10,13 @@ import httpx
 from sightline.client.errors import ApiError
 
 TIMEOUT_S = 35.0
-"""Above the longest a call may take on the server's side."""
+"""Longer than the server's own limit for a call."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class JpegFrame:
-    """One frame of a live session. `sequence` rises with every new frame."""
+    """One JPEG frame of a live session. `sequence` increases with every new frame."""
 
     jpeg: bytes
     sequence: int
@@ -25,7 +25,7 @@ class JpegFrame:
 
 @final
 class Api:
-    """Calls with one credential: an API key, or the cookie that a sign-in set."""
+    """HTTP client with one credential: an API key, or the cookie that a sign-in set."""
 
     def __init__(self, base_url: str, *, key: str | None = None) -> None:
         headers = {"authorization": f"Bearer {key}"} if key is not None else {}
@@ -40,7 +40,7 @@ class Api:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the HTTP connections."""
         await self._http.aclose()
 
     async def call(
@@ -52,11 +52,11 @@ class Api:
         query: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """One call; returns the envelope's `data`.
+        """Make one API call and return the `data` of the envelope.
 
         Raises:
-            ApiError: The service refused.
-            httpx.TransportError: Nobody knows; repeat with the same idempotency key.
+            ApiError: The service refused the call.
+            httpx.TransportError: The outcome is unknown. Repeat the call with the same idempotency key.
         """
         headers = {"idempotency-key": idempotency_key} if idempotency_key is not None else {}
         response = await self._http.request(method, f"/api/v1{path}", json=body, params=query, headers=headers)
@@ -66,15 +66,15 @@ class Api:
         return data
 
     async def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """A read."""
+        """Make a GET call."""
         return await self.call("GET", path, query=query or None)
 
     async def post(self, path: str, **body: Any) -> dict[str, Any]:
-        """A command; without arguments it has no body."""
+        """Make a POST call; without arguments it has no body."""
         return await self.call("POST", path, body or None)
 
     async def frame(self, session_id: str, **query: Any) -> JpegFrame | None:
-        """The newest frame; None while there is none to give, or none newer than `after`."""
+        """Fetch the newest frame. None if no frame is available, or none is newer than `after`."""
         response = await self._http.get(f"/api/v1/sessions/{session_id}/frame", params=query)
         if response.status_code == httpx.codes.OK:
             return JpegFrame(response.content, int(response.headers["x-svc-frame-sequence"]), response.headers)

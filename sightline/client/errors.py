@@ -1,4 +1,4 @@
-"""What a call to Sightline can raise."""
+"""Errors that a call to Sightline or to the chain can raise."""
 
 from typing import Any
 
@@ -16,4 +16,4 @@ class ApiError(Exception):
 
 
 class ChainError(Exception):
-    """The chain's endpoint refused a call, or a transaction reverted."""
+    """The chain's JSON-RPC endpoint refused a call, or a transaction reverted."""

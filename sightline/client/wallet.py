@@ -1,4 +1,4 @@
-"""A wallet: signs in to Sightline, approves the settlement contract, reads its balance; over public endpoints only."""
+"""A wallet that signs in to Sightline, approves the settlement contract and reads its balance by public endpoints."""
 
 from typing import Any, Final, final
 
@@ -26,14 +26,14 @@ def _word(value: int | str) -> str:
 
 @final
 class ChainClient:
-    """A JSON-RPC endpoint, as /config names it."""
+    """Client of the JSON-RPC endpoint that GET /config names."""
 
     def __init__(self, rpc_url: str) -> None:
         self._rpc_url = rpc_url
         self._calls = 0
 
     async def call(self, method: str, *params: Any) -> Any:
-        """One JSON-RPC call.
+        """Make one JSON-RPC call.
 
         Raises:
             ChainError: The endpoint answered with an error.
@@ -47,22 +47,22 @@ class ChainClient:
         return answer["result"]
 
     async def read_uint(self, contract: str, data: str) -> int:
-        """An eth_call that returns one number."""
+        """Make an eth_call that returns one number."""
         return int(await self.call("eth_call", {"to": contract, "data": "0x" + data}, "latest"), 16)
 
     async def balance_of(self, token: str, address: str) -> int:
-        """ERC-20 balance in base units."""
+        """Return the ERC-20 balance in base units."""
         return await self.read_uint(token, BALANCE_OF + _word(address))
 
     async def allowance(self, token: str, owner: str, spender: str) -> int:
-        """ERC-20 allowance in base units."""
+        """Return the ERC-20 allowance in base units."""
         return await self.read_uint(token, ALLOWANCE + _word(owner) + _word(spender))
 
     async def receipt(self, tx_hash: str) -> dict[str, Any]:
         """Wait for a transaction's receipt.
 
         Raises:
-            ChainError: It did not come in half a minute.
+            ChainError: There was no receipt within 30 seconds.
         """
         for _ in range(RECEIPT_TRIES):
             found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash)
@@ -74,18 +74,18 @@ class ChainClient:
 
 @final
 class Wallet:
-    """One key pair."""
+    """One key pair and its address."""
 
     def __init__(self, account: LocalAccount | None = None) -> None:
         self._account: LocalAccount = account if account is not None else Account.create()
 
     @property
     def address(self) -> str:
-        """EIP-55 address."""
+        """The address in EIP-55 form."""
         return str(self._account.address)
 
     def sign(self, message: str) -> str:
-        """EIP-191 personal_sign, hex with 0x."""
+        """Sign a text (EIP-191 personal_sign). Returns hex with the prefix 0x."""
         signed = self._account.sign_message(encode_defunct(text=message))
         return str(signed.signature.to_0x_hex())
 
@@ -103,7 +103,7 @@ class Wallet:
         )
 
     async def sign_in(self, api: Api) -> dict[str, Any]:
-        """Sign in; `api` keeps the cookie."""
+        """Sign in; `api` stores the cookie."""
         challenge = await api.post("/auth/wallet/challenge", walletAddress=self.address)
         return await api.post(
             "/auth/wallet/login",
@@ -113,7 +113,7 @@ class Wallet:
         )
 
     async def approve(self, chain: ChainClient, *, token: str, spender: str, amount: int) -> str:
-        """Allow `spender` to take up to `amount` base units; waits until it is mined.
+        """Allow `spender` to transfer up to `amount` base units. Waits until the transaction is mined.
 
         Raises:
             ChainError: The transaction failed.

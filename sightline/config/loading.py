@@ -13,18 +13,18 @@ from sightline.config.settings import Settings
 
 CONFIG_VARIABLE: Final = "SIGHTLINE_CONFIG"
 OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SIGHTLINE_API_KEY", "SIGHTLINE_DEPLOYER_KEY"})
-"""Variables with our prefix that are not settings of the server."""
+"""Variables with the prefix SIGHTLINE_ that are not settings of the server."""
 TEST_PREFIXES: Final = ("SIGHTLINE_TEST_", "SIGHTLINE_KILL_")
 """Variables of the test suite."""
 
 Source: TypeAlias = str
-"""Where a value came from: "default", "command line", "environment" or the path of the file."""
+"""Source of a value: "default", "command line", "environment" or the path of the file."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings:
-    """Valid settings, the source of each, and warnings to print."""
+    """Valid settings, the source of each value, and warnings to print."""
 
     settings: Settings
     sources: Mapping[str, Source]
@@ -38,7 +38,7 @@ def load_settings(
 
     Args:
         config_file: TOML file; default: the one that SIGHTLINE_CONFIG names, if any.
-        overrides: Settings of the command line. None means: not given.
+        overrides: Settings from the command line; None means not given.
 
     Raises:
         SettingsError: The file cannot be read, a name is unknown or misspelt, or a value is invalid.
@@ -69,7 +69,7 @@ def load_settings(
 
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
-    """The settings of a TOML file: top-level keys, named like the variables in lower case without the prefix."""
+    """Read the settings of a TOML file: top-level keys, named like the variables in lower case without prefix."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -85,11 +85,11 @@ def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str], problems: list[str], warnings: list[str]) -> dict[str, str]:
-    """The settings of the environment. A misspelt name is refused.
+    """Read the settings of the environment. A misspelt name is refused.
 
-    An unknown name that resembles none of ours is only warned about: Kubernetes puts variables such as
-    SIGHTLINE_SERVICE_HOST into every container when a service is called "sightline". An empty variable counts as
-    unset, as compose files expect.
+    An unknown name that is not similar to a setting only causes a warning: Kubernetes sets variables such as
+    SIGHTLINE_SERVICE_HOST in every container when a service is called "sightline". An empty variable counts as
+    not set, as compose files expect.
     """
     known = {variable(name): name for name in Settings.model_fields}
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Messages about settings: one line each, with the name as its user wrote it and what to change."""
+"""Error messages about settings: one line each, with the name as the user wrote it and what to change."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 ENVIRONMENT_PREFIX: Final = "SIGHTLINE_"
 NEAR: Final = 0.8
-"""Similarity from which an unknown name is taken for a misspelt one (difflib's ratio)."""
+"""Similarity (difflib ratio) from which an unknown name counts as misspelt."""
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used. `lines` holds one message for each."""
+    """The settings are invalid. `lines` holds one message for each problem."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -20,14 +20,15 @@ class SettingsError(Exception):
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return ENVIRONMENT_PREFIX + name.upper()
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known setting that an unknown name most resembles; None if none is near.
+    """Return the setting whose name is most similar to an unknown name; None if no name is similar enough.
 
-    Compared in the form of variables: the common prefix gives short names such as `prot` and `port` enough in common.
+    The names of the variables are compared: their common prefix makes short names such as `prot` and `port` similar
+    enough.
     """
     by_variable = {variable(setting): setting for setting in known}
     found = get_close_matches(variable(name), list(by_variable), n=1, cutoff=NEAR)
@@ -35,7 +36,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def validation_lines(error: ValidationError, origins: dict[str, str]) -> list[str]:
-    """One line for each invalid setting. Values are not repeated: some of them are secrets.
+    """Write one line for each invalid setting. Values are left out, because some of them are secrets.
 
     Args:
         origins: How the user wrote each setting that was given ("SIGHTLINE_PORT", "port in FILE", "--port").

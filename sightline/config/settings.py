@@ -17,12 +17,12 @@ DEFAULT_INTERNAL_PORT = 8081
 
 
 def _split_commas(value: object) -> object:
-    """A comma list of an environment variable; lists of a TOML file pass unchanged."""
+    """Split the comma list of an environment variable; leave lists of a TOML file unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _read_json(value: object) -> object:
-    """A JSON object of an environment variable; tables of a TOML file pass unchanged."""
+    """Parse the JSON object of an environment variable; leave tables of a TOML file unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -35,7 +35,7 @@ CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 
 
 class Settings(BaseModel):
-    """The settings of a server. Made by `load_settings`, which names the source of each."""
+    """The settings of a server. Created by `load_settings`, which records the source of each value."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -253,13 +253,13 @@ class Settings(BaseModel):
     @field_validator("rate_budgets")
     @classmethod
     def _check_budgets(cls, value: str) -> str:
-        """Read the budgets once, so that an error names the setting."""
+        """Parse the budgets once, so that an error names the setting."""
         RateLimits.parse(value)
         return value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        """Choose the internal port, and refuse settings that need another one.
+        """Choose the internal port, and refuse a setting that requires another one that is not set.
 
         With `port` 0 the internal port is chosen too, so that two servers can start side by side.
         """
@@ -297,16 +297,16 @@ class Settings(BaseModel):
 
     @property
     def is_https(self) -> bool:
-        """Whether callers reach the public listener by HTTPS: with its own TLS or through a proxy's."""
+        """Return whether callers use HTTPS: with the listener's own TLS, or through a proxy."""
         return self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
 
     @property
     def strict_transport_s(self) -> int | None:
-        """max-age of Strict-Transport-Security; None when the header must not be sent."""
+        """max-age of Strict-Transport-Security in seconds; None if the header must not be sent."""
         return self.strict_transport_seconds or None if self.is_https else None
 
     def limits(self) -> Limits:
-        """The business rules in the form that the actors take."""
+        """Return the business rules in the form that the actors need."""
         meter = MeterLimits(
             silence_ms=self.silence_seconds * SECOND_MS,
             grace_ms=self.silence_grace_seconds * SECOND_MS,

@@ -1,4 +1,4 @@
-"""API keys: minted, listed, revoked. Who may do so is decided before (`domain.access`)."""
+"""Mint, list and revoke API keys. The caller has checked the permission (`domain.access`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ LABEL_LENGTH_MAX: Final = 80
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyOptions:
-    """Limits of keys."""
+    """Limits of API keys."""
 
     live_max: int = 50
-    """Unrevoked keys of one workspace."""
+    """Maximum number of unrevoked keys of one workspace."""
     grace_ms: int = MINUTE_MS
-    """How long a revoked key goes on working."""
+    """How long a revoked key still works."""
 
 
 @final
 class ApiKeys:
-    """Mints, lists and revokes the keys of workspaces."""
+    """Mints, lists and revokes the API keys of workspaces."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ApiKeys:
     async def mint(
         self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str]
     ) -> MintedKey:
-        """Make a key.
+        """Create a key.
 
         Args:
             created_by: The wallet's address in EIP-55 form.
@@ -57,8 +57,8 @@ class ApiKeys:
             scopes: 1..8 different names of the table.
 
         Raises:
-            RefusedError: INVALID_INPUT, or CONFLICT when the workspace has its limit of live keys.
-            OutcomeUnknownError: A key may have been kept that nobody knows; it can be listed and revoked.
+            RefusedError: INVALID_INPUT, or CONFLICT when the workspace has the maximum number of unrevoked keys.
+            OutcomeUnknownError: A key may have been stored whose plaintext is lost; it can be listed and revoked.
         """
         label = label.strip()
         if not 1 <= len(label) <= LABEL_LENGTH_MAX:
@@ -84,11 +84,11 @@ class ApiKeys:
         return MintedKey(record, plaintext)
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
-        """List a workspace's keys, revoked ones too, newest first."""
+        """List a workspace's keys, revoked ones included, newest first."""
         return await self._store.keys_in(workspace_id)
 
     async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
-        """Revoke a key; it goes on working for the grace. A second time answers the same and extends nothing.
+        """Revoke a key; it works until its grace period ends. A repeat returns the same answer and extends nothing.
 
         Raises:
             RefusedError: NOT_FOUND, also for a key of another workspace.
@@ -102,7 +102,7 @@ class ApiKeys:
 
 
 def parse_scopes(names: Sequence[str]) -> frozenset[Scope] | None:
-    """Read 1..8 different scope names; None if they are not."""
+    """Parse 1..8 different scope names; None if they are invalid."""
     known = {scope.value for scope in Scope}
     if not names or len(set(names)) != len(names) or not known.issuperset(names):
         return None

@@ -2,8 +2,8 @@
 
 An Authorization header takes precedence over a cookie, even when it is wrong.
 
-API keys are cached for some seconds. Whether a revoked key is still within its grace period is checked on each use
-against the recorded end of the period, and the cache is always younger than the grace, so the 60 seconds are exact.
+API keys are cached for some seconds. Whether a revoked key is still in its grace period is checked at each use against
+the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact.
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 class Headers(Protocol):
-    """Request headers, looked up by name without regard to case."""
+    """Request headers, looked up by name, ignoring case."""
 
     def get(self, key: str, /) -> str | None:
-        """The first value, or None."""
+        """Return the header's first value, or None."""
         ...
 
     def made_once(self, make: Callable[[Self], T], /) -> T:
@@ -59,7 +59,7 @@ class AuthenticatorOptions:
 class Authenticator:
     """Resolves credentials. Safe for any number of concurrent callers.
 
-    `run` belongs into the server's nursery.
+    Start `run` in the server's nursery.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Decides whether a principal may call an operation, with the wallet's role of the moment where the rule asks for it.
+"""Decide whether a principal may call an operation, with the wallet's current role where the rule requires it.
 
-A cookie carries the role of the moment when the workspace was selected. The wallet may have been removed or demoted
+A cookie carries the wallet's role at the time when the workspace was selected. It may have been removed or demoted
 since then. So operations that change something, or that concern keys and members, read the role from the authorization
 graph on each call.
 """
@@ -38,7 +38,7 @@ class Authorizer:
         """Check that the principal may call the operation.
 
         Returns:
-            The principal; that of a wallet has its current role if the rule asks for it.
+            The principal; for a wallet with its current role if the rule requires it.
 
         Raises:
             RefusedError: The rule does not allow it, the wallet is no longer a member, or its sign-in is too old.

@@ -1,4 +1,4 @@
-"""A circuit breaker: after failures in a row a dependency is left alone for a moment, then asked by one caller."""
+"""Circuit breaker: after consecutive failures, stop calling a dependency for a while, then let one caller probe it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from sightline.domain.errors import AuthzUnavailableError, OutcomeUnknownError
 
 @final
 class Breaker:
-    """Counts failures in a row. Open, it refuses at once; after its pause it lets one caller try.
+    """Counts consecutive failures. When open it refuses calls at once; after the pause it lets one caller through.
 
     Args:
-        failures_max: Failures in a row that open it.
-        pause_ms: How long it refuses.
+        failures_max: Consecutive failures that open it.
+        pause_ms: How long it refuses calls.
     """
 
     def __init__(self, *, failures_max: int, pause_ms: int) -> None:
@@ -27,8 +27,7 @@ class Breaker:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Count what happens inside; AuthzUnavailableError is a failure, and so is being cancelled as the
-        probe.
+        """Count the outcome of the block. Failures are AuthzUnavailableError and a cancelled probe.
 
         Raises:
             AuthzUnavailableError: The breaker is open.
@@ -53,7 +52,7 @@ class Breaker:
                 self._is_probing = False
 
     def _enter(self) -> bool:
-        """Let a caller through or not; tells whether it is the probe."""
+        """Admit or refuse a caller; returns whether the caller is the probe."""
         if self._failures < self._failures_max:
             return False
         if self._is_probing or trio.current_time() < self._open_until:

@@ -1,9 +1,8 @@
-"""The text a wallet signs: EIP-4361, composed here to the last byte and kept, so that nothing ever parses
-one.
+"""Compose the text that a wallet signs (EIP-4361).
 
-The client names an address and gets a text; it sends back the nonce and a signature; what is verified is
-the text we kept. No field of it is under the client's control but the address, which it must hold the key
-of.
+The client names an address and gets a text; it sends back the nonce and a signature. The signature is verified over the
+stored text, so no text from a client is ever parsed. The client controls only the address in it, and must hold the key
+of that address.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ _STATEMENTS: Final = MappingProxyType(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChallengeText:
-    """What goes into the text. `address` is in EIP-55 form; `domain` and `uri` are those the browser shows.
+    """The fields of the text. `address` is in EIP-55 form; `domain` and `uri` are those that the browser shows.
 
     Source: EIP-4361, sections "Message Format" and "Informal Message Template".
     """
@@ -40,7 +39,7 @@ class ChallengeText:
     expires_at_ms: int
 
     def __str__(self) -> str:
-        """Write the text; it has no line feed at its end."""
+        """Return the text; it does not end with a line feed."""
         return "\n".join(
             (
                 f"{self.domain} wants you to sign in with your Ethereum account:",

@@ -1,11 +1,11 @@
 """The session cookie: a signed value that names a wallet session.
 
 `v2.<kid>.<payload>.<mac>`: the MAC is HMAC-SHA-256 under the key named by `kid`, over everything before it. It is
-compared in constant time before the payload is decoded. There is one algorithm and one version, so nothing is
-negotiated. `iat` is the time of the sign-in: selecting a workspace writes a new cookie with the same end. `sid` names
-the row that says whether the sign-in is still open (`wallet_sessions`).
+compared in constant time before the payload is decoded. There is one algorithm and one version, so there is no
+negotiation. `iat` is the time of the sign-in: selecting a workspace issues a new cookie that expires at the same time.
+`sid` is the id of the row that records whether the sign-in is still open (`wallet_sessions`).
 
-Keys rotate: the first one signs, all of them verify. Removing a key ends every session it signed.
+Keys can be rotated: the first one signs, all of them verify. Removing a key ends every sign-in whose cookie it signed.
 """
 
 import base64
@@ -22,10 +22,10 @@ from sightline.domain.units import HOUR_MS, MINUTE_MS
 
 COOKIE_NAME: Final = "svc_session"
 HOST_COOKIE_NAME: Final = "__Host-svc_session"
-"""The name over https. Browsers accept it only with Secure, without Domain and with Path=/, so a sibling domain cannot
+"""Name over https. Browsers accept it only with Secure, without Domain and with Path=/, so a sibling domain cannot
 set it (RFC 6265bis section 4.1.3.2)."""
 COOKIE_NAMES: Final = (HOST_COOKIE_NAME, COOKIE_NAME, "lx_session")
-"""Accepted names, the preferred one first."""
+"""Accepted cookie names, the preferred one first."""
 LIFETIME_MS: Final = 12 * HOUR_MS
 _SKEW_MS: Final = MINUTE_MS
 """Accepted clock difference between two servers of one deployment."""
@@ -53,10 +53,10 @@ class CookieKey:
 
 
 def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
-    """Read keys written `kid:base64,kid:base64`, the signing one first.
+    """Parse keys written as `kid:base64,kid:base64`, the signing one first.
 
     Raises:
-        ValueError: The text has another form, a secret is shorter than 32 bytes, or two keys have one name.
+        ValueError: The text is malformed, a secret is shorter than 32 bytes, or two keys have the same name.
     """
     keys = []
     for part in text.split(","):
@@ -72,12 +72,12 @@ def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
 
 @final
 class CookieCodec:
-    """Writes and reads the value of the session cookie.
+    """Encodes and decodes the value of the session cookie.
 
     Args:
         keys: At least one. The first signs, every one verifies.
         audience: Names this deployment. A cookie of another deployment is refused even under the same key.
-        is_https: Whether clients reach the server by https. Then the cookie is `Secure` and named with __Host-.
+        is_https: Whether clients use https. The cookie is then `Secure` and its name starts with __Host-.
     """
 
     def __init__(self, keys: Sequence[CookieKey], *, audience: str, is_https: bool) -> None:
@@ -89,7 +89,7 @@ class CookieCodec:
         assert len(self._keys) == len(keys), "two keys of one name"
 
     def encode(self, principal: WalletPrincipal) -> str:
-        """Write the signed value."""
+        """Encode and sign the value."""
         payload: dict[str, str | int] = {
             "p": _PURPOSE,
             "aud": self._audience,
@@ -104,7 +104,7 @@ class CookieCodec:
         return f"{signed}.{_mac(self._signer, signed)}"
 
     def decode(self, value: str, *, now_ms: int) -> WalletPrincipal | None:
-        """Read a value. None if it is forged, damaged, expired, or of another deployment, purpose or version."""
+        """Decode a value. None if it is forged, damaged, expired, or of another deployment, purpose or version."""
         if len(value) > _LENGTH_MAX or not value.isascii():
             return None
         signed, _, mac = value.rpartition(".")
@@ -113,12 +113,12 @@ class CookieCodec:
         key = self._keys.get(kid)
         if key is None or version != _VERSION or not hmac.compare_digest(mac, _mac(key, signed)):
             return None
-        # The MAC is right, so this server or another deployment with the same key wrote the payload.
+        # The MAC is valid, so this server or another deployment with the same key wrote the payload.
         return self._principal(json.loads(_unb64(body)), now_ms)
 
     def set_cookie(self, value: str, *, signed_in_at_ms: int, now_ms: int) -> str:
         """The Set-Cookie header that stores a value for the rest of its lifetime."""
-        # Rounded up. The server decides by the signed time, so a browser may keep the cookie a moment too long.
+        # Rounded up: a browser may keep the cookie up to a second too long, but the server checks the signed time.
         left_s = max(0, -((now_ms - signed_in_at_ms - LIFETIME_MS) // 1_000))
         return self._header(HOST_COOKIE_NAME if self._is_https else COOKIE_NAME, value, left_s)
 
@@ -154,13 +154,13 @@ class CookieCodec:
 
 
 def session_cookie(header: str | None) -> str | None:
-    """The value of the session cookie in a Cookie header (RFC 6265 section 4.2), or None."""
+    """Return the value of the session cookie in a Cookie header (RFC 6265 section 4.2), or None."""
     if not header or len(header) > _HEADER_LENGTH_MAX:
         return None
     found: dict[str, str] = {}
     for pair in header.split(";"):
         name, separator, value = pair.strip().partition("=")
-        # Browsers send the most specific cookie of a name first.
+        # Among cookies of the same name, browsers send the one with the longest path first.
         if separator and name in COOKIE_NAMES:
             found.setdefault(name, value.strip().strip('"'))
     return next((found[name] for name in COOKIE_NAMES if found.get(name)), None)

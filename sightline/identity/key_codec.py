@@ -1,9 +1,8 @@
-"""API keys as text: `svc_<environment>_<6 hex of the workspace id>_<43 base62 characters>`.
+"""The text form of API keys: `svc_<environment>_<6 hex of the workspace id>_<43 base62 characters>`.
 
-The last part is 32 random bytes, most significant first, left-padded: 62**43 > 2**256, so 43 characters
-always do, and one pattern (`KEY_PATTERN`) serves secret scanners and log redaction. Only an HMAC-SHA-256
-digest is ever stored; 256 random bits need no slow hash, and without the pepper a leaked table cannot even
-be tested against a candidate.
+The last part is 32 random bytes, most significant first, left-padded: 62**43 > 2**256, so 43 characters are enough, and
+one pattern (`KEY_PATTERN`) serves secret scanners and log redaction. Only an HMAC-SHA-256 digest is stored. 256 random
+bits need no slow hash, and without the pepper a leaked table cannot be used to test whether a candidate key is valid.
 """
 
 import hashlib
@@ -25,33 +24,33 @@ KEY_PATTERN: Final = re.compile(r"svc_(?:test|live)_[0-9a-f]{6}_[0-9A-Za-z]{43}"
 
 
 def compose_key(environment: Environment, workspace_id: str, secret: bytes) -> str:
-    """Write a key of 32 random bytes. `workspace_id` is a lower-case UUID."""
+    """Compose a key from 32 random bytes. `workspace_id` is a lower-case UUID."""
     assert len(secret) == SECRET_BYTES
     owner = workspace_id.replace("-", "")[:_OWNER_LENGTH]
     return f"svc_{environment.value.lower()}_{owner}_{_to_base62(secret)}"
 
 
 def is_well_formed(text: str) -> bool:
-    """Tell whether the text could be a key; most of what is not one never reaches the store."""
+    """Return whether the text has the form of a key. Malformed texts are refused without reading the store."""
     if KEY_PATTERN.fullmatch(text) is None:
         return False
     return _from_base62(text[-_RANDOM_LENGTH:]) < 1 << 8 * SECRET_BYTES
 
 
 def shown_prefix(key: str) -> str:
-    """The part of a key that may be shown for ever: everything before the random part."""
+    """Return the part of a key that is not secret: everything before the random part."""
     return key[:_PREFIX_LENGTH]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class KeyHasher:
-    """Digests keys under the server's pepper, which must be as secret and as lasting as the key table."""
+    """Computes digests of keys with the server's pepper, which must be as secret and durable as the key table."""
 
     pepper: bytes = field(repr=False)
 
     def digest(self, key: str) -> bytes:
-        """The 32 bytes under which a key is stored and found."""
+        """Return the 32-byte digest under which a key is stored."""
         return hmac.digest(self.pepper, b"api-key\x00" + key.encode(), hashlib.sha256)
 
 

@@ -1,7 +1,7 @@
-"""Members of workspaces: edges of the authorization graph, nothing else.
+"""Members of workspaces, stored as edges of the authorization graph only.
 
-Every workspace keeps an OWNER. A change that takes one away requires, at the moment of writing, that
-another one stands; when somebody else was faster it is decided again from what the graph says now.
+Every workspace keeps at least one OWNER. A change that removes an OWNER requires, when it is written, that another
+OWNER's edge exists. If a concurrent change removed that edge, the decision is repeated with the new state of the graph.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,21 +46,21 @@ class Members:
         return tuple(sorted(members, key=lambda each: (_POWER[each.role], each.wallet_address.lower())))
 
     async def role_of(self, workspace_id: str, address: str) -> Role | None:
-        """The wallet's role of this moment, or None."""
+        """Return the wallet's current role, or None."""
         roles = await self._roles_of(address, workspace_id)
         return roles.get(workspace_id)
 
     async def memberships_of(self, address: str) -> tuple[Membership, ...]:
-        """List the workspaces a wallet can access, by slug."""
+        """List the workspaces that a wallet can access, by slug."""
         roles = await self._roles_of(address)
         workspaces = await self._directory.by_ids(tuple(roles)) if roles else ()
         return tuple(Membership(each, roles[each.id]) for each in sorted(workspaces, key=lambda each: each.slug))
 
     async def add(self, workspace_id: str, address: str, role: str) -> Member:
-        """Make a wallet a member, or give a member another role.
+        """Add a wallet as a member, or change a member's role.
 
         Raises:
-            RefusedError: INVALID_INPUT; INVALID_STATE when it would leave no OWNER.
+            RefusedError: INVALID_INPUT; INVALID_STATE if the workspace would have no OWNER.
             AuthzUnavailableError: The graph did not answer.
         """
         shown, wanted = parse_address(address), Role.__members__.get(role)
@@ -72,13 +72,13 @@ class Members:
         return Member(workspace_id=workspace_id, wallet_address=shown, role=wanted)
 
     async def remove(self, workspace_id: str, address: str) -> Member:
-        """Take a member away. Its selected sessions last until their cookie ends.
+        """Remove a member. Sign-ins that selected this workspace last until their cookie expires.
 
         Returns:
             The member as it was.
 
         Raises:
-            RefusedError: INVALID_INPUT; NOT_FOUND for no member; INVALID_STATE for the last OWNER.
+            RefusedError: INVALID_INPUT; NOT_FOUND if the wallet is not a member; INVALID_STATE for the last OWNER.
             AuthzUnavailableError: The graph did not answer.
         """
         shown = parse_address(address)
@@ -89,7 +89,7 @@ class Members:
         return Member(workspace_id=workspace_id, wallet_address=shown, role=role)
 
     async def _change(self, workspace_id: str, address: str, wanted: Role | None) -> Role | None:
-        """Give the wallet exactly the wanted role, or none; return the one it had."""
+        """Set the wallet's role to `wanted`, or remove it; returns the earlier role."""
         for _ in range(_ATTEMPTS_MAX):
             members = {member.wallet_address: member.role for member in await self.members_of(workspace_id)}
             before = members.get(address)
@@ -105,7 +105,7 @@ class Members:
         raise AuthzUnavailableError("members of this workspace are being changed by others")
 
     async def _roles_of(self, address: str, workspace_id: str | None = None) -> dict[str, Role]:
-        """The wallet's role in this workspace, or in each of its workspaces."""
+        """Return the wallet's role in this workspace, or in each of its workspaces."""
         edges = await self._relations.read(
             resource_type=WORKSPACE, resource_id=workspace_id, subject=wallet_ref(address)
         )
@@ -115,7 +115,7 @@ class Members:
 def _what_must_stand(
     workspace_id: str, members: dict[str, Role], address: str, wanted: Role | None
 ) -> tuple[RelationTuple, ...]:
-    """The edges on which a change relies: another OWNER, if this one ceases to be one."""
+    """Return the edges that a change requires: another OWNER's, if this wallet stops being one."""
     if members.get(address) is not Role.OWNER or wanted is Role.OWNER:
         return ()
     others = [other for other, role in members.items() if role is Role.OWNER and other != address]
@@ -129,7 +129,7 @@ def _memberships(edges: Sequence[RelationTuple]) -> list[RelationTuple]:
 
 
 def _strongest(pairs: Iterable[tuple[str, Role]]) -> dict[str, Role]:
-    """Of several roles under one name keep the strongest."""
+    """Return the strongest of several roles."""
     found: dict[str, Role] = {}
     for name, role in pairs:
         if name not in found or _POWER[role] < _POWER[found[name]]:

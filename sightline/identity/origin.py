@@ -1,8 +1,6 @@
-"""The origin check: a cookie is sent by the browser whoever wrote the page, so unsafe cookie requests must
-be our own pages'.
+"""Check the origin of unsafe requests with a cookie: browsers send the cookie whichever page makes the request.
 
-SameSite=Lax keeps other sites out but not sibling subdomains, and calls without a body need no CORS
-preflight.
+SameSite=Lax blocks other sites but not sibling subdomains, and calls without a body need no CORS preflight.
 """
 
 from collections.abc import Collection
@@ -21,13 +19,13 @@ _OWN_SITE: Final = frozenset({"same-origin", "none"})
 def check_origin(
     principal: Principal, method: str, headers: Headers, own_origins: Collection[str], *, is_websocket: bool = False
 ) -> Refusal | None:
-    """Refuse an unsafe request that carries a cookie and comes from a page of another origin.
+    """Refuse an unsafe request that carries a cookie and was made by a page of another origin.
 
-    A request with neither Origin nor Sec-Fetch-Site is no browser's and is allowed. A WebSocket opens with
-    GET but is unsafe.
+    A request with neither Origin nor Sec-Fetch-Site does not come from a browser and is allowed. A WebSocket
+    handshake is a GET but counts as unsafe.
 
     Args:
-        own_origins: Like `https://host:port`, compared without regard to case and default ports.
+        own_origins: Like `https://host:port`; compared without case, default ports ignored.
     """
     is_safe = method.upper() in _SAFE_METHODS and not is_websocket
     if is_safe or not isinstance(principal, WalletPrincipal):
@@ -36,7 +34,7 @@ def check_origin(
 
 
 def foreign_origin(headers: Headers, own_origins: Collection[str]) -> Refusal | None:
-    """Refuse a request that a browser says was made by a page of another origin."""
+    """Refuse a request that, according to the browser, was made by a page of another origin."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None:
         own = {normalized_origin(each) for each in own_origins}
@@ -45,7 +43,7 @@ def foreign_origin(headers: Headers, own_origins: Collection[str]) -> Refusal | 
 
 
 def normalized_origin(origin: str) -> str | None:
-    """Lower case, without a default port; None for what is no http(s) origin (`null` too)."""
+    """Return the origin in lower case without a default port; None if it is not an http(s) origin (`null` included)."""
     try:
         parts = urlsplit(origin.strip().lower())
         port = parts.port

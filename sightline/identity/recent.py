@@ -1,4 +1,4 @@
-"""Caches for credentials: rows read a moment ago, and last-use instants waiting to be written."""
+"""Caches of identity: recently read credential rows, and last-use times that wait to be written."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,31 +30,31 @@ class RecentReads(Generic[K, V]):
     def get(self, key: K, *, now_ms: int) -> V | None:
         """Return the entry if it is younger than the time to live."""
         entry = self._entries.get(key)
-        # An entry from the future means that the clock stepped back: its age is unknown, so it is not used.
+        # An entry from the future means that the clock was set back: its age is unknown, so it is not used.
         if entry is None or not 0 <= now_ms - entry[1] < self._ttl_ms:
             return None
         self._entries.move_to_end(key)
         return entry[0]
 
     def put(self, key: K, value: V, *, read_at_ms: int) -> None:
-        """Store what was read. `read_at_ms` is the time before the read began."""
+        """Store a row. `read_at_ms` is the time before the read began."""
         self._entries[key] = (value, read_at_ms)
         self._entries.move_to_end(key)
         if len(self._entries) > self._size_max:
             self._entries.popitem(last=False)
 
     def drop(self, key: K) -> None:
-        """Forget an entry, if there is one."""
+        """Remove an entry if it exists."""
         self._entries.pop(key, None)
 
 
 @final
 class LastUses:
-    """Collects last-use instants in memory and writes them in batches, so that a request costs no write.
+    """Collects last-use times in memory and writes them in batches, so that a request causes no write.
 
     Args:
-        what: Names the credentials in the log.
-        write: Stores the instants by id. Writing an instant twice must change nothing.
+        what: Kind of credential, for log events.
+        write: Stores the times by id. Must be idempotent.
     """
 
     def __init__(self, what: str, write: Callable[[Mapping[str, int]], Awaitable[None]]) -> None:
@@ -67,11 +67,11 @@ class LastUses:
         self._used_at_ms[credential_id] = at_ms
 
     def last(self, credential_id: str) -> int:
-        """The last use not yet written; 0 if there is none."""
+        """Return the last use that is not yet written; 0 if there is none."""
         return self._used_at_ms.get(credential_id, 0)
 
     async def flush(self) -> None:
-        """Write what was collected. If the store fails, or on cancellation, it is kept for the next flush."""
+        """Write the collected times. They are kept for the next flush if the store fails or on cancellation."""
         used_at_ms, self._used_at_ms = self._used_at_ms, {}
         if not used_at_ms:
             return

@@ -1,20 +1,18 @@
-"""Whether a wallet signed a text: a key's signature, a contract's word, or the word of a contract not
-deployed yet.
+"""Verify that a wallet signed a text: by its key, by its deployed contract, or by a contract that is not yet deployed.
 
-Order, and why it is safe:
+Order of the checks, and why it is safe:
 
-1. 65 bytes from which the claimed address is recovered: signed by the key itself. Right also for an account
-that delegates to
-   code (EIP-7702), whose key still rules. ERC-6492 wants contracts asked first, because a *different* key's
-   signature could be wrapped; comparing with the claimed address leaves no room for that.
-2. Ending with the ERC-6492 mark: a contract wallet that may not be deployed. If it is, it is asked
-directly; otherwise (or if
-   it refuses) its factory is called and then the wallet, both inside one simulated call that changes nothing.
-3. Code at the address: the contract is asked (ERC-1271).
+1. A signature of 65 bytes from which the claimed address is recovered was made by the wallet's own key. This also holds
+for an account that delegates to code (EIP-7702), whose key keeps its rights. ERC-6492 wants contracts asked first,
+because a *different* key's signature could be wrapped; comparing with the claimed address rules that out.
+2. A signature with the ERC-6492 suffix is that of a contract wallet that may not be deployed. A deployed one is called
+directly. Otherwise, or if it refuses, its factory and then the wallet are called in one simulated call that changes
+nothing.
+3. If the address has code, the contract is called (ERC-1271).
 
-A contract is a stranger's code. It runs on the chain's node only, under a cap on gas, signature size and
-time, a few at once, and its revert, its endless loop or its off-chain lookup (ERC-3668, never followed) is
-a plain no. A node that does not answer says neither yes nor no: ChainUnavailableError.
+A contract is untrusted code. It runs only on the chain's node, with limits on gas, signature size, time and concurrent
+calls. A revert, an endless loop or an off-chain lookup (ERC-3668, never followed) counts as an invalid signature. If
+the node does not answer, the result is unknown: ChainUnavailableError.
 """
 
 from dataclasses import dataclass
@@ -38,15 +36,15 @@ _PARITY_FROM: Final = 27
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureOptions:
-    """Caps on the work of one verification."""
+    """Limits of one verification."""
 
     gas_max: int = 2_000_000
-    """Per call; a multisig wallet needs some 100,000, a passkey wallet without precompile 400,000."""
+    """Gas per call. A multisig wallet needs about 100,000, a passkey wallet without precompile 400,000."""
     timeout_ms: int = 5_000
-    """For all calls of one verification, waiting for a place included."""
+    """Time limit of all calls of one verification, including the wait for a slot."""
     signature_bytes_max: int = 8_192
     at_once_max: int = 8
-    """Contract verifications under way at one time; further ones wait within their time."""
+    """Maximum number of concurrent contract verifications; further ones wait within their time limit."""
 
 
 @final
@@ -59,10 +57,10 @@ class SignatureVerifier:
         self._places = trio.CapacityLimiter(self._options.at_once_max)
 
     async def is_signed_by(self, address: str, text: str, signature: bytes) -> bool:
-        """Tell whether the wallet signed the text.
+        """Return whether the wallet signed the text.
 
         Raises:
-            ChainUnavailableError: A contract would have to be asked and the chain does not answer in time.
+            ChainUnavailableError: A contract would have to be called, and the chain does not answer in time.
         """
         if not 0 < len(signature) <= self._options.signature_bytes_max:
             return False
@@ -91,15 +89,15 @@ class SignatureVerifier:
 
 
 def text_hash(text: str) -> bytes:
-    """The 32 bytes that `personal_sign` signs (EIP-191, version 0x45)."""
+    """Return the 32-byte hash that `personal_sign` signs (EIP-191, version 0x45)."""
     raw = text.encode()
     return bytes(keccak(b"\x19Ethereum Signed Message:\n" + str(len(raw)).encode() + raw))
 
 
 def _recovered(text: str, signature: bytes) -> str | None:
-    """The lower-case address whose key made the signature, or None for what is no signature.
+    """Return the lower-case address whose key made the signature; None if it is not a signature.
 
-    Source: EIP-191; the last byte is 27 or 28, or 0 or 1 as some hardware wallets have it.
+    Source: EIP-191; the last byte is 27 or 28, or 0 or 1 as written by some hardware wallets.
     """
     parity = signature[-1] - _PARITY_FROM if signature[-1] >= _PARITY_FROM else signature[-1]
     if parity not in (0, 1):
@@ -112,14 +110,14 @@ def _recovered(text: str, signature: bytes) -> str | None:
 
 
 def _question(digest: bytes, signature: bytes) -> bytes:
-    """The call isValidSignature(bytes32,bytes) of ERC-1271."""
+    """Encode the call isValidSignature(bytes32,bytes) of ERC-1271."""
     return _MAGIC_1271 + encode(["bytes32", "bytes"], [digest, signature])
 
 
 def _unwrapped(signature: bytes) -> tuple[str, bytes, bytes]:
-    """Take an ERC-6492 signature apart into factory, its call data and the inner signature.
+    """Split an ERC-6492 signature into factory, factory call data and the inner signature.
 
-    Empty if it is none.
+    Returns None if it is not an ERC-6492 signature.
     """
     try:
         factory, preparation, inner = decode(["address", "bytes", "bytes"], signature[: -len(_MARK_6492)])
@@ -129,12 +127,11 @@ def _unwrapped(signature: bytes) -> tuple[str, bytes, bytes]:
 
 
 def _prepare_and_ask(factory: str, preparation: bytes, wallet: str, question: bytes) -> bytes:
-    """Code that calls the factory, then puts the question to the wallet, and returns the wallet's 32 bytes
-    (or reverts).
+    """Assemble code that calls the factory, then the wallet, and returns the wallet's 32 bytes or reverts.
 
-    It is run as deployment code by a call without a recipient: what it "deploys" is the answer. Whether the
-    factory's call succeeds is not looked at, since only the wallet's word counts. Written by hand because a
-    contract of 70 bytes is easier to review than the validator contract it replaces.
+    It runs as deployment code in a call without a recipient, so the result of the call is the code that it "deploys".
+    The outcome of the factory's call is ignored, since only the wallet's answer counts. It is written by hand because
+    70 bytes of code are easier to review than the validator contract that they replace.
 
     Source: ERC-6492, section "Verifier side"; opcodes of the Yellow Paper, appendix H.
     """
@@ -158,7 +155,7 @@ def _prepare_and_ask(factory: str, preparation: bytes, wallet: str, question: by
         )
     )
     answer = bytes.fromhex("60206000f3")  # RETURN 32 bytes from memory 0
-    refuse = bytes.fromhex("60006000fd")  # REVERT with nothing
+    refuse = bytes.fromhex("60006000fd")  # REVERT without data
     copy_length = len(_copy(0, 0))
     start_of_data = (
         2 * copy_length + len(call_factory) + len(ask_wallet) + len(_jump_if(0)) + len(refuse) + 1 + len(answer)
@@ -182,7 +179,7 @@ def _push(number: int) -> bytes:
 
 
 def _copy(start: int, length: int) -> bytes:
-    """CODECOPY of a stretch of this code to memory 0."""
+    """Encode CODECOPY of a range of this code to memory 0."""
     return _push(length) + _push(start) + b"\x60\x00\x39"
 
 

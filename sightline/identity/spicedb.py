@@ -1,12 +1,11 @@
-"""The authorization graph in SpiceDB, through its gRPC API (package `authzed`, extra `spicedb`).
+"""The authorization graph in SpiceDB, by its gRPC API (package `authzed`, extra `spicedb`).
 
-gRPC's own trio support does not exist, so each call is a blocking one in a thread of a small pool, with a
-short deadline: a request of ours waits for it. A read is tried twice. A write is tried twice only if doing
-it again means the same (no preconditions); a write whose answer was lost is an unknown outcome, not a
-failure.
+gRPC does not support trio, so each call blocks a thread of a small pool. Deadlines are short, because a request waits
+for the call. A read is tried twice. A write is tried twice only if it is idempotent (no preconditions). A write whose
+answer was lost has an unknown outcome; it is not reported as a failure.
 
-The graph is written *before* the row it is about (`Staged.undo` takes it back): an edge without its row
-entitles nobody to anything, a row without its edge would lock its owner out.
+The graph is written *before* the row that it belongs to (`Staged.undo` removes the edges again): an edge without its
+row grants nothing, but a row without its edge would lock its owner out.
 """
 
 import re
@@ -58,22 +57,22 @@ _Status: Final = grpc.StatusCode
 _FLEETING: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.ABORTED})
 _MAYBE_DONE: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.CANCELLED, _Status.UNKNOWN})
 _BAD_TOKEN: Final = frozenset({_Status.INVALID_ARGUMENT, _Status.OUT_OF_RANGE, _Status.FAILED_PRECONDITION})
-# How gRPC words that no connection was made, so that nothing was sent.
+# Messages of gRPC that say that no connection was made, so that nothing was sent.
 _NOT_SENT: Final = ("failed to connect", "connection refused", "name resolution", "dns resolution")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpiceDbOptions:
-    """Where SpiceDB is and how patient we are. `endpoint` is host:port."""
+    """Address, credentials and time limits of SpiceDB. `endpoint` is host:port."""
 
     endpoint: str
     preshared_key: str = field(repr=False)
     is_tls: bool = True
     ca_certificates: bytes | None = None
-    """PEM; None for the system's."""
+    """Certificate authority as PEM; None uses the system's."""
     deadline_ms: int = 500
-    """Per try, of which a read has two."""
+    """Deadline of one try; a read has two tries."""
     threads_max: int = 16
     breaker_failures: int = 5
     breaker_pause_ms: int = 2_000
@@ -81,10 +80,10 @@ class SpiceDbOptions:
 
 @asynccontextmanager
 async def open_spicedb(options: SpiceDbOptions, *, token_key: bytes) -> AsyncIterator["SpiceDbRelations"]:
-    """Connect, see that the schema is there (an empty SpiceDB is given it), and disconnect at the end.
+    """Connect, make sure that the schema exists (an empty SpiceDB gets it written), and disconnect at the end.
 
     Raises:
-        AuthzUnavailableError: SpiceDB does not answer, or holds a schema without our definitions.
+        AuthzUnavailableError: SpiceDB does not answer, or its schema lacks our definitions.
     """
     channel = _channel(options)
     try:
@@ -97,19 +96,20 @@ async def open_spicedb(options: SpiceDbOptions, *, token_key: bytes) -> AsyncIte
 
 @final
 class SpiceDbRelations:
-    """The Relations port over one channel."""
+    """Implements the Relations port over one gRPC channel."""
 
     def __init__(self, channel: grpc.Channel, options: SpiceDbOptions, *, token_key: bytes) -> None:
         self._permissions = PermissionsServiceStub(channel)
         self._schema = SchemaServiceStub(channel)
         self._options = options
-        # The store's own identity is part of every ZedToken; ours only tells the kinds of graph apart.
+        # Each ZedToken contains the identity of its SpiceDB; this tag only separates it from tokens of the embedded
+        # graph.
         self._tokens = ConsistencyTokens(backend="z1", store_id="spicedb", key=token_key)
         self._threads = trio.CapacityLimiter(options.threads_max)
         self._breaker = Breaker(failures_max=options.breaker_failures, pause_ms=options.breaker_pause_ms)
 
     async def ensure_schema(self) -> None:
-        """Write our schema into an empty SpiceDB; in any other one see that our definitions are there."""
+        """Write the schema into an empty SpiceDB; otherwise check that the schema contains our definitions."""
         try:
             missing = _relations_of(schema_text()) - _relations_of(await self._schema_found())
         except _RpcRefusedError as refused:
@@ -118,7 +118,7 @@ class SpiceDbRelations:
             raise AuthzUnavailableError(f"the schema lacks {', '.join(sorted(missing))}; write spicedb.zed into it")
 
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
-        """Apply updates at once."""
+        """Apply all updates in one call."""
         request = WriteRelationshipsRequest(
             updates=[_update(update) for update in updates],
             optional_preconditions=[_must_match(edge) for edge in requires],
@@ -132,10 +132,10 @@ class SpiceDbRelations:
         return self._tokens.encode(response.written_at.token)
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
-        """Write the updates at once, before the caller's row; the answer says how to take them back.
+        """Write the updates at once, before the caller's row; the result can remove them again.
 
-        A session has one operator: an edge that a crash left behind, written for a row that never came,
-        gives way.
+        A session has one operator: if a crash left an operator's edge whose row was never committed, that edge
+        is removed.
         """
         undo = tuple(update.inverse() for update in updates)
         try:
@@ -145,7 +145,7 @@ class SpiceDbRelations:
             raise AuthzUnavailableError(str(error)) from error
 
     async def _left_behind(self, updates: Sequence[TupleUpdate]) -> list[TupleUpdate]:
-        """Take away the operators that the sessions of these updates have besides the new one."""
+        """Find the other operators' edges of the sessions in these updates."""
         put = {update.edge for update in updates if update.present and update.edge.relation == OPERATOR_WORKSPACE}
         found: set[RelationTuple] = set()
         for session in {edge.resource for edge in put}:
@@ -155,7 +155,7 @@ class SpiceDbRelations:
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
     ) -> bool:
-        """Tell whether the edge stands, at least as fresh as the token."""
+        """Return whether the edge exists, at least as fresh as the token."""
 
         def request(consistency: Consistency) -> CheckPermissionRequest:
             return CheckPermissionRequest(
@@ -191,11 +191,11 @@ class SpiceDbRelations:
         return tuple(sorted(_edge(row.relationship) for row in rows))
 
     def token_for(self, revision: int) -> str:
-        """Nothing of this graph is ever written by a caller's transaction."""
+        """Raise InvariantError: this graph is never written by a caller's transaction."""
         raise InvariantError("SpiceDB writes give their own tokens")
 
     async def _schema_found(self) -> str:
-        """The schema that stands there, after ours was written if there was none."""
+        """Return the existing schema; write ours first if there is none."""
         try:
             found = await self._read(partial(self._unary, self._schema.ReadSchema, ReadSchemaRequest()))
         except _RpcRefusedError as refused:
@@ -207,7 +207,7 @@ class SpiceDbRelations:
         return str(found.schema_text)
 
     async def _fresh(self, call: Callable[[Any], T], request: Callable[[Consistency], Any], at_least: str | None) -> T:
-        """Read at least as fresh as the token; fully consistent without a token, or with one of elsewhere."""
+        """Read at least as fresh as the token; fully consistent without a token or with a token of another graph."""
         zed_token = self._tokens.decode(at_least) if at_least is not None else None
         try:
             if zed_token is not None:
@@ -217,7 +217,7 @@ class SpiceDbRelations:
                 except _RpcRefusedError as refused:
                     if refused.code not in _BAD_TOKEN:
                         raise
-                    # Ours by its signature, and of no meaning to this SpiceDB any more: it was set up anew.
+                    # The signature of the token is ours, but this SpiceDB does not know it: it was set up again.
             return await self._read(partial(call, request(Consistency(fully_consistent=True))))
         except _RpcRefusedError as refused:
             raise AuthzUnavailableError(f"the read was refused: {refused}") from refused
@@ -254,10 +254,10 @@ class SpiceDbRelations:
             log.warning("edges_not_taken_back", edges=len(undo), reason=str(error))
 
     async def _in_thread(self, call: Callable[[], T], *, is_abandoned: bool = False) -> T:
-        # An abandoned thread ends with its deadline.
+        # An abandoned thread ends at the deadline of its call.
         return await trio.to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=is_abandoned)
 
-    # --- in a thread ---
+    # --- Functions that run in a thread. ---
 
     def _unary(self, method: Callable[..., T], request: Any) -> T:
         try:
@@ -282,12 +282,12 @@ class _RpcRefusedError(Exception):
 
 
 def schema_text() -> str:
-    """The schema that both kinds of graph follow."""
+    """Return the schema that both kinds of graph follow."""
     return files("sightline.identity").joinpath("spicedb.zed").read_text(encoding="utf-8")
 
 
 def _verdict(refused: _RpcRefusedError) -> Exception:
-    """What a failed write means: surely not done, not known, or refused for a reason the caller looks at."""
+    """Classify a failed write: not applied, outcome unknown, or refused for a reason that the caller handles."""
     if refused.code not in _MAYBE_DONE and refused.code not in _FLEETING:
         return refused
     was_sent = not any(words in refused.details.lower() for words in _NOT_SENT)
@@ -303,7 +303,7 @@ def _channel(options: SpiceDbOptions) -> grpc.Channel:
 
 
 def _relations_of(schema: str) -> set[str]:
-    """Names like `session#operator_workspace` of everything a schema defines."""
+    """Return names like `session#operator_workspace` for everything that a schema defines."""
     found = set()
     for name, body in re.findall(r"definition\s+([\w/]+)\s*\{([^}]*)\}", schema):
         found |= {name, *(f"{name}#{relation}" for relation in re.findall(r"relation\s+(\w+)\s*:", body))}

@@ -1,7 +1,7 @@
-"""Wallet sessions on the server: each sign-in is a row that the cookie names, so a sign-in can be listed and ended.
+"""Wallet sessions: each sign-in is a row that the cookie names, so that sign-ins can be listed and ended.
 
-The cookie alone proves who signed in and until when (`cookies`). The row decides whether that sign-in is still open:
-it has not been ended by a logout or from another device, and it has not been idle for too long. ADR 0110.
+The cookie alone proves who signed in and until when (`cookies`). The row records whether that sign-in is still open:
+it has not been ended by a logout or from another device, and its last use is recent enough. ADR 0110.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _USER_AGENT_LENGTH_MAX: Final = 200
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletSessionOptions:
-    """How long a sign-in stays open without use, and how rows are cached."""
+    """Idle timeout of a sign-in, and how rows are cached."""
 
     idle_timeout_ms: int = 12 * HOUR_MS
     """A sign-in without a request for this long ends."""
     cache_ms: int = 5_000
-    """Age up to which a row is used without reading it again. An end made by another process is seen after this."""
+    """Age up to which a row is used without reading it again. An end by another process takes effect after it."""
     cached_max: int = 10_000
 
 
@@ -98,7 +98,7 @@ class WalletSessions:
         return tuple(session for session in sessions if session.last_used_at_ms > oldest_use_ms)
 
     async def end(self, wallet_address: str, session_id: str) -> WalletSession:
-        """End a sign-in of this wallet; its cookie is refused from now on.
+        """End a sign-in of this wallet; its cookie is refused afterwards.
 
         Raises:
             RefusedError: NOT_FOUND if the wallet has no such sign-in.

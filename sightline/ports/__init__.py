@@ -1,1 +1,1 @@
-"""A Protocol per need of the actors, with the types that cross it. Imports domain only."""
+"""Ports: one Protocol for each dependency of the actors, with the types of its methods. Imports domain only."""

@@ -1,11 +1,11 @@
-"""Wall-clock time as a need."""
+"""Port of the wall clock."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the server reads what time it is."""
+    """Reads the server's time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, UTC. May step; never bill by differences of two processes' clocks."""
+        """Return milliseconds since the Unix epoch, UTC. May step; never charge by differences between processes."""
         ...

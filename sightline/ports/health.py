@@ -1,4 +1,4 @@
-"""Readiness: whether the server should receive calls."""
+"""Readiness checks: whether the server should receive calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessCheck:
-    """The result of one check."""
+    """Result of one readiness check."""
 
     is_ok: bool
     detail: str
-    """One sentence for the reader of a failed probe."""
+    """One sentence that explains the result to an operator."""
     figures: Mapping[str, object] = field(default_factory=dict)
-    """What was measured, with units in the names."""
+    """Measured values, with units in the names."""

@@ -1,4 +1,4 @@
-"""What identity needs of others: a store for nonces, API keys and wallet sessions, and the names of workspaces.
+"""Ports of identity: a store for nonces, API keys and wallet sessions, and a directory of workspaces.
 
 Members have no table: a membership is an edge of the authorization graph (`sightline.ports.relations`).
 """
@@ -178,7 +178,7 @@ class WorkspaceDirectory(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """A text that a wallet signs (EIP-4361), named by its nonce."""
+    """A text for a wallet to sign (EIP-4361), identified by its nonce."""
 
     nonce: str
     message: str
@@ -188,7 +188,7 @@ class Challenge:
 @final
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A workspace that a wallet can access, and its role there."""
+    """A workspace that a wallet can access, and the wallet's role in it."""
 
     workspace: WorkspaceBrief
     role: Role
@@ -197,11 +197,11 @@ class Membership:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """A wallet session."""
+    """An opened wallet session."""
 
     principal: WalletPrincipal
     set_cookie: str = field(repr=False)
-    """The Set-Cookie header that carries the session: a secret of the client."""
+    """The Set-Cookie header that carries the session. It is a secret of the client."""
     memberships: tuple[Membership, ...] = ()
 
 
@@ -215,7 +215,7 @@ class MintedKey:
 
 
 class SignInService(Protocol):
-    """Turns wallet signatures into sessions."""
+    """Opens sessions for wallets that prove their key by a signature."""
 
     async def challenge(self, address: str, purpose: Purpose) -> Challenge:
         """Compose a text for the wallet to sign."""
@@ -228,23 +228,23 @@ class SignInService(Protocol):
         ...
 
     async def select(self, principal: WalletPrincipal, workspace_id: str) -> SignedIn:
-        """Choose the workspace the session acts for."""
+        """Select the workspace that the session acts for."""
         ...
 
     async def prove(self, address: str, nonce: str, signature: str, purpose: Purpose) -> str:
-        """Check a signature and use its nonce up; returns the address in EIP-55 form."""
+        """Verify a signature and use its nonce up. Returns the address in EIP-55 form."""
         ...
 
     async def give_back(self, nonce: str) -> None:
-        """Make a used nonce valid again, after a dependency failed before its proof had any effect."""
+        """Make a used nonce valid again after a dependency failed before the proof had any effect."""
         ...
 
 
 class WalletSessionService(Protocol):
-    """The sign-ins of wallets."""
+    """Lists and ends the sign-ins of wallets."""
 
     async def open_of(self, wallet_address: str) -> Sequence[WalletSession]:
-        """The open sign-ins of a wallet, newest first."""
+        """List the open sign-ins of a wallet, newest first."""
         ...
 
     async def end(self, wallet_address: str, session_id: str) -> WalletSession:
@@ -253,7 +253,7 @@ class WalletSessionService(Protocol):
 
 
 class MemberService(Protocol):
-    """Members of workspaces."""
+    """Lists and changes the members of workspaces."""
 
     async def members_of(self, workspace_id: str) -> Sequence[Member]:
         """List members, owners first."""
@@ -273,12 +273,12 @@ class MemberService(Protocol):
 
 
 class ApiKeyService(Protocol):
-    """API keys of workspaces."""
+    """Mints, lists and revokes the API keys of workspaces."""
 
     async def mint(
         self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str]
     ) -> MintedKey:
-        """Make a key."""
+        """Create a key."""
         ...
 
     async def keys_in(self, workspace_id: str) -> Sequence[ApiKeyRecord]:

@@ -1,15 +1,15 @@
-"""Fresh identifiers and secrets as a need."""
+"""Port of new identifiers and secrets."""
 
 from typing import Protocol
 
 
 class Ids(Protocol):
-    """Where new ids and random secrets come from."""
+    """Generates ids and random secrets."""
 
     def uuid(self) -> str:
-        """A new UUID in lower-case text form."""
+        """Return a new UUID in lower-case text form."""
         ...
 
     def token_bytes(self, count: int) -> bytes:
-        """`count` random bytes, fit for secrets."""
+        """Return `count` random bytes, suitable for secrets."""
         ...

@@ -1,6 +1,6 @@
-"""The authorization graph as a need: who relates to what, with a revision for every write.
+"""Port of the authorization graph: relations between objects, with a revision for every write.
 
-Names and shapes are SpiceDB's, so that an embedded graph and SpiceDB are exchangeable: a tuple reads
+Names and shapes are SpiceDB's, so that the embedded graph and SpiceDB are interchangeable. A tuple is written
 `resource#relation@subject`, for example `session:3f..#operator_workspace@workspace:9c..`.
 """
 
@@ -33,24 +33,26 @@ class RelationTuple:
 @final
 @dataclass(frozen=True, slots=True)
 class TupleUpdate:
-    """Puts one edge (idempotent) or, with `present` false, takes it away (idempotent too)."""
+    """Adds one edge or, with `present` false, removes it. Both are idempotent."""
 
     edge: RelationTuple
     present: bool = True
 
     def inverse(self) -> "TupleUpdate":
-        """The update that undoes this one, if this one changed anything."""
+        """Return the update that undoes this one, if this one changed anything."""
         return TupleUpdate(self.edge, not self.present)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Edges on their way into the graph with somebody's transaction.
+    """Edges to be written together with a caller's row.
 
-    `in_commit` must be written by that transaction (`write_tuples`), whose revision gives the token
-    (`Relations.token_for`). Where it is empty the edges stand already, `token` is theirs, and `undo` takes
-    them back if the transaction fails.
+    If `in_commit` is not empty, the caller's transaction must write these tuples (`write_tuples`), and its revision
+    gives
+    the token (`Relations.token_for`). If it is empty, the edges are already written, `token` is theirs, and `undo`
+    removes
+    them if the transaction fails.
     """
 
     in_commit: tuple[TupleUpdate, ...] = ()
@@ -59,37 +61,37 @@ class Staged:
 
 
 class PreconditionFailedError(Exception):
-    """An edge that a write relied on is not there (any more); nothing was written."""
+    """An edge that a write requires does not exist; nothing was written."""
 
 
 class Relations(Protocol):
-    """The graph. Every method raises AuthzUnavailableError when it does not answer.
+    """The authorization graph. Every method raises AuthzUnavailableError when the graph does not answer.
 
-    Nothing is half written then.
+    A write is applied completely or not at all.
     """
 
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
-        """Apply all updates at once and return the consistency token of the result.
+        """Apply all updates atomically and return the consistency token of the result.
 
         Args:
-            updates: At least one, no edge twice.
-            requires: Edges that must stand at the moment of writing; writers with `requires` on one
+            updates: At least one; no edge twice.
+            requires: Edges that must exist when the updates are written; writes with `requires` on one
                 resource are serialized.
 
         Raises:
-            PreconditionFailedError: One of `requires` does not stand.
+            PreconditionFailedError: An edge of `requires` does not exist.
             OutcomeUnknownError: The answer was lost.
         """
         ...
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
-        """Bring updates under way for a caller who is about to commit a row they belong to."""
+        """Prepare updates for a caller that is about to commit the row they belong to."""
         ...
 
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
     ) -> bool:
-        """Tell whether the edge stands, at least as fresh as the token.
+        """Return whether the edge exists, at least as fresh as the token.
 
         Without a token, or with one that is foreign or malformed, the answer is fully consistent.
         """
@@ -118,34 +120,34 @@ CONSUMER_WORKSPACE: Final = "consumer_workspace"
 OPERATOR_WORKSPACE: Final = "operator_workspace"
 RELATION_OF_ROLE: Final = {Role.OWNER: "owner", Role.ADMIN: "admin", Role.VIEWER: "viewer"}
 ROLE_OF_RELATION: Final = {relation: role for role, relation in RELATION_OF_ROLE.items()}
-"""In order of power, as Role is."""
+"""Ordered by permissions, like Role."""
 
 
 def workspace_ref(workspace_id: str) -> ObjectRef:
-    """The graph's name of a workspace."""
+    """Return the graph's reference to a workspace."""
     return ObjectRef(WORKSPACE, workspace_id)
 
 
 def session_ref(session_id: str) -> ObjectRef:
-    """The graph's name of a session."""
+    """Return the graph's reference to a session."""
     return ObjectRef(SESSION, session_id)
 
 
 def wallet_ref(address: str) -> ObjectRef:
-    """The graph's name of a wallet, whatever case its address came in."""
+    """Return the graph's reference to a wallet; the address may be in any case."""
     return ObjectRef(WALLET, address.lower())
 
 
 def member_edge(workspace_id: str, address: str, role: Role) -> RelationTuple:
-    """The edge that makes a wallet a member of a workspace."""
+    """Return the edge that makes a wallet a member of a workspace."""
     return RelationTuple(workspace_ref(workspace_id), RELATION_OF_ROLE[role], wallet_ref(address))
 
 
 def consumer_edge(session_id: str, workspace_id: str) -> RelationTuple:
-    """The edge that makes a workspace the consumer of a session."""
+    """Return the edge that makes a workspace the consumer of a session."""
     return RelationTuple(session_ref(session_id), CONSUMER_WORKSPACE, workspace_ref(workspace_id))
 
 
 def operator_edge(session_id: str, workspace_id: str) -> RelationTuple:
-    """The edge that makes a workspace the operator of a session."""
+    """Return the edge that makes a workspace the operator of a session."""
     return RelationTuple(session_ref(session_id), OPERATOR_WORKSPACE, workspace_ref(workspace_id))

@@ -61,7 +61,7 @@ class IdempotencyRecord:
     result: Mapping[str, object]
     at_ms: int
     revision: int | None = None
-    """Revision of the relations graph that the call's own tuples got; filled in by the store."""
+    """Revision of the relations graph after the call wrote its own tuples; set by the store."""
 
 
 @final

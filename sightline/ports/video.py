@@ -14,15 +14,15 @@ class MediaKind(Enum):
     """Kind of a media event of an input."""
 
     CONNECTED = "connected"
-    """A publisher's transport came up."""
+    """A publisher's transport connected."""
     DISCONNECTED = "disconnected"
-    """The publisher disconnected and none took over within the grace time; `at_ms` is the time of its last packet."""
+    """The publisher disconnected and none took over within the grace time; `at_ms` is that of its last packet."""
     FRAMES = "frames"
-    """Complete video frames arrived. Sent about once a second while they do."""
+    """Complete video frames arrived. Sent about once a second while frames arrive."""
     NO_RTP = "no_rtp"
-    """Connected, but no media packet for two seconds; `at_ms` is the last packet."""
+    """Connected, but no media packet for two seconds; `at_ms` is the time of the last packet."""
     NO_FRAME = "no_frame"
-    """Packets arrive, but no complete frame for two seconds; `at_ms` is the last frame."""
+    """Packets arrive, but no complete frame for two seconds; `at_ms` is the time of the last frame."""
 
 
 @final
@@ -81,7 +81,7 @@ class Frame:
     height: int
     state: PictureState
     captured_by_rtcp: bool
-    """True: `captured_at_ms` is the publisher's claim."""
+    """True if `captured_at_ms` is reported by the publisher."""
 
 
 class FrameMissingReason(Enum):
@@ -124,9 +124,9 @@ class SignalRequest:
     """All request headers, names in lower case."""
     body: bytes = field(default=b"", repr=False)
     base_url: str = ""
-    """Scheme and authority as the client sees them, without a trailing slash: for an absolute Location."""
+    """Scheme and authority as the client sees them, without a trailing slash. Used for an absolute Location header."""
     client_ip: str = ""
-    """Address of the client, for limits; empty if it is not known."""
+    """Address of the client, for rate limits; empty if unknown."""
 
 
 @final
@@ -140,7 +140,7 @@ class SignalReply:
 
 
 class VideoBackend(Protocol):
-    """A video engine."""
+    """A media server."""
 
     async def create_input(self, session_id: str) -> VideoInput:
         """Open the input of a session. Idempotent: the same session always gets the same input.
@@ -180,10 +180,10 @@ class VideoBackend(Protocol):
 
 @runtime_checkable
 class EngineHooks(Protocol):
-    """A backend on an external engine that calls us back."""
+    """A backend on an external media server that calls this server's webhook."""
 
     async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Handle a callback of the named engine; returns the HTTP status to answer.
+        """Handle a callback of the named media server; returns the HTTP status to answer.
 
         Args:
             headers: With lower-case names.

@@ -1,1 +1,1 @@
-"""The machine under us: clock, ids, logs, child processes, the data directory lock."""
+"""Access to the operating system: clock, ids, logs, child processes, the lock of the data directory."""

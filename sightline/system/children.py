@@ -1,11 +1,11 @@
-"""Child processes that do not outlive the server.
+"""Run child processes that end when the server ends.
 
-The parent holds the write end of a pipe on the child's stdin and never writes to it. However the parent ends, kill -9
-included, the kernel closes that end, the child reads end-of-file and exits. The child's half is `leave_with_parent`.
+The parent holds the write end of a pipe on the child's stdin and never writes to it. When the parent ends, also by
+kill -9, the kernel closes that end, the child reads end-of-file and exits. The child's half is `leave_with_parent`.
 
-A child prints one line on stdout when it serves: `ready`, a space, and what its parent needs to know (an address).
-Everything after that line, and all of stderr, goes to its log file (mode 0600). A log that cannot be written, on a full
-disk, loses lines and stops nothing.
+When a child is ready it prints one line on stdout: `ready`, a space, and what its parent needs (an address).
+All later output, and all of stderr, goes to its log file (mode 0600). If the log cannot be written because the disk
+is full, lines are lost and the child keeps running.
 """
 
 import os
@@ -27,21 +27,21 @@ __all__ = ["Child", "ChildCommand", "ChildFailedError", "leave_with_parent", "ru
 log = structlog.get_logger()
 
 TERM_TIMEOUT_S = 2.0
-"""Between SIGTERM and SIGKILL, for a child that did not leave at end-of-file."""
+"""Seconds between SIGTERM and SIGKILL for a child that did not exit at end-of-file."""
 
 READY_LINE_BYTES_MAX = 4_096
 LOG_BYTES_MAX = 16 * 1024 * 1024
-"""A log larger than this is put aside (one generation) when its child starts."""
+"""A log file larger than this is moved aside (one generation is kept) when its child starts."""
 
 LOG_TAIL_BYTES = 2_000
 
 RESTART_BACKOFF = Backoff(first_s=0.5, max_s=10.0)
 STEADY_S = 10.0
-"""A child that ran so long is restarted without the longer pauses of the failures before it."""
+"""A child that ran this long is restarted without the longer pauses that earlier failures caused."""
 
 
 class ChildFailedError(Exception):
-    """A child was not started, or did not become ready: it ended, printed another line, or took too long.
+    """A child was not started, or did not become ready: it exited, printed another line, or exceeded its time limit.
 
     Unless the operating system refused to start it, the message ends with the child's log.
     """
@@ -49,7 +49,7 @@ class ChildFailedError(Exception):
 
 @final
 class RestartPause:
-    """How long to wait before a child is started again."""
+    """Computes the pause before a child is restarted."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -63,41 +63,42 @@ class RestartPause:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildCommand:
-    """What to run and how long to be patient."""
+    """The command line of a child process and its time limits."""
 
     name: str
-    """For logs."""
+    """Name of the child in log events."""
     args: Sequence[str]
     log_path: Path
     env: Mapping[str, str] | None = None
-    """The whole environment; None inherits ours."""
+    """The complete environment; None inherits the server's."""
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0
-    """From end-of-file on its stdin until SIGTERM."""
+    """Seconds from end-of-file on stdin until SIGTERM."""
 
 
 @final
 @dataclass(eq=False, slots=True)
 class Child:
-    """A child that said it is ready."""
+    """A child process that reported that it is ready."""
 
     pid: int
     ready: str
-    """What followed the word `ready`."""
+    """The text after the word `ready`."""
     _leave: trio.Event = field(default_factory=trio.Event)
 
     def stop(self) -> None:
-        """Ask it to leave; `run_child` returns when it has."""
+        """Ask the child to exit; `run_child` returns when it has."""
         self._leave.set()
 
 
 async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child] = trio.TASK_STATUS_IGNORED) -> int:
-    """Start a child, report it when it is ready, and return its exit code when it has ended.
+    """Start a child, report it when it is ready, and return its exit code when it has exited.
 
-    Meant for `child = await nursery.start(run_child, command)`. The caller decides what the end of a child means.
+    Call it as `child = await nursery.start(run_child, command)`. The caller decides how to handle the child's exit.
 
     Raises:
-        ChildFailedError: It never became ready, or the operating system could not start it (descriptors, memory, disk).
+        ChildFailedError: The child never became ready, or the operating system could not start it (descriptors, memory,
+            disk).
 
     Cancellation: the child is stopped first: end-of-file, then SIGTERM, then SIGKILL.
     """
@@ -131,7 +132,7 @@ async def _started(command: ChildCommand) -> AsyncIterator[tuple[trio.Process, B
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 env=None if command.env is None else dict(command.env),
-                # A Ctrl-C at the terminal reaches the server alone, which stops its children in order.
+                # A Ctrl-C at the terminal must reach only the server, which stops its children in order.
                 start_new_session=True,
             )
         except OSError as error:
@@ -169,18 +170,18 @@ async def _drain(process: trio.Process, log_file: BinaryIO) -> None:
 
 
 def _write(log_file: BinaryIO, text: bytes | bytearray) -> None:
-    # A full disk must cost log lines, not the server.
+    # When the disk is full, lose log lines but keep the server running.
     with suppress(OSError):
         log_file.write(text)
 
 
 async def _stop_when_asked(child: Child, process: trio.Process, command: ChildCommand) -> None:
-    await child._leave.wait()  # noqa: SLF001  one module, two halves
+    await child._leave.wait()  # noqa: SLF001  same module
     await _stop(process, command)
 
 
 async def _stop(process: trio.Process, command: ChildCommand) -> None:
-    """End-of-file, SIGTERM, SIGKILL, each after some patience; returns when the process is reaped."""
+    """Stop a child by end-of-file, then SIGTERM, then SIGKILL, each with a time limit; returns when it is reaped."""
     assert process.stdin is not None
     await process.stdin.aclose()
     if await _gone_within(process, command.stop_timeout_s):
@@ -206,7 +207,7 @@ def _open_log(path: Path) -> BinaryIO:
     if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
         path.replace(path.with_name(path.name + ".1"))
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600)  # also one that an earlier version made readable for others
+    os.fchmod(descriptor, 0o600)  # also narrows the mode of a file that an earlier version made readable by others
     return os.fdopen(descriptor, "ab", buffering=0)
 
 

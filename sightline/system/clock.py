@@ -1,9 +1,9 @@
-"""Server time: the wall clock, except that it never goes back.
+"""Server time: the wall clock, but never going back.
 
-CLOCK_BOOTTIME counts at the rate of the wall clock and is never set, so a change of their difference is a step of the
-wall clock. A step forward is followed: usually the clock was late, and the time has passed. A step back is not:
-sessions are charged by differences of server time. Server time then continues from where it was, ahead of the wall
-clock, and runs a hundredth slower until both agree.
+CLOCK_BOOTTIME runs at the rate of the wall clock and is never set, so a change of their difference is a step of the
+wall clock. A step forward is followed, because usually the clock was late. A step back is not followed, because
+sessions are charged by differences of server time: server time then continues from its last value, ahead of the wall
+clock, and runs one percent slower until both are equal.
 """
 
 import time
@@ -13,11 +13,11 @@ from typing import Final, final
 import structlog
 
 CHECK_MS: Final = 1_000
-"""How often the wall clock is compared."""
+"""Interval in which the wall clock is compared."""
 STEP_MS: Final = 500
-"""A difference this large within one check is a step; a smaller one is an adjustment, by NTP for example."""
+"""A difference of this size between two checks is a step; a smaller one is an adjustment, for example by NTP."""
 SLOWER_BY: Final = 100
-"""While server time is ahead of the wall clock, one part in so many of it is lost."""
+"""While server time is ahead of the wall clock, it runs slower by one part in this many."""
 
 _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -29,13 +29,13 @@ def _boot_ns() -> int:
 
 
 def boot_now_ms() -> int:
-    """Milliseconds since the machine was started, suspension included: the same in all of its processes."""
+    """Milliseconds since the machine booted, suspended time included. Equal in all processes of the machine."""
     return _boot_ns() // 1_000_000
 
 
 @final
 class SystemClock:
-    """Reads server time. Each process that needs it makes one; a step is noticed at the first reading after it."""
+    """Reads server time. Create one per process. A step of the wall clock is detected at the first reading after it."""
 
     __slots__ = ("_ahead_ms", "_boot_ns", "_check_at_ms", "_checked_ms", "_last_ms", "_offset_ms", "_wall_ns")
 
@@ -44,7 +44,7 @@ class SystemClock:
 
         Args:
             wall_ns: The wall clock.
-            boot_ns: Nanoseconds since the machine was started, suspension included.
+            boot_ns: Nanoseconds since the machine booted, suspended time included.
         """
         self._wall_ns = wall_ns
         self._boot_ns = boot_ns
@@ -56,7 +56,7 @@ class SystemClock:
         self._last_ms = 0
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch; never less than an earlier answer."""
+        """Return milliseconds since the Unix epoch; never less than an earlier result."""
         boot_ms = self._boot_ns() // 1_000_000
         if boot_ms >= self._check_at_ms:
             self._compare(boot_ms)
@@ -67,11 +67,11 @@ class SystemClock:
         return now_ms
 
     def advance_to(self, at_ms: int, *, at_most_ms: int) -> None:
-        """Continue from this instant if server time is behind it: another process, or the database, knows a later one.
+        """Continue from this time if server time is behind it: another process or the database knows a later time.
 
         Args:
-            at_ms: Server time as known elsewhere.
-            at_most_ms: A difference above this is not followed: one of the clocks is plainly wrong.
+            at_ms: Server time according to the other source.
+            at_most_ms: A larger difference is ignored, because one of the clocks must be wrong.
         """
         behind_ms = at_ms - self.now_ms()
         if behind_ms <= 0:
@@ -85,7 +85,7 @@ class SystemClock:
             log.error("wall_clock_behind_database", behind_ms=behind_ms)
 
     def _compare(self, boot_ms: int) -> None:
-        """Follow the wall clock forward at once, and back by slowing down."""
+        """Follow a forward step of the wall clock at once, and a backward step by running slower."""
         ahead_ms = boot_ms + self._offset_ms - self._wall_ns() // 1_000_000
         stepped_ms = self._ahead_ms - ahead_ms
         if ahead_ms <= 0:

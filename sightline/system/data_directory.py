@@ -1,7 +1,7 @@
-"""The parts of a data directory: refuses to start when one is missing that was there before.
+"""Refuse to start when a part of the data directory is missing that existed before.
 
-A missing part is usually a volume that is not mounted, or an incomplete restore. Made again from nothing it would hide
-the loss: an empty database looks healthy, and fresh secrets void every API key.
+The usual cause is a volume that is not mounted, or an incomplete restore. Creating the part again would hide the
+loss: an empty database looks healthy, and new secrets invalidate every API key.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 FILE_NAME: Final = "parts.json"
-"""Lists the parts that existed when a server last became ready here."""
+"""File that lists the parts that existed when a server was last ready on this directory."""
 
 
 class PartMissingError(Exception):
@@ -24,14 +24,14 @@ class PartMissingError(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file that cannot be made again without losing what it held."""
+    """A file whose content is lost if it has to be created again."""
 
     path: str
-    """Relative to the data directory; for the database, the file that every cluster has."""
+    """Path relative to the data directory. For the database, a file that every cluster has."""
     loss: str
-    """What is lost without it."""
+    """What is lost if the part is missing."""
     traces: tuple[str, ...]
-    """Files of which one exists if the part did, in directories that have no list yet."""
+    """If one of these files exists, the part existed. Used for directories that have no list yet."""
     is_json: bool = False
 
 
@@ -44,12 +44,12 @@ CHAIN_DATABASE: Final = Part("chain/chain.sqlite", "every block of the embedded 
 
 
 def check_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
-    """Check that no part is missing or damaged that was there when a server last became ready.
+    """Check that no part is missing or damaged that existed when a server was last ready.
 
-    A directory whose first start was cut short has no ready server behind it: what is missing there is made.
+    If the first start was interrupted, no server was ever ready, so missing parts are created.
 
     Raises:
-        PartMissingError: One is; the message names the first.
+        PartMissingError: A part is missing or damaged; the message names the first one.
     """
     known = _read_list(data_dir)
     for part in wanted:
@@ -99,7 +99,7 @@ def _was_there(data_dir: Path, part: Part) -> bool:
 def _check_content(path: Path, part: Part) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        # Earlier versions made the chain's database readable for others.
+        # Earlier versions made the chain's database readable by others.
         with suppress(PermissionError):
             path.chmod(mode & 0o700)
     if path.stat().st_size == 0 or (part.is_json and not _holds_object(path)):

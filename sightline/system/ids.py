@@ -1,4 +1,4 @@
-"""Ids and secrets from the operating system's random source, behind the Ids port."""
+"""Ids and secrets from the operating system's random source. Implements the Ids port."""
 
 import os
 import secrets
@@ -13,11 +13,11 @@ class SystemIds:
     """Ids from the operating system's random source."""
 
     def uuid(self) -> str:
-        """A random (version 4) UUID in lower-case text form."""
-        # Every call of the API takes one: this is a quarter of what uuid.uuid4 and its text cost.
+        """Return a random (version 4) UUID in lower-case text form."""
+        # Every API call needs one: this takes a quarter of the time of uuid.uuid4 with its text form.
         text = f"{int.from_bytes(os.urandom(16)) & _VERSION_AND_VARIANT | _VERSION_4:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def token_bytes(self, count: int) -> bytes:
-        """`count` bytes fit for secrets."""
+        """Return `count` random bytes, suitable for secrets."""
         return secrets.token_bytes(count)

@@ -1,4 +1,4 @@
-"""One server per data directory: a lock that the kernel releases when the process ends."""
+"""Lock of the data directory: one server at a time. The kernel releases the lock when the process ends."""
 
 import fcntl
 import os
@@ -11,23 +11,23 @@ LOCK_NAME = "server.lock"
 
 
 class DataDirectoryInUseError(Exception):
-    """A running server uses this data directory."""
+    """Another running server uses this data directory."""
 
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Hold the directory for this process; create it with mode 0700 if it is missing.
+    """Lock the directory for this process; create it with mode 0700 if it is missing.
 
-    An existing directory loses the rights of other accounts to read and write in it. Their right to pass through stays:
-    as root, the account of the embedded Postgres needs it.
+    Read and write permission of other accounts on an existing directory is removed. Execute permission is kept,
+    because the account of the embedded Postgres needs it when the server runs as root.
 
-    Children do not inherit the lock, so it is released when this process ends, by kill -9 too.
+    Children do not inherit the lock, so it is released when this process ends, also by kill -9.
 
     Raises:
-        DataDirectoryInUseError: Another process holds it; the message names its pid.
+        DataDirectoryInUseError: Another process holds the lock; the message names its pid.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(PermissionError):  # it belongs to another account, which decides
+    with suppress(PermissionError):  # the directory belongs to another account, which sets its permissions
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) & 0o711)
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -42,5 +42,5 @@ def lock_directory(directory: Path) -> Iterator[None]:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        # The file is kept: if it were removed, two servers could lock two files of the same name.
+        # The file is not removed: otherwise two servers could lock two files of the same name.
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Bounds the log files that child processes write: one large file is kept aside, the older one is dropped."""
+"""Limit the size of the log files of child processes: one older file is kept, the one before it is deleted."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import Final
 import trio
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""Size from which a log file is rotated. With its one predecessor it takes at most about twice this."""
+"""Size from which a log file is rotated. With its one older file it takes at most about twice this."""
 
 
 async def rotate_log_files(directories: Sequence[Path]) -> None:
-    """Rotate the log files of these directories that are too large.
+    """Rotate the log files in these directories that are too large.
 
     Raises:
         OSError: A file cannot be copied or truncated.
@@ -23,9 +23,9 @@ async def rotate_log_files(directories: Sequence[Path]) -> None:
 
 
 def rotate(path: Path, *, bytes_max: int = BYTES_MAX) -> bool:
-    """Copy a file that is too large to NAME.1 and empty it. Returns whether it did.
+    """Copy a file that is too large to NAME.1 and truncate it. Returns whether it was rotated.
 
-    Copied and not renamed: the child has the file open, for appending, and goes on at its new end. Lines written
+    The file is copied, not renamed, because the child keeps it open for appending and continues in it. Lines written
     between copy and truncation are lost.
     """
     if path.stat().st_size <= bytes_max:

@@ -1,4 +1,4 @@
-"""Periodic work that runs as long as the server: a step that fails is logged and tried again."""
+"""Run periodic tasks as long as the server runs: a step that fails is logged and retried."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ log = structlog.get_logger("sightline.loops")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Seconds to wait after failures in a row: doubled each time, from `first_s` to `max_s`."""
+    """Wait times after consecutive failures: doubled each time, from `first_s` to `max_s` seconds."""
 
     first_s: float = 0.5
     max_s: float = 30.0
 
     def wait_s(self, failures: int) -> float:
-        """The wait after the given number of failures in a row, at least 1."""
+        """Return the wait after this number of consecutive failures (at least 1)."""
         return min(self.max_s, self.first_s * 2.0 ** min(failures - 1, 30))
 
 
@@ -31,15 +31,15 @@ DEFAULT_BACKOFF = Backoff()
 async def run_forever(
     name: str, step: Callable[[], Awaitable[object]], *, every_s: float, backoff: Backoff = DEFAULT_BACKOFF
 ) -> NoReturn:
-    """Run a step, wait `every_s`, and so on until cancelled.
+    """Run a step every `every_s` seconds until cancelled.
 
-    No exception of a step ends the loop, because it would end the server: neither a dependency that is down, nor a full
-    disk, nor a bug. A failed step is tried again after the backoff, which never exceeds the larger of `every_s` and
+    No exception of a step ends the loop, because that would end the server: neither an unavailable dependency, nor a
+    full disk, nor a bug. A failed step is retried after the backoff, which never exceeds the larger of `every_s` and
     `backoff.max_s`; a bug is logged at error level with its traceback.
 
     Args:
-        name: Names the loop in log events.
-        step: Leaves no work half done when it fails or is cancelled.
+        name: Name of the loop in log events.
+        step: Must leave no work half done when it fails or is cancelled.
     """
     failures = 0
     while True:

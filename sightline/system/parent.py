@@ -1,4 +1,4 @@
-"""The child's side of `sightline.system.children`. Imports nothing heavy: some children do little else."""
+"""The child's half of `sightline.system.children`. Imports little, because some children need little memory."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 
 def say_ready(text: str = "") -> None:
-    """Tell the parent that we serve."""
+    """Tell the parent that this process is ready."""
     sys.stdout.write(f"ready {text}".rstrip() + "\n")
     sys.stdout.flush()
 
 
 def leave_with_parent(leave: Callable[[], None] | None = None) -> None:
-    """From now on, leave when the parent is gone or asks us to: when stdin reaches its end.
+    """Exit when the parent ends or asks for it, that is, when stdin reaches end-of-file.
 
     Args:
-        leave: Called once, on a thread of its own; must end the process soon. Default: SIGTERM to ourselves.
+        leave: Called once, on its own thread; must end the process soon. Default: SIGTERM to this process.
     """
     thread = threading.Thread(target=_await_end, args=(leave or _terminate_self,), name="parent-watch", daemon=True)
     thread.start()

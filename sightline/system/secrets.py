@@ -1,4 +1,4 @@
-"""The server's own secrets: generated once, kept in the data directory in a file of mode 0600."""
+"""The server's own secrets: generated once and stored in the data directory in a file of mode 0600."""
 
 import base64
 import json
@@ -16,26 +16,26 @@ SECRET_BYTES: Final = 32
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """Random keys, 32 bytes each."""
+    """Random keys of 32 bytes each."""
 
     key_pepper: bytes = field(repr=False)
-    """Part of the hash of API keys: another pepper voids every key."""
+    """Key of the API keys' hash. Changing it invalidates every API key."""
     cookie_key: bytes = field(repr=False)
     """Signs session cookies."""
     token_key: bytes = field(repr=False)
     """Signs consistency tokens."""
     video_secret: bytes = field(repr=False)
-    """Publish and play URLs are derived from it."""
+    """Publish and play URLs are derived from this key."""
     webhook_secret: bytes = field(repr=False)
     """Signs inbound video events."""
 
 
 def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
-    """Read the secrets, or make them on the first start.
+    """Read the secrets, or generate them on the first start.
 
     Raises:
-        ValueError: The file exists but lacks a secret or holds one of another length. It is not replaced: new secrets
-            would void every API key, sign-in and media URL.
+        ValueError: The file exists but a secret is missing or has another length. It is not replaced: new secrets
+            would invalidate every API key, sign-in and media URL.
     """
     path = data_dir / FILE_NAME
     names = list(Secrets.__dataclass_fields__)

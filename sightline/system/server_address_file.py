@@ -1,4 +1,4 @@
-"""The file `server.json` in the data directory: the addresses of its server, for commands that call a running one."""
+"""The file `server.json` in the data directory: the server's addresses, for commands that call a running server."""
 
 import json
 import os
@@ -12,7 +12,7 @@ FILE_NAME: Final = "server.json"
 @final
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """URLs of the server that last became ready on a data directory. It may have stopped since."""
+    """URLs of the server that was last ready on a data directory. It may have stopped since."""
 
     url: str
     internal_url: str
@@ -26,7 +26,7 @@ def write_server_addresses(data_dir: Path, *, url: str, internal_url: str) -> No
 
 
 def read_server_addresses(data_dir: Path) -> ServerAddresses | None:
-    """Read the file; None if no server has become ready on this directory yet."""
+    """Read the file. None if no server was ever ready on this directory."""
     try:
         stored = json.loads((data_dir / FILE_NAME).read_text())
     except FileNotFoundError:
