@@ -181,6 +181,14 @@ class PatchWorkspace(Command["PatchWorkspace", Answer[Workspace]]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class ResetLocation(Command["ResetLocation", Answer[Workspace]]):
+    """Reset the sequence of the heartbeats."""
+
+    caller: Caller
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class GetWorkspace(Command["GetWorkspace", Workspace | None]):
     """Read the workspace. Answered None for an unknown id."""
 
@@ -326,6 +334,7 @@ SessionMessage: TypeAlias = (
 WorkspaceMessage: TypeAlias = (
     CreateWorkspace
     | PatchWorkspace
+    | ResetLocation
     | GetWorkspace
     | ClaimOperator
     | OccupyOperator

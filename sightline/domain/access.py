@@ -91,6 +91,7 @@ class Operation(StrEnum):
     RENAME_WORKSPACE = auto()
     UPDATE_WORKSPACE = auto()
     POST_LOCATION = auto()
+    RESET_LOCATION = auto()
     LIST_API_KEYS = auto()
     MINT_API_KEY = auto()
     REVOKE_API_KEY = auto()
@@ -175,6 +176,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.RENAME_WORKSPACE: _changes(roles=_ANY_ROLE),
         Operation.UPDATE_WORKSPACE: _changes(Scope.SESSIONS_OPERATE),
         Operation.POST_LOCATION: _changes(Scope.SESSIONS_OPERATE),
+        Operation.RESET_LOCATION: _administers(roles=_OWNER),
         Operation.LIST_API_KEYS: _administers(roles=_ANY_ROLE),
         Operation.MINT_API_KEY: _administers(roles=_STAFF, needs_recent_signature=True),
         Operation.REVOKE_API_KEY: _administers(roles=_STAFF),

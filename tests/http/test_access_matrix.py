@@ -230,6 +230,14 @@ RULES = [
     Rule(name="location", method="POST", prepare=heartbeat, scopes=(OPERATE,), roles=STAFF, parties=OPERATOR),
     Rule(name="locations", method="POST", prepare=heartbeats, scopes=(OPERATE,), roles=STAFF, parties=OPERATOR),
     Rule(
+        name="reset location",
+        method="POST",
+        prepare=on_operators_workspace("/location/reset"),
+        scopes=None,
+        roles=OWNER,
+        parties=OPERATOR,
+    ),
+    Rule(
         name="mint",
         method="POST",
         prepare=on_operators_workspace("/api-keys", MINT),

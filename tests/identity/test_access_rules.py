@@ -28,6 +28,7 @@ def a_wallet(role: Role | None) -> WalletPrincipal:
 
 EVERY = set(Operation)
 MEMBERS = {Operation.LIST_MEMBERS, Operation.CHANGE_MEMBERS}
+FOR_OWNERS = {*MEMBERS, Operation.RESET_LOCATION}
 WALLET_ONLY_401 = {
     Operation.SELECT_WORKSPACE,
     Operation.LIST_WORKSPACES,
@@ -40,6 +41,7 @@ WALLET_ONLY_403 = {
     Operation.REVOKE_API_KEY,
     Operation.LIST_MEMBERS,
     Operation.CHANGE_MEMBERS,
+    Operation.RESET_LOCATION,
 }
 ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE}
 BY_SCOPE = {
@@ -64,7 +66,7 @@ BY_SCOPE = {
 NOT_FOR_VIEWERS = (
     BY_SCOPE[Scope.SESSIONS_CREATE]
     | BY_SCOPE[Scope.SESSIONS_OPERATE]
-    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, *MEMBERS}
+    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, *FOR_OWNERS}
 )
 WITHOUT_SELECTION = {
     Operation.ME,
@@ -96,7 +98,7 @@ def test_planned_scopes_are_inert() -> None:
     ("role", "refused"),
     [
         (Role.OWNER, set()),
-        (Role.ADMIN, MEMBERS),
+        (Role.ADMIN, FOR_OWNERS),
         (Role.VIEWER, NOT_FOR_VIEWERS),
     ],
 )

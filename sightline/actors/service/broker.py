@@ -19,6 +19,7 @@ from sightline.actors.messages import (
     PatchWorkspace,
     ReportHeartbeat,
     ReportHeartbeats,
+    ResetLocation,
     SessionMessage,
     StartSession,
 )
@@ -201,14 +202,11 @@ class Broker:
 
     async def patch_workspace(self, workspace_id: str, caller: Caller, patch: Patch) -> Answer[Workspace]:
         """Change a workspace."""
-        workspace = self._registry.ref(WORKSPACE, workspace_id)
+        return await self._ask_workspace(workspace_id, PatchWorkspace(patch, caller))
 
-        async def change() -> Answer[Workspace]:
-            command = PatchWorkspace(patch, caller)
-            answer: Answer[Workspace] = await workspace.ask(command, timeout_s=COMMAND_TIMEOUT_S)
-            return answer
-
-        return await self._once(caller.idempotency, change)
+    async def reset_location(self, workspace_id: str, caller: Caller) -> Answer[Workspace]:
+        """Accept heartbeats of any sequence again; those recorded so far stay."""
+        return await self._ask_workspace(workspace_id, ResetLocation(caller))
 
     async def heartbeat(
         self, workspace_id: str, report: HeartbeatReport, key: IdempotencyKey | None = None
@@ -250,6 +248,15 @@ class Broker:
         self, session_id: str, command: Command[SessionMessage, Answer[SessionStatus]]
     ) -> Answer[SessionStatus]:
         return await self._registry.ref(SESSION, session_id).ask(command, timeout_s=COMMAND_TIMEOUT_S)
+
+    async def _ask_workspace(self, workspace_id: str, command: PatchWorkspace | ResetLocation) -> Answer[Workspace]:
+        workspace = self._registry.ref(WORKSPACE, workspace_id)
+
+        async def ask() -> Answer[Workspace]:
+            answer: Answer[Workspace] = await workspace.ask(command, timeout_s=COMMAND_TIMEOUT_S)
+            return answer
+
+        return await self._once(command.caller.idempotency, ask)
 
     async def _await_release(self, workspace_id: str) -> None:
         """Wait until the operator's workspace has handled its release, so that the next read shows it free."""

@@ -23,6 +23,7 @@ from sightline.actors.messages import (
     ReconcileClaims,
     ReportHeartbeat,
     ReportHeartbeats,
+    ResetLocation,
     RestoreClaim,
     VacateOperator,
     WorkspaceMessage,
@@ -98,7 +99,9 @@ class WorkspaceActor:
             case CreateWorkspace():
                 envelope.reply(message, await self._create(message))
             case PatchWorkspace():
-                envelope.reply(message, await self._patch(message))
+                envelope.reply(message, await self._change(message.patch, message.caller))
+            case ResetLocation(caller=caller):
+                envelope.reply(message, await self._change(machine.ResetSequence(), caller))
             case ClaimOperator(session_id=session_id, is_dispatch=is_dispatch):
                 claim: ClaimByDispatch | ClaimByAccept = (
                     ClaimByDispatch(session_id) if is_dispatch else ClaimByAccept(session_id)
@@ -143,16 +146,17 @@ class WorkspaceActor:
         staged = await self._deps.relations.stage([owner])
         return await self._commit_command(workspace, command.caller, tuples=staged.in_commit)
 
-    async def _patch(self, command: PatchWorkspace) -> Answer[Workspace]:
-        workspace, patch = self._existing(), command.patch
-        if not workspace.is_supplier and patch != replace(machine.Patch(), name=patch.name):
+    async def _change(self, change: machine.Patch | machine.ResetSequence, caller: Caller) -> Answer[Workspace]:
+        workspace = self._existing()
+        is_rename = isinstance(change, machine.Patch) and change == machine.Patch(name=change.name)
+        if not workspace.is_supplier and not is_rename:
             raise RefusedError(NOT_SUPPLIER)
-        changed = machine.step(workspace, patch, self._now())
+        changed = machine.step(workspace, change, self._now())
         if isinstance(changed, Refusal):
             raise RefusedError(changed)
         if changed is workspace:
-            return await self._answer_unchanged(workspace, command.caller)
-        return await self._commit_command(changed, command.caller)
+            return await self._answer_unchanged(workspace, caller)
+        return await self._commit_command(changed, caller)
 
     async def _answer_unchanged(self, workspace: Workspace, caller: Caller) -> Answer[Workspace]:
         """Store only the answer, so that a repeat after another change does not undo that change."""

@@ -109,8 +109,8 @@ class HeartbeatIntake:
             refusal = judge(workspace, report, last, now_ms, limits)
             verdicts.append(refusal)
             if refusal is None:
-                last = report.sequence
                 heartbeats.append(heartbeat_of(workspace, report, now_ms, limits))
+                last = heartbeats[-1].sequence
         if isinstance(message, ReportHeartbeat) and verdicts[0] is not None:
             raise RefusedError(verdicts[0])
         seen = workspace.seen(last, now_ms) if heartbeats else workspace

@@ -76,7 +76,15 @@ class Release:
     start_timed_out: bool = False
 
 
-OperatorMessage: TypeAlias = Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Restore | Release
+@final
+@dataclass(frozen=True, slots=True)
+class ResetSequence:
+    """Let the device count its heartbeats from any number again."""
+
+
+OperatorMessage: TypeAlias = (
+    ResetSequence | Patch | ClaimByDispatch | ClaimByAccept | Occupy | Vacate | Restore | Release
+)
 
 NOT_ONLINE = Refusal(Code.UNAVAILABLE, "dispatch:notOnline", "No operator available", retry_after_s=5)
 BUSY = Refusal(
@@ -106,6 +114,9 @@ def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspa
             return _restore(workspace, message, now_ms)
         case Release():
             return _release(workspace, message, now_ms)
+        case ResetSequence():
+            base = workspace.last_sequence + 1
+            return workspace if base == workspace.sequence_base else replace(workspace, sequence_base=base)
         case _:
             assert_never(message)
 

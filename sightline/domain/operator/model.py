@@ -78,6 +78,9 @@ class Workspace:
     start_timeouts: int = 0
     claims: Mapping[str, Claim] = field(default_factory=dict)
     last_sequence: int = -1
+    """As stored: the reported sequence plus `sequence_base`. Never falls."""
+    sequence_base: int = 0
+    """Raised above `last_sequence` by each reset of the sequence."""
     last_seen_at_ms: int | None = None
     deleted_at_ms: int | None = None
     version: int = 0
@@ -102,6 +105,7 @@ class Workspace:
             start_timeouts=self.start_timeouts,
             claims=self.claims,
             last_sequence=max(self.last_sequence, sequence),
+            sequence_base=self.sequence_base,
             last_seen_at_ms=max(self.last_seen_at_ms or 0, at_ms),
             deleted_at_ms=self.deleted_at_ms,
             version=self.version,

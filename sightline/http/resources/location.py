@@ -47,7 +47,7 @@ def report_of(body: HeartbeatBody) -> HeartbeatReport:
 
 @final
 class LocationResources:
-    """/workspaces/{id}/location, /locations, /location/stream."""
+    """/workspaces/{id}/location, /location/reset, /locations, /location/stream."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -59,7 +59,7 @@ class LocationResources:
         TAG,
         "Operator heartbeat, about every 2 seconds",
         description="The answer is given only once the heartbeat is durable. sequence must be greater than "
-        "the last accepted one.",
+        "the last accepted one, and at most 2^31 above it.",
         operation=Operation.POST_LOCATION,
         rate=RateClass.LOCATION,
         body=HeartbeatBody,
@@ -98,6 +98,22 @@ class LocationResources:
         answer = await self._services.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
         items = [_verdict_json(verdict) for verdict in answer.value.items]
         return Reply({"items": items, "workspace": workspace_json(answer.value.workspace)}, answer.at_ms)
+
+    @Route(
+        "POST",
+        "/api/v1/workspaces/{id}/location/reset",
+        "resetLocation",
+        TAG,
+        "Let the device start its sequence again",
+        description="The next heartbeat may have any sequence. Recorded heartbeats stay. For OWNERs only.",
+        operation=Operation.RESET_LOCATION,
+        output=Workspace,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def reset(self, call: Call) -> Reply:
+        """Forget the last accepted sequence."""
+        workspace_id = await require_own_workspace(call, self._services.broker)
+        return reply(await self._services.broker.reset_location(workspace_id, call.caller()), workspace_json)
 
     @SocketRoute(
         "/api/v1/workspaces/{id}/location/stream",

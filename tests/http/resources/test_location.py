@@ -71,6 +71,26 @@ async def test_what_is_within_bounds_is_taken(world: World, fields: dict[str, An
     data_of(await operator.key.post(f"{operator.path}/location", FULL | fields))
 
 
+async def test_a_sequence_may_be_2_to_the_31_above_the_last_and_the_owner_can_reset_it(world: World) -> None:
+    operator = await world.party("SUPPLIER")
+    data_of(await operator.beat(sequence=10))
+    jumped = await operator.beat(sequence=11 + 2**31)
+    assert error_of(jumped) == (400, "INVALID_INPUT", "location:sequence")
+    assert "one, 10" in jumped.json()["message"]
+    data_of(await operator.beat(sequence=10 + 2**31))
+    items = [BERLIN | {"sequence": 11 + 2**31}, BERLIN | {"sequence": 2**53 - 1}]
+    batch = data_of(await operator.key.post(f"{operator.path}/locations", {"items": items}))
+    assert [each["ok"] for each in batch["items"]] == [True, False]
+    for _ in range(2):  # a second reset changes nothing
+        data_of(await operator.wallet.post(f"{operator.path}/location/reset"))
+    data_of(await operator.beat(sequence=3))
+    refused = await operator.beat(sequence=3)
+    assert (error_of(refused)[0], refused.json()["lastSequence"]) == (409, 3)
+    recorded = await world.store.latest_heartbeat(operator.id)
+    assert recorded is not None
+    assert recorded.sequence == 12 + 2**31 + 3  # those recorded before the reset stay below
+
+
 async def test_sequences_rise_and_the_conflict_names_the_last(world: World) -> None:
     operator = await world.party("SUPPLIER")
     data_of(await operator.beat(sequence=41))
