@@ -1,1 +1,1 @@
-"""JSON-RPC, relayer, watcher, contracts and the embedded test chain."""
+"""Settlement on the chain: JSON-RPC client, relayer, watcher, compiled contracts and the embedded test chain."""

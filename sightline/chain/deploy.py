@@ -1,7 +1,8 @@
-"""Puts the contracts on a public test network: `python -m sightline.chain.deploy --help`.
+"""Deploys the contracts on a public test network: `python -m sightline.chain.deploy --help`.
 
-The key that pays and becomes the owner comes from a keystore file (its password is asked for) or from the environment
-variable SIGHTLINE_DEPLOYER_KEY. Prints the settings for the server as KEY=value lines.
+The deployer's key pays the gas and becomes the owner. It is read from a keystore file (the command asks for the
+password) or from the environment variable SIGHTLINE_DEPLOYER_KEY. The command prints the server's settings as
+KEY=value lines.
 """
 
 import argparse
@@ -30,13 +31,13 @@ PATIENCE_S: Final = 300.0
 
 
 class DeploymentError(Exception):
-    """Nothing was deployed, or its outcome is not known; the message says which."""
+    """The deployment failed or its outcome is unknown; the message says which."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What to deploy. `usdc` None deploys the test USDC too."""
+    """What to deploy. With `usdc` None the test USDC is deployed too."""
 
     relayer: str
     fee_receiver: str
@@ -50,7 +51,7 @@ class Deployment:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """Where the contracts are."""
+    """The addresses of the deployed contracts."""
 
     chain_id: int
     usdc_address: str
@@ -59,10 +60,10 @@ class Deployed:
 
 
 async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deployed:
-    """Deploy, and wait until both receipts are there.
+    """Deploy the contracts and wait for both receipts.
 
     Raises:
-        DeploymentError: For a main network, a refusal by the node, or a receipt that does not come.
+        DeploymentError: The network is a main network, the node refused a transaction, or a receipt did not arrive.
         ChainUnavailableError: The endpoint does not answer.
     """
     chain_id = hex_int(await rpc.call("eth_chainId"))
@@ -138,7 +139,7 @@ def _address(text: str) -> str:
 
 
 async def main() -> None:
-    """Deploy as the command line says."""
+    """Deploy with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m sightline.chain.deploy", description=__doc__)
     parser.add_argument("--rpc-url", required=True)
     parser.add_argument("--relayer", type=_address, required=True, help="address of the server's relayer key")

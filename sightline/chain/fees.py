@@ -1,4 +1,4 @@
-"""What a transaction offers for its place in a block, and when that is too much."""
+"""Computes the gas fees of a transaction, and of its replacement."""
 
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -12,18 +12,18 @@ TIP_WEI_DEFAULT: Final = 1_000_000_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fees:
-    """What a transaction offers per gas (EIP-1559)."""
+    """The maximum fee and the tip per gas of a transaction, in wei (EIP-1559)."""
 
     max_fee_wei: int
     tip_wei: int
 
 
 def suggested(head: dict[str, Any], tip: Any) -> Fees:
-    """Fees that outlast six full blocks: twice the base fee, and the tip the node proposes.
+    """Return fees that stay valid for six full blocks: twice the base fee, plus the tip that the node proposes.
 
     Args:
         head: The latest block.
-        tip: The answer to eth_maxPriorityFeePerGas; an error (not every node has it) means one gwei.
+        tip: The response to eth_maxPriorityFeePerGas. On an error (some nodes lack the method) the tip is one gwei.
     """
     base = hex_int(head.get("baseFeePerGas") or "0x0")
     tip_wei = TIP_WEI_DEFAULT if isinstance(tip, RpcResponseError) else hex_int(tip)
@@ -31,7 +31,10 @@ def suggested(head: dict[str, Any], tip: Any) -> Fees:
 
 
 def bumped(old: Fees, current: Fees) -> Fees:
-    """Fees for a replacement: both at least 12.5 % over the old ones (nodes ask for 10 %), and no less than current."""
+    """Return replacement fees: each at least 12.5 % above the old one and not below the current one.
+
+    Nodes require 10 %.
+    """
     tip = max(current.tip_wei, _raised(old.tip_wei))
     return Fees(max_fee_wei=max(current.max_fee_wei, _raised(old.max_fee_wei), tip), tip_wei=tip)
 

@@ -1,4 +1,4 @@
-"""The chain as one piece: opened with its options, checked against what the database knows, then run."""
+"""Opens the chain with its options, checks it against the database, and runs relayer and watcher."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -45,50 +45,50 @@ FUNDS_RETRY_S: Final = 1.0
 
 
 class ChainRefusedError(Exception):
-    """The settings do not name a chain and contracts that can be worked with; the message says which."""
+    """The settings do not name a usable chain or usable contracts; the message says what is wrong."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """Which chain. Without `rpc_url` it is the embedded one, and only `data_dir` is needed."""
+    """Options of the chain. Without `rpc_url` the embedded chain is used, and only `data_dir` is required."""
 
     data_dir: Path
-    """The embedded chain's directory."""
+    """Directory of the embedded chain."""
     rpc_url: str | None = None
-    """A JSON-RPC endpoint of another chain; the five settings after it are needed then."""
+    """JSON-RPC endpoint of an external chain; it requires the next five settings."""
     chain_id: int | None = None
-    """What the endpoint must say. The embedded chain takes it as its own (default 84532001)."""
+    """Expected chain id of the endpoint. The embedded chain uses it as its own (default 84532001)."""
     usdc_address: str | None = None
     settlement_address: str | None = None
     relayer_key: bytes | None = None
-    """32 bytes; see `signer.read_keystore` for encrypted files."""
+    """Private key of 32 bytes; `signer.read_keystore` reads encrypted files."""
     start_block: int = 0
     """The block in which the settlement contract was deployed."""
     chain_name: str | None = None
     explorer_url: str = ""
     public_rpc_url: str | None = None
-    """What clients are shown as rpcUrl; without it, the server's own guarded endpoint."""
+    """The rpcUrl that clients receive; without it, the server's own guarded endpoint."""
     depth: int | None = None
-    """Blocks on top before anything counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
+    """Number of blocks above a block before it counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
     poll_ms: int | None = None
-    """Default 200 on the embedded chain, 2000 elsewhere."""
+    """Polling interval. Default 200 on the embedded chain, 2000 elsewhere."""
     platform_fee_bps: int = 0
-    """What sessions will be charged with; refused at the start when the contract would refuse it."""
+    """The platform fee of new sessions in basis points; the start fails if it exceeds the contract's maximum."""
     settle_gas: int = 300_000
     fee_cap_wei: int = 500_000_000_000
     replace_ms: int = 30_000
     free_every_ms: int = 600_000
     rpc_timeout_ms: int = 5_000
     max_fee_bps: int = 5_000
-    """Embedded chain, first start: the contract's bound on platformFeeBps."""
+    """Maximum platformFeeBps of the contract; used on the embedded chain's first start."""
     session_cap_micro: int = SESSION_CAP_MICRO
-    """Embedded chain, first start: the contract's bound on one session's charge."""
+    """Maximum charge of one session; used on the embedded chain's first start."""
 
 
 @final
 class ChainService:
-    """Config, reads, relayer, watcher and faucet of the one chain. Made by `open_chain`."""
+    """Configuration, reads, relayer, watcher and faucet of the chain. `open_chain` creates it."""
 
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
@@ -110,11 +110,11 @@ class ChainService:
         return await self._proxy.handle(body)
 
     def notify(self) -> None:
-        """A settlement was composed."""
+        """Wake the relayer after a settlement was composed."""
         self._relayer.notify()
 
     def wake_watcher(self) -> None:
-        """A wallet is tracked since just now."""
+        """Wake the watcher after a wallet was tracked."""
         self._watcher.wake()
 
     def _take_readings(self, readings: Sequence[WalletReading]) -> None:
@@ -133,9 +133,9 @@ class ChainService:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Relay and watch until cancelled. Endpoint and store failures are retried, never raised.
+        """Run relayer and watcher until cancelled. Failures of the endpoint and the store are retried, never raised.
 
-        `on_funds` is called with each wallet that was read, the newest reading only, one at a time.
+        `on_funds` is called with each wallet that was read: the newest reading only, one call at a time.
         """
 
         async def told(update: SettlementUpdate) -> None:
@@ -165,7 +165,7 @@ class ChainService:
                     del self._funds[address]
 
     def snapshot(self) -> dict[str, Any]:
-        """How the chain's work stands, for readiness and metrics. Times are epoch milliseconds."""
+        """Return the state of relayer and watcher for readiness and metrics. Times are epoch milliseconds."""
         return {
             "chainId": self.config.chain_id,
             "headNumber": self._watcher.head_number,
@@ -180,7 +180,7 @@ class ChainService:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A chain that was found: endpoint, contracts and key."""
+    """Endpoint, contracts and key of a chain that was reached."""
 
     rpc: JsonRpc
     url: str
@@ -194,13 +194,13 @@ class Place:
 
 @asynccontextmanager
 async def open_place(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Place]:
-    """Start or reach the chain; needs no database yet.
+    """Start the embedded chain or connect to the external one; does not use the database.
 
     Raises:
         ChainRefusedError: Settings are missing.
         ChainUnavailableError: The endpoint does not answer.
         ChildFailedError: The embedded chain does not start.
-        KeyRefusedError: The relayer key is a well-known one, off the embedded chain.
+        KeyRefusedError: The relayer key is a well-known one, and the chain is not the embedded one.
     """
     async with AsyncExitStack() as stack:
         if options.rpc_url is None:
@@ -213,14 +213,14 @@ async def open_place(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Place]
 async def open_chain(
     options: ChainOptions, *, ledger: Ledger, clock: Clock, ids: Ids, place: Place | None = None
 ) -> AsyncIterator[ChainService]:
-    """Check the chain against the database, and make its parts ready to run.
+    """Check the chain against the database and create relayer, watcher and readers.
 
     Args:
-        place: Where it is, if `open_place` has been entered already; else that is done here, and may raise.
+        place: The chain that `open_place` reached. Without it, `open_place` runs here and may raise its errors.
 
     Raises:
-        ChainRefusedError: The contracts are not there.
-        ChainChangedError: The database was written against another chain or other contracts.
+        ChainRefusedError: The contracts do not exist.
+        ChainChangedError: The database belongs to another chain or to other contracts.
         ChainUnavailableError: The endpoint does not answer.
     """
     async with AsyncExitStack() as stack:
@@ -255,7 +255,7 @@ async def open_chain(
 
 
 async def _settles_many(reader: RpcReader, settlement: str) -> bool:
-    """Whether the contract is of the version with `settleMany` and a delay for its owner's changes."""
+    """Return whether the contract has `settleMany` and the delay of the owner's changes."""
     try:
         await reader.call(settlement, call_data("ADMIN_DELAY()"))
     except CallRevertedError:
@@ -274,7 +274,7 @@ def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool)
         free_every_ms=options.free_every_ms,
         start_block=options.start_block,
         settles_many=settles_many,
-        # The embedded chain's directory has one owner at a time, and with it the key.
+        # The embedded chain's directory, which holds the key, has one owner at a time, so a fixed holder id is safe.
         holder=None if place.faucet is None else f"embedded {place.identity.genesis_hash}",
     )
 

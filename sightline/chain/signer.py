@@ -1,4 +1,4 @@
-"""The relayer's key: where it comes from, which ones are refused, and what it signs."""
+"""Loads the relayer's key, refuses well-known keys, and signs transactions."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 from sightline.chain.fees import Fees
 from sightline.system.keccak import keccak256
 
-# The accounts that Hardhat, Anvil, Ganache and Truffle give everybody: their keys are public knowledge.
+# The default accounts of Hardhat, Anvil, Ganache and Truffle: their private keys are public.
 WELL_KNOWN_ADDRESSES: Final = frozenset(
     {
         "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
@@ -28,18 +28,18 @@ TYPE_2: Final = b"\x02"
 
 
 class KeyRefusedError(Exception):
-    """This key may not sign on this chain."""
+    """This key must not sign on this chain."""
 
 
 @final
 class Signer:
-    """Signs transactions of one account. Its repr says the address and nothing else."""
+    """Signs transactions of one account. Its repr shows the address only."""
 
     def __init__(self, key: bytes) -> None:
-        """Take a key.
+        """Create a signer from a private key.
 
         Raises:
-            ValueError: If these are not 32 bytes of a private key.
+            ValueError: The value is not a valid private key of 32 bytes.
         """
         if len(key) != KEY_BYTES:
             raise ValueError("a private key has 32 bytes")
@@ -53,11 +53,12 @@ class Signer:
     def sign(
         self, *, chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, fees: Fees, value: int = 0
     ) -> tuple[str, bytes]:
-        """Hash and bytes of a type 2 transaction; without `to` it creates a contract.
+        """Sign a type 2 transaction and return its hash and bytes; without `to` it creates a contract.
 
-        Written out because eth_account takes half a second to import, for curves that are not used here.
+        This is our own code because importing eth_account takes half a second, mostly for curves that are not used
+        here.
 
-        Source: EIP-1559, section "Specification"; the nonce of the signature is that of RFC 6979.
+        Source: EIP-1559, section "Specification"; RFC 6979 for the nonce of the signature.
         """
         target = b"" if to is None else to_canonical_address(to)
         fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, value, data, []]
@@ -69,22 +70,22 @@ class Signer:
 
 
 def require_private_key(signer: Signer, key: bytes) -> None:
-    """Refuse keys that everybody has: the development accounts, and small numbers.
+    """Refuse publicly known keys: the development accounts and small numbers.
 
     Raises:
-        KeyRefusedError: For such a key.
+        KeyRefusedError: The key is publicly known.
     """
     if signer.address.lower() in WELL_KNOWN_ADDRESSES or int.from_bytes(key, "big") <= SMALL_KEYS:
         raise KeyRefusedError(f"the relayer key of {signer.address} is a well-known development key")
 
 
 def read_keystore(path: Path, password: str) -> bytes:
-    """The key in an encrypted keystore file (Web3 Secret Storage, version 3).
+    """Read the key from an encrypted keystore file (Web3 Secret Storage, version 3).
 
     Raises:
-        KeyRefusedError: If the file is no keystore or the password is wrong.
+        KeyRefusedError: The file is not a keystore, or the password is wrong.
     """
-    from eth_account import Account  # slow to import, and few keep a keystore
+    from eth_account import Account  # imported here because it is slow and seldom needed
 
     try:
         return bytes(Account.decrypt(json.loads(path.read_text(encoding="utf-8")), password))

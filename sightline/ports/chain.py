@@ -1,4 +1,4 @@
-"""What the rest of the server needs of a chain: its config, pinned reads, the relayer's and the watcher's news."""
+"""The port of the chain: its configuration, pinned reads, the faucet, and news from relayer and watcher."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ CALL_GAS_DEFAULT: Final = 2_000_000
 
 
 class CallRevertedError(SightlineError):
-    """The contract answered no. `data` is the revert data, as bytes."""
+    """The contract call reverted. `data` holds the revert data as bytes."""
 
     def __init__(self, reason: str, data: bytes = b"") -> None:
         super().__init__(reason)
@@ -35,14 +35,16 @@ class CallRevertedError(SightlineError):
 
 
 class ChainChangedError(SightlineError):
-    """The chain behind the endpoint is not the one this database was written against."""
+    """The endpoint serves another chain than the one recorded in this database."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainConfig:
-    """What a client needs to drive a wallet; addresses are EIP-55. `rpc_url` is the address of the node itself;
-    the HTTP layer shows the address of its own guarded endpoint when `rpc_is_private`."""
+    """The values with which a client configures its wallet; addresses are EIP-55.
+
+    `rpc_url` is the address of the node. When `rpc_is_private`, the HTTP layer shows its own guarded endpoint instead.
+    """
 
     environment: str
     chain_id: int
@@ -55,21 +57,21 @@ class ChainConfig:
 
 
 class ChainReader(Protocol):
-    """Reads of contracts and accounts, with a limit on the work they may cause."""
+    """Reads contracts and accounts, with a limit on the work of each read."""
 
     async def call(
         self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
     ) -> bytes:
-        """What the call returns. `to` None runs `data` as creation code (ERC-6492). Never follows OffchainLookup.
+        """Run a call and return its output. `to` None runs `data` as creation code (ERC-6492). Ignores OffchainLookup.
 
         Raises:
             CallRevertedError: The call reverted, ran out of `gas_cap`, or is invalid.
-            ChainUnavailableError: No answer; neither yes nor no.
+            ChainUnavailableError: No answer; whether the call would succeed is unknown.
         """
         ...
 
     async def code(self, address: str, *, block: str = "latest") -> bytes:
-        """The account's code, empty for a plain account.
+        """Return the account's code; empty for an externally owned account.
 
         Raises:
             ChainUnavailableError: No answer.
@@ -80,7 +82,7 @@ class ChainReader(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementUpdate:
-    """A settlement reached CONFIRMED. Told at least once, again after a restart until the callback returned."""
+    """Reports that a settlement is CONFIRMED. Delivered at least once, until the callback has returned."""
 
     session_id: str
     state: SettlementState
@@ -94,16 +96,17 @@ OnSettlement: TypeAlias = Callable[[SettlementUpdate], Awaitable[None]]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FundsUpdate:
-    """A tracked wallet as just read from the chain, after something touched it.
+    """A new reading of a tracked wallet, after a change on the chain.
 
-    Reported while the server runs, newest per wallet; what changed while it was down is read from the ledger
+    Reported while the server runs, newest reading per wallet. Changes during a downtime are read from the ledger
     (`WalletLedger.wallet`) when sessions are recovered.
     """
 
     address: str
     """Lower-case."""
     spendable_micro: int
-    """The most that could be taken now: the least of balance, allowance and what is left of the payer's day."""
+    """The amount that could be charged now: the least of balance, allowance and what is left of the payer's day limit.
+    """
     block_number: int
 
 
@@ -113,7 +116,7 @@ OnFunds: TypeAlias = Callable[[FundsUpdate], Awaitable[None]]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaucetPayment:
-    """What the faucet gave. `tx_hash` is the mint's transaction, mined."""
+    """A payment of the faucet. `tx_hash` is the mined mint transaction."""
 
     tx_hash: str
     address: str
@@ -121,12 +124,12 @@ class FaucetPayment:
 
 
 class Faucet(Protocol):
-    """Test money; on the embedded chain only."""
+    """Gives test money; exists on the embedded chain only."""
 
     async def fund(self, address: str, amount_micro: int) -> FaucetPayment:
         """Mint test USDC to the address and top up the native coin that an approval costs.
 
         Raises:
-            ChainUnavailableError: Not done, or its outcome is not known.
+            ChainUnavailableError: The payment failed, or its outcome is unknown.
         """
         ...

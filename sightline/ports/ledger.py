@@ -1,7 +1,7 @@
-"""The money's records: the relayer's outbox, holds, and the watcher's copy of wallets and their events.
+"""The port of the money records: the settlement outbox, holds, and the watcher's copy of wallets and their events.
 
-Every method raises StoreUnavailableError or OutcomeUnknownError (sightline.domain.errors) when the store behind it
-fails. Every method is idempotent: a second call with the same arguments changes nothing.
+Every method raises StoreUnavailableError or OutcomeUnknownError (sightline.domain.errors) when the store fails. Every
+method is idempotent: a second call with the same arguments changes nothing.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,22 @@ from sightline.domain.units import MicroUsdc
 
 DAY_MS: Final = 86_400_000
 LEASE_MS_MAX: Final = 60_000
-"""The longest lease. One that seems to run longer was taken before the store's clock was set back, and is over."""
+"""Maximum duration of a lease.
+
+A lease with more time left was taken before the store's clock was set back; it counts as expired.
+"""
 WOKEN_MAX: Final = 10
-"""Settlements of one payer that become due when its wallet changes. Their own settlement wakes the next."""
+"""Maximum number of a payer's settlements that become due when its wallet changes.
+
+When they settle, the wallet changes again and the next ones become due.
+"""
 
 
 class SettlementState(StrEnum):
-    """Where a settlement stands.
+    """The state of a settlement.
 
     COMPOSED -> SIGNED -> SENT -> MINED -> CONFIRMED. REVERTED, STUCK and FAILED carry a reason and are retried.
-    MISMATCHED: the contract settled the session with other amounts than ours. WRITTEN_OFF: given up by command.
+    MISMATCHED: the contract settled the session with amounts that differ from ours. WRITTEN_OFF: ended by a command.
     """
 
     COMPOSED = "COMPOSED"
@@ -41,17 +47,18 @@ class SettlementState(StrEnum):
 
 
 SETTLEMENTS_WAITING: Final = frozenset({SettlementState.COMPOSED, SettlementState.REVERTED, SettlementState.FAILED})
-"""Without a transaction that may still mine: to be signed, or written off."""
+"""States without a transaction that may still be mined: the settlement can be signed or written off."""
 SETTLEMENTS_IN_FLIGHT: Final = frozenset(
     {SettlementState.SIGNED, SettlementState.SENT, SettlementState.STUCK, SettlementState.MINED}
 )
 
 
 class Lane(StrEnum):
-    """Which queue a waiting settlement is in. Retries and free sessions never delay what can be paid now.
+    """The queue of a waiting settlement. Retries and free sessions never delay settlements that can be paid now.
 
-    PAYABLE: never refused, and the wallet as last read covers it. RETRY: refused, or not covered. FREE: a charge of 0,
-    settled in batches.
+    PAYABLE: never refused, and covered by the last reading of the wallet. RETRY: refused, or not covered. FREE: a
+    charge of
+    0, settled in batches.
     """
 
     PAYABLE = "PAYABLE"
@@ -67,7 +74,7 @@ class FundsPolicy(StrEnum):
 
 
 class HoldState(StrEnum):
-    """OPEN reserves the maximum, CHARGE the exact charge until the chain shows it, RELEASED nothing."""
+    """OPEN reserves the maximum charge, CHARGE the exact charge until it is settled on the chain, RELEASED nothing."""
 
     OPEN = "OPEN"
     CHARGE = "CHARGE"
@@ -75,7 +82,7 @@ class HoldState(StrEnum):
 
 
 class Reading(StrEnum):
-    """How well a tracked wallet is known: CURRENT, OUTDATED by a reorganisation, or NEW (its history is unread)."""
+    """State of a wallet's reading: CURRENT, OUTDATED after a reorganisation, or NEW (its history was not read yet)."""
 
     CURRENT = "CURRENT"
     OUTDATED = "OUTDATED"
@@ -83,7 +90,7 @@ class Reading(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What a ledger row says happened to a wallet."""
+    """The kind of event in a ledger row."""
 
     DEPOSIT = "DEPOSIT"
     WITHDRAWAL = "WITHDRAWAL"
@@ -96,7 +103,7 @@ class EventKind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One signed transaction of a settlement. Kept for ever: any of them may be the one that mines.
+    """A signed transaction of a settlement. Attempts are never deleted, because any of them may be mined.
 
     The settlements of a batch each have an attempt with the same nonce, hash and bytes.
     """
@@ -114,7 +121,7 @@ class Attempt:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inclusion:
-    """The block a settlement's transaction is in."""
+    """The block that includes a settlement's transaction."""
 
     tx_hash: str
     block_number: int
@@ -124,11 +131,11 @@ class Inclusion:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementRecord:
-    """One row of the outbox with its attempts, oldest first.
+    """One settlement in the outbox with its attempts, oldest first.
 
-    `tx_hash` is the mined transaction once there is one, before that the newest attempt. `retry_at_ms` is when a
-    row that waits is looked at again; `tries` counts the refusals in a row. `on_chain` holds the contract's amounts
-    of a MISMATCHED settlement.
+    `tx_hash` is the mined transaction, or the newest attempt before one is mined. `retry_at_ms` is when a waiting
+    settlement is examined again; `tries` counts successive refusals. `on_chain` holds the contract's amounts of a
+    MISMATCHED settlement.
     """
 
     session_id: str
@@ -158,7 +165,7 @@ class SettlementRecord:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledAmounts:
-    """What the contract's event says that it moved."""
+    """The amounts in the contract's Settled event."""
 
     to_amount: int
     fee_amount: int
@@ -167,7 +174,7 @@ class SettledAmounts:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionProof:
-    """What the database recorded of an ended session and its hold. A settlement is signed only if it equals this."""
+    """The recorded end of a session and its hold. A settlement is signed only if it equals them."""
 
     payer: str
     payee: str
@@ -182,7 +189,7 @@ class SessionProof:
 
     @classmethod
     def of(cls, session: Session, *, held_of: str, held_micro: int) -> Self | None:
-        """The proof of a session whose hold has become its charge; None while it has not ended."""
+        """Build the proof of a session whose hold was lowered to its charge; None while the session has not ended."""
         phase = session.phase
         if not isinstance(phase, Ended):
             return None
@@ -201,7 +208,7 @@ class SessionProof:
 
 
 class NonceTakenError(SightlineError):
-    """Another writer used this nonce or this settlement first; nothing was stored."""
+    """Another writer already used this nonce or this settlement; nothing was stored."""
 
 
 class CursorMovedError(SightlineError):
@@ -209,64 +216,64 @@ class CursorMovedError(SightlineError):
 
 
 class SettlementOutbox(Protocol):
-    """The relayer's records. One writer per relayer key, by a lease."""
+    """The relayer's records. A lease allows one writer per relayer key."""
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Record what is to be settled. A second one for the session is ignored: the first is immutable.
+        """Add the settlement of an ended session. A second payload for the same session is ignored.
 
-        A charge of 0 goes into the FREE lane, one that the payer's wallet as last read does not cover into RETRY.
+        A charge of 0 is put into the FREE lane, and one that the payer's last reading does not cover into RETRY.
         """
         ...
 
     async def settlement(self, session_id: str) -> SettlementRecord | None:
-        """The row of one session."""
+        """Return the settlement of one session."""
         ...
 
     async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
-        """Rows in these states, oldest first."""
+        """Return settlements in these states, oldest first."""
         ...
 
     async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
-        """Rows with a transaction that may still mine or is not deep enough, oldest first."""
+        """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         ...
 
     async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Rows of a lane that wait for a (new) transaction and whose retry time has come, longest due first."""
+        """Return settlements of a lane that need a transaction and whose retry time has passed, longest due first."""
         ...
 
     async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
-        """The rows that one transaction settles, in the order in which it was signed."""
+        """Return the settlements of one transaction, in the order in which they were signed."""
         ...
 
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
-        """By session id, what was recorded of the session's end and hold; only ended ones whose charge is held."""
+        """Return the recorded end and hold by session id, for ended sessions whose charge is held."""
         ...
 
     async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """What could be taken of each wallet now, as last read; wallets that are not known are left out."""
+        """Return the amount that could be charged to each wallet by its last reading; unread wallets are omitted."""
         ...
 
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """MINED and CONFIRMED rows in blocks above this one: what a reorganisation may have taken."""
+        """Return MINED and CONFIRMED settlements in blocks above this one, which a reorganisation may have removed."""
         ...
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
-        """The transactions ever signed with this nonce, oldest first."""
+        """Return every transaction signed with this nonce, oldest first."""
         ...
 
     async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Become or stay the one writer for this key; False while another holder's lease runs.
+        """Take or renew the lease that allows one writer per key; False while another holder's lease runs.
 
-        Time is the store's own: a step of the server's clock neither prolongs nor ends a lease. 0 ms gives it up.
+        The lease uses the store's clock, so changes of the server's clock do not affect it. 0 ms gives it up.
         """
         ...
 
     async def free_batch_at_ms(self, relayer: str) -> int:
-        """When this key last signed a batch of free sessions; 0 if never."""
+        """Return when this key last signed a batch of free sessions; 0 if never."""
         ...
 
     async def next_nonce(self, relayer: str) -> int:
-        """The nonce after the last stored transaction of this key; 0 for a new key. Never goes down."""
+        """Return the nonce after the last stored transaction of this key; 0 for a new key. It never decreases."""
         ...
 
     async def store_signed(
@@ -282,55 +289,55 @@ class SettlementOutbox(Protocol):
         ...
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """The node took these: SIGNED rows become SENT, what reorganised is on its way again, STUCK stays so."""
+        """Mark transactions as accepted by the node: SIGNED and reorganised rows become SENT, STUCK rows stay STUCK."""
         ...
 
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """In a block, not yet deep enough."""
+        """Mark the settlement as included in a block that is not deep enough yet."""
         ...
 
     async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Deep enough: final for the outside. Sets confirmed_at_ms once; the row is unnotified."""
+        """Mark the settlement as final. Sets confirmed_at_ms once; the row then waits to be reported."""
         ...
 
     async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
-        """A reorganisation took the block away: back to SENT. A CONFIRMED row keeps confirmed_at_ms."""
+        """Mark a settlement as in no block after a reorganisation (SENT again). CONFIRMED rows keep confirmed_at_ms."""
         ...
 
     async def mark_waiting(
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
         lane: Lane | None = None,
     ) -> None:  # fmt: skip
-        """Into a side state (or COMPOSED) with the reason; counts one more try. Without `lane` it stays in its lane."""
+        """Put a settlement into a waiting state with the reason, and count one try. Without `lane` the lane is kept."""
         ...
 
     async def mark_mismatched(
         self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
     ) -> None:
-        """The contract settled this session with these amounts, which are not the payload's."""
+        """Mark the settlement as settled by the contract with these amounts, which differ from the payload's."""
         ...
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
-        """Give a waiting settlement up for good and release its hold.
+        """Write off a waiting settlement permanently and release its hold.
 
         Returns:
-            The row as it is then: WRITTEN_OFF, or unchanged if it does not wait; None if there is none.
+            The row after the call: WRITTEN_OFF, or unchanged if it is not waiting; None if there is none.
         """
         ...
 
     async def unnotified(self) -> list[SettlementRecord]:
-        """CONFIRMED rows whose news has not been taken."""
+        """Return CONFIRMED settlements that were not reported yet."""
         ...
 
     async def mark_notified(self, session_id: str) -> None:
-        """The news was taken."""
+        """Mark the settlement as reported."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainIdentity:
-    """Which chain and contracts this database speaks of. Written once."""
+    """The chain and the contracts that this database belongs to. Written once."""
 
     chain_id: int
     genesis_hash: str
@@ -341,7 +348,7 @@ class ChainIdentity:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRef:
-    """A block by number, hash and its parent's hash."""
+    """A block by its number, its hash and its parent's hash."""
 
     number: int
     block_hash: str
@@ -360,12 +367,12 @@ class WalletReading:
     limits: "SpendingLimits | None" = None
 
     def spendable(self, now_ms: int) -> int:
-        """What could be taken now in all."""
+        """Return the total amount that could be charged now."""
         funds = min(self.balance_micro, self.allowance_micro)
         return funds if self.limits is None else min(funds, self.limits.left_of_day(now_ms))
 
     def covers(self, charge: int, now_ms: int) -> bool:
-        """Whether one charge could be taken now."""
+        """Return whether this charge could be made now."""
         is_within = self.limits is None or charge <= self.limits.per_session
         return is_within and charge <= self.spendable(now_ms)
 
@@ -373,7 +380,7 @@ class WalletReading:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingLimits:
-    """What a payer allows the settlement contract (`setLimits`); `spent` was taken on the UTC day `day`."""
+    """The limits that a payer set on the settlement contract (`setLimits`); `spent` was charged on UTC day `day`."""
 
     per_session: int
     per_day: int
@@ -381,14 +388,14 @@ class SpendingLimits:
     day: int
 
     def left_of_day(self, now_ms: int) -> int:
-        """What may still be taken on the day of `now_ms`."""
+        """Return what may still be charged on the UTC day of `now_ms`."""
         return max(0, self.per_day - (self.spent if now_ms // DAY_MS == self.day else 0))
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEvent:
-    """A log that touched a tracked address, before it is told to each workspace of that address."""
+    """A log that concerns a tracked address, before it is written to the ledger of each workspace with that address."""
 
     address: str
     kind: EventKind
@@ -405,11 +412,12 @@ class ChainEvent:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockApplication:
-    """What the watcher learned of blocks up to `head`, applied in one transaction.
+    """The changes that the watcher read from blocks up to `head`, applied in one transaction.
 
-    `previous` is the cursor that it continues, None for the first; the store compares. `settled` are the
-    sessionIdHashes seen settled in these blocks: their holds are released with the readings.
-    `confirmed_block` is the newest block at the configured depth.
+    `previous` is the cursor before them, None for the first application; the store compares it. `settled` holds the
+    sessionIdHashes settled in these blocks: their holds are released together with the readings. `confirmed_block` is
+    the
+    newest block at the configured depth.
     """
 
     headers: tuple[BlockRef, ...]
@@ -424,7 +432,7 @@ class BlockApplication:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletView:
-    """The cache of one workspace's wallet. All zero and block 0 until the first reading."""
+    """The stored wallet of one workspace. All numbers are zero and the block is 0 until the first reading."""
 
     workspace_id: str
     address: str
@@ -436,14 +444,14 @@ class WalletView:
 
     @property
     def available_micro(self) -> int:
-        """What could be held now, never below zero."""
+        """Return what can be reserved now; never below zero."""
         return max(0, min(self.balance_micro, self.allowance_micro) - self.held_micro)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One event as a workspace sees it. `sequence` orders rows as they were first seen; `removed` rows stay."""
+    """One event in a workspace's ledger. `sequence` orders rows by first sight; `removed` rows are kept."""
 
     sequence: int
     workspace_id: str
@@ -465,7 +473,7 @@ class LedgerRow:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerQuery:
-    """Which rows: newest first, below `before_sequence` when given; block bounds are inclusive."""
+    """Selects ledger rows: newest first, below `before_sequence` if given; block bounds are inclusive."""
 
     limit: int
     before_sequence: int | None = None
@@ -475,45 +483,46 @@ class LedgerQuery:
 
 
 class WalletLedger(Protocol):
-    """What the watcher writes and the wallet resources read."""
+    """Wallets and ledger rows, written by the watcher and read by the wallet resources of the API."""
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
-        """Record the chain's identity if there is none; answers the recorded one."""
+        """Record the chain's identity if there is none, and return the recorded one."""
         ...
 
     async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
-        """Follow the wallet of a workspace."""
+        """Track the wallet of a workspace."""
         ...
 
     async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
-        """Those of these lower-case addresses that are followed, and how well each is known."""
+        """Return which of these lower-case addresses are tracked, with the state of each reading."""
         ...
 
     async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
-        """Addresses that are NEW or OUTDATED."""
+        """Return the addresses whose reading is NEW or OUTDATED."""
         ...
 
     async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
-        """Addresses whose reading is older than this, oldest first."""
+        """Return the addresses whose reading is older than this, oldest first."""
         ...
 
     async def chain_head(self) -> BlockRef | None:
-        """The last block applied."""
+        """Return the last applied block."""
         ...
 
     async def recent_headers(self) -> list[BlockRef]:
-        """The last applied blocks that a reorganisation is walked back through, newest first."""
+        """Return the last applied blocks, newest first; a reorganisation is traced back through them."""
         ...
 
     async def mark_checked(self, *, now_ms: int) -> None:
-        """The chain was seen to stand where the cursor is: what is stored is not stale."""
+        """Record that the endpoint still has the cursor's block as head, so the stored readings are not stale."""
         ...
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor together.
 
-        Where a reading changed, up to WOKEN_MAX settlements of that payer which it covers become PAYABLE and due;
-        PAYABLE ones which it does not cover go to RETRY.
+        Where a reading changed, up to WOKEN_MAX of that payer's settlements that it covers become PAYABLE and due.
+        PAYABLE
+        ones that it does not cover move to RETRY.
 
         Raises:
             CursorMovedError: The cursor is not `application.previous`.
@@ -521,8 +530,9 @@ class WalletLedger(Protocol):
         ...
 
     async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
-        """Void what was applied above the common ancestor: events are removed, released charges are held again,
-        readings are OUTDATED.
+        """Remove everything that was applied above the common ancestor.
+
+        Events are marked removed, released charges are held again, readings become OUTDATED.
 
         Raises:
             CursorMovedError: The cursor is not `cursor`.
@@ -530,27 +540,27 @@ class WalletLedger(Protocol):
         ...
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
-        """The wallet of a workspace, None when it is not tracked."""
+        """Return the wallet of a workspace; None when it is not tracked."""
         ...
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
-        """The workspace's events."""
+        """Return the workspace's ledger rows."""
         ...
 
     async def take_hold(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
-        """Reserve for a session. False, with nothing reserved, when ENFORCED and not covered."""
+        """Reserve an amount for a session. False, with nothing reserved, when ENFORCED and not covered."""
         ...
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
-        """Lower the reservation to the charge; it stays until the chain shows the settlement."""
+        """Lower the hold to the charge; it stays until the settlement is on the chain."""
         ...
 
     async def release_hold(self, session_id: str) -> None:
-        """Give up the reservation."""
+        """Release the hold."""
         ...
 
 
 class Ledger(SettlementOutbox, WalletLedger, Protocol):
-    """Both halves, as one adapter offers them: a release and a reading are one transaction."""
+    """Outbox and wallets in one adapter, because a hold's release and a wallet's reading are one transaction."""

@@ -1,1 +1,1 @@
-"""The compiled contracts, and their call data and events."""
+"""The compiled contracts, their call data and their events."""

@@ -1,4 +1,4 @@
-"""Call data of the two contracts, and the names of their logs. Tests check them against the artefacts' ABI."""
+"""Encodes call data and names the event topics of both contracts. Tests compare them with the artefacts' ABI."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "uint256
 
 
 def selector(signature: str) -> bytes:
-    """The four bytes which name a function."""
+    """Return the four-byte selector of a function signature."""
     return keccak256(signature.encode("ascii"))[:4]
 
 
 def topic(signature: str) -> str:
-    """The first topic of an event's logs."""
+    """Return topic 0 of an event: the hash of its signature."""
     return "0x" + keccak256(signature.encode("ascii")).hex()
 
 
@@ -35,7 +35,7 @@ SETTLED_TOPIC: Final = topic("Settled(bytes32,address,address,uint256,uint256,ui
 
 
 def call_data(signature: str, values: Sequence[Any] = ()) -> bytes:
-    """A call of a function whose parameters are plain types, such as transfer(address,uint256)."""
+    """Encode a call of a function whose parameters have static types, such as transfer(address,uint256)."""
     types = signature[signature.index("(") + 1 : -1]
     return selector(signature) + encode(types.split(",") if types else [], list(values))
 
@@ -43,7 +43,7 @@ def call_data(signature: str, values: Sequence[Any] = ()) -> bytes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """The payer's signature over one session; empty where none is asked for."""
+    """The payer's EIP-712 signature over the terms of one session; empty when the contract does not require consent."""
 
     max_total: int = 0
     max_fee_bps: int = 0
@@ -67,7 +67,7 @@ class SettleCall:
     consent: Consent = Consent()
 
     def data(self) -> bytes:
-        """The call data."""
+        """Encode the call data of `settle`."""
         consent = self.consent
         return selector(SETTLE_SIGNATURE) + encode(
             SETTLE_TYPES,
@@ -80,10 +80,10 @@ class SettleCall:
 
 
 def settle_many_data(calls: Sequence[SettleCall]) -> bytes:
-    """The call data of SessionSettlement.settleMany, for sessions that cost nothing.
+    """Encode the call data of SessionSettlement.settleMany, which settles sessions with a charge of 0.
 
     Raises:
-        ValueError: One of them has a charge.
+        ValueError: One of the sessions has a charge.
     """
     if any(call.to_amount or call.fee_amount for call in calls):
         raise ValueError("settleMany is for sessions without a charge")
@@ -97,7 +97,7 @@ def settle_many_data(calls: Sequence[SettleCall]) -> bytes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledEvent:
-    """The event Settled; addresses are lower-case."""
+    """The decoded event Settled; addresses are lower-case."""
 
     session_id_hash: str
     payer: str
@@ -107,7 +107,7 @@ class SettledEvent:
 
     @classmethod
     def of(cls, topics: Sequence[str], data: bytes) -> Self:
-        """Decode a log of the settlement contract whose first topic is SETTLED_TOPIC."""
+        """Decode a log that the settlement contract emitted with SETTLED_TOPIC as its first topic."""
         return cls(
             session_id_hash=topics[1].lower(), payer=topic_address(topics[2]), payee=topic_address(topics[3]),
             to_amount=int.from_bytes(data[:32], "big"), fee_amount=int.from_bytes(data[32:64], "big"),
@@ -118,7 +118,7 @@ def settlement_constructor(
     *, token: str, owner: str, relayer: str, fee_receiver: str, max_fee_bps: int, session_cap_micro: int,
     consent_required: bool, admin_delay_s: int,
 ) -> bytes:  # fmt: skip
-    """The encoded constructor arguments of SessionSettlement."""
+    """Encode the constructor arguments of SessionSettlement."""
     return encode(
         CONSTRUCTOR_TYPES,
         [token, owner, relayer, fee_receiver, max_fee_bps, session_cap_micro, consent_required, admin_delay_s],
@@ -126,17 +126,17 @@ def settlement_constructor(
 
 
 def address_topic(address: str) -> str:
-    """An address as an indexed parameter."""
+    """Encode an address as the topic of an indexed parameter."""
     return "0x" + "0" * 24 + address.removeprefix("0x").lower()
 
 
 def topic_address(word: str) -> str:
-    """The lower-case address in an indexed parameter."""
+    """Decode the topic of an indexed address parameter to a lower-case address."""
     return "0x" + word[-40:].lower()
 
 
 def revert_reason(data: bytes) -> str | None:
-    """The text of a revert with Error(string), None for any other data."""
+    """Decode the reason of a revert with Error(string); None for other revert data."""
     if data[:4] != b"\x08\xc3\x79\xa0":
         return None
     try:

@@ -1,4 +1,4 @@
-"""The compiled contracts which the package carries; see contracts/build.py."""
+"""Loads the compiled contracts that the package contains. contracts/build.py compiles them."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any, final
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artefact:
-    """One compiled contract."""
+    """The compiled form of one contract."""
 
     name: str
     compiler: str
@@ -21,7 +21,7 @@ class Artefact:
 
 @cache
 def artefact(name: str) -> Artefact:
-    """The artefact of a contract: TestUSDC or SessionSettlement."""
+    """Load the artefact of a contract: TestUSDC or SessionSettlement."""
     text = files("sightline.chain.contracts").joinpath("compiled", f"{name}.json").read_text(encoding="ascii")
     content = json.loads(text)
     return Artefact(

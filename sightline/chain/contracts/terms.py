@@ -3,6 +3,6 @@
 from typing import Final
 
 SESSION_CAP_MICRO: Final = 100_000_000
-"""Most that one session may cost: 100 USDC. Four hours at six times the default rate cost 86.4 USDC."""
+"""Maximum charge of one session: 100 USDC. Four hours at six times the default rate cost 86.4 USDC."""
 ADMIN_DELAY_S: Final = 48 * 3_600
-"""Seconds between the announcement of a new relayer or owner and its power: time for payers to lower allowances."""
+"""Delay in seconds between announcing a new relayer or owner and the change, so that payers can lower allowances."""

@@ -1,4 +1,5 @@
-"""A small EVM chain in a process of its own: py-evm over SQLite, spoken to by JSON-RPC on loopback.
+"""A small EVM chain in its own process: py-evm over SQLite, reached by JSON-RPC on loopback.
 
-For demonstration, development and tests: it mines on demand, never reorganises, and answers only this machine.
+It is for demonstration, development and tests: it mines on demand, never reorganises, and accepts connections from
+this machine only.
 """

@@ -1,7 +1,7 @@
-"""The process of the embedded chain: `python -m sightline.chain.embedded --data-dir DIR`.
+"""Runs the embedded chain: `python -m sightline.chain.embedded --data-dir DIR`.
 
-Says `ready` and its port and addresses as JSON when it serves, and ends when its standard input closes: the parent
-holds the other end, so that it can not outlive its parent however that ends.
+When it serves, it prints `ready` with its port and the addresses as JSON. It exits when its standard input closes.
+The parent process holds the other end of that pipe, so the child exits even when the parent is killed.
 """
 
 import argparse
@@ -30,12 +30,12 @@ BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 BATCH_MAX: Final = 1_000
 LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
 LOCK_WAIT_S: Final = 3.0
-# Python's own recursion carries the EVM's call depth of 1024.
+# py-evm runs nested calls as Python recursion, and the EVM allows a call depth of 1024.
 THREAD_STACK_BYTES: Final = 128 * 1024 * 1024
 
 
 def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
-    """The response to one request object."""
+    """Answer one JSON-RPC request object."""
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "invalid request"}}
     response: dict[str, Any] = {"jsonrpc": "2.0", "id": request.get("id")}
@@ -55,9 +55,9 @@ def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
 
 
 def answer_body(methods: Methods, body: bytes) -> bytes:
-    """The response to a request body, single or batch."""
+    """Answer a request body that holds one request or a batch."""
     try:
-        # Not json: with py-evm's recursion limit, nested brackets would overflow the stack.
+        # orjson and not json: the recursion limit is raised for py-evm, so nested brackets would overflow the C stack.
         request = orjson.loads(body)
     except orjson.JSONDecodeError:
         request = None
@@ -74,7 +74,7 @@ def answer_body(methods: Methods, body: bytes) -> bytes:
 
 
 def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
-    """The HTTP side: POST with a JSON-RPC body, kept alive."""
+    """Build the HTTP handler: POST with a JSON-RPC body over keep-alive connections."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -83,7 +83,8 @@ def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
         timeout: ClassVar[float | None] = 120
 
         def do_POST(self) -> None:
-            # A web page can point a name of its own at this address (DNS rebinding); its Host is then that name.
+            # DNS rebinding: a web page can resolve its own domain to this address; the Host header then names that
+            # domain.
             if self.headers.get("Host", "").rpartition(":")[0] not in LOCAL_HOSTS:
                 self.send_error(403)
                 return
@@ -99,20 +100,20 @@ def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-            """Stay silent: the parent logs what it asks."""
+            """Write no access log: the parent process already logs its requests."""
 
     return Handler
 
 
 class Server(ThreadingHTTPServer):
-    """Connections in threads that do not keep the process alive."""
+    """An HTTP server whose connection threads are daemons, so that they do not delay the exit."""
 
     daemon_threads = True
     request_queue_size = 128
 
 
 def hold_directory(directory: Path) -> int:
-    """Be the only chain over this directory; a predecessor that is still dying is waited for."""
+    """Take the lock on the directory; wait for an earlier process that still holds it."""
     descriptor = os.open(directory / "chain.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -138,7 +139,7 @@ def main() -> None:
     parser.add_argument("--consent-required", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # At once: every block is already whole on disk.
+    # Exit at once: every mined block is already committed to disk.
     leave_with_parent(lambda: os._exit(0))
     options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = hold_directory(options.data_dir)

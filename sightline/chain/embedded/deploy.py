@@ -1,4 +1,4 @@
-"""The first start of an embedded chain: fresh keys, funded accounts, the two contracts; and the faucet."""
+"""Creates keys, funded accounts and both contracts on the first start of an embedded chain; contains the faucet."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sightline.system.keccak import keccak256
 
 ETHER: Final = 10**18
 RICH_WEI: Final = 1_000_000_000 * ETHER
-# What one faucet payment tops a wallet up to: far more than all approvals of a demonstration cost.
+# One faucet payment raises the wallet's native balance to this amount, which pays for many approvals.
 FAUCET_WEI: Final = 10 * ETHER
 MAX_FEE_WEI: Final = 100 * 10**9
 TIP_WEI: Final = 10**9
@@ -31,7 +31,7 @@ ROLES: Final = ("deployer", "relayer", "feeReceiver")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the settlement contract is deployed with; asked for on the first start only."""
+    """The constructor terms of the settlement contract; used on the first start only."""
 
     max_fee_bps: int
     session_cap_micro: int
@@ -40,7 +40,7 @@ class Terms:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file atomically, readable by its owner only."""
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -52,7 +52,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load_keys(directory: Path, ids: Ids) -> dict[str, str]:
-    """The chain's private keys by role, made on the first call."""
+    """Load the chain's private keys by role; create them on the first call."""
     path = directory / KEYS_FILE
     if not path.exists():
         write_private(path, json.dumps({role: "0x" + ids.token_bytes(32).hex() for role in ROLES}))
@@ -60,7 +60,7 @@ def load_keys(directory: Path, ids: Ids) -> dict[str, str]:
 
 
 def load_secret(directory: Path, ids: Ids) -> str:
-    """The word that opens the faucet, made on the first call."""
+    """Load the secret that authorises faucet requests; create it on the first call."""
     path = directory / SECRET_FILE
     if not path.exists():
         write_private(path, ids.token_bytes(32).hex())
@@ -68,17 +68,17 @@ def load_secret(directory: Path, ids: Ids) -> str:
 
 
 def address_of(key: str) -> str:
-    """The EIP-55 address of a private key."""
+    """Return the EIP-55 address of a private key."""
     return signer_of(key).address
 
 
 def signer_of(key: str) -> Signer:
-    """The signer with a key as `load_keys` has it."""
+    """Return a signer for a key in the form that `load_keys` returns."""
     return Signer(bytes.fromhex(key.removeprefix("0x")))
 
 
 def contract_address(creator: str, nonce: int) -> str:
-    """Where a creation transaction puts its contract: the hash of RLP's [creator, nonce]; nonce below 128."""
+    """Return the address of a contract creation: the hash of RLP's [creator, nonce]. The nonce must be below 128."""
     assert 0 <= nonce < 128
     encoded = b"\xd6\x94" + to_canonical_address(creator) + (bytes([nonce]) if nonce else b"\x80")
     return to_checksum_address(keccak256(encoded)[12:])
@@ -86,7 +86,7 @@ def contract_address(creator: str, nonce: int) -> str:
 
 @final
 class Treasury:
-    """The deployer: owner and minter of the token, owner of the settlement contract, giver of native coin."""
+    """The deployer account: owner and minter of the token, owner of the settlement contract, source of native coin."""
 
     def __init__(self, machine: Machine, keys: dict[str, str]) -> None:
         self._machine = machine
@@ -95,7 +95,7 @@ class Treasury:
         self.address = self._signer.address
 
     def deploy(self, terms: Terms) -> None:
-        """Create both contracts, once; a start that was cut off between them goes on where it stopped."""
+        """Deploy both contracts once. After an interrupted start, deploy only the one that is missing."""
         if self._machine.store.meta("settlementAddress") is not None:
             return
         token = contract_address(self.address, 0)
@@ -124,7 +124,7 @@ class Treasury:
         self._machine.store.commit_facts(facts)
 
     def fund(self, address: str, amount_micro: int) -> str:
-        """Mint test USDC and top up native coin; answers the hash of the mint."""
+        """Mint test USDC and top up native coin; return the hash of the mint transaction."""
         nonce = self._nonce()
         missing = FAUCET_WEI - self._machine.balance(to_canonical_address(address), self._machine.head)
         raws = []
@@ -140,7 +140,7 @@ class Treasury:
         """Mine these transactions in one block.
 
         Raises:
-            RuntimeError: If one of them is refused or reverts.
+            RuntimeError: A transaction is rejected or reverts.
         """
         transactions = [self._machine.decode(raw) for raw in raws]
         rejected = self._machine.mine(transactions)

@@ -1,4 +1,4 @@
-"""The chain itself: genesis, mining, calls. Every method is called under one lock; see `methods`."""
+"""Runs the EVM chain: genesis, mining, calls. `methods` calls every method under one lock."""
 
 import time
 from dataclasses import dataclass, replace
@@ -28,19 +28,19 @@ BLOCK_GAS_MAX: Final = 16_000_000
 # py-evm runs about 3 million gas of plain opcodes per second, and one call at a time.
 CALL_GAS_MAX: Final = 6_000_000
 CALL_CPU_S: Final = 0.25
-"""CPU time of one eth_call or eth_estimateGas; a settlement's takes about 0.02 s."""
+"""CPU time limit of one eth_call or eth_estimateGas in seconds; a settlement takes about 0.02 s."""
 TRANSACTION_CPU_S: Final = 2.0
-"""CPU time of one transaction in a block; beyond it the transaction fails and pays for all its gas."""
+"""CPU time limit of one transaction in seconds; a transaction above it fails and uses all its gas."""
 NO_ADDRESS: Final = Address(b"")
 BLOB_TRANSACTION: Final = 3
 
 
 class RejectedError(Exception):
-    """A transaction that can not enter a block."""
+    """The transaction cannot be included in a block."""
 
 
 class ExecutionError(Exception):
-    """A call failed; `output` is the revert data, None for another fault (such as out of gas)."""
+    """A call failed. `output` is the revert data; None for another failure, such as out of gas."""
 
     def __init__(self, message: str, output: bytes | None) -> None:
         super().__init__(message)
@@ -48,12 +48,12 @@ class ExecutionError(Exception):
 
 
 class UnknownBlockError(Exception):
-    """No such block."""
+    """The block does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A message to run without a transaction. `to` empty runs `data` as creation code."""
+    """A message call without a transaction. With `to` empty, `data` runs as creation code."""
 
     sender: Address
     to: Address
@@ -72,13 +72,13 @@ def _chain_class(chain_id_value: int) -> type[Any]:
 
 @final
 class Machine:
-    """An EVM chain over a store."""
+    """An EVM chain stored in a ChainStore."""
 
     def __init__(self, path: Path, *, chain_id: int, rich: dict[str, int], clock: Clock) -> None:
-        """Open the chain, or found it with `rich` accounts (address to wei). Blocks are timed by `clock`.
+        """Open the chain, or create it with genesis accounts `rich` (address to wei). `clock` sets block timestamps.
 
         Raises:
-            ValueError: If the chain in the file has another chain id.
+            ValueError: The stored chain has another chain id.
         """
         self.store = ChainStore(path)
         self._clock = clock
@@ -95,7 +95,7 @@ class Machine:
         self.genesis_hash: str = self._block(0)["hash"]
 
     def _stored_chain(self) -> Any:
-        """py-evm's chain over what is committed; its own caches start empty."""
+        """Open py-evm's chain over the committed data, with empty caches."""
         return self._chain_class(AtomicDB(self.store.key_values))
 
     def _found(self, rich: dict[str, int]) -> None:
@@ -128,10 +128,10 @@ class Machine:
         return block
 
     def resolve(self, tag: str | None) -> Json:
-        """The block that a tag or a number in hex means. Nothing is pending and nothing reorganises here.
+        """Resolve a block tag or a hex number. There are no pending blocks and no reorganisations.
 
         Raises:
-            UnknownBlockError: For a number beyond the head.
+            UnknownBlockError: The number is above the head.
         """
         if tag in (None, "latest", "pending", "safe", "finalized"):
             return self.head
@@ -142,10 +142,10 @@ class Machine:
     # Mining.
 
     def decode(self, raw: bytes) -> Any:
-        """A signed transaction from its bytes.
+        """Decode a signed transaction.
 
         Raises:
-            RejectedError: If it is no transaction of this chain.
+            RejectedError: The bytes are not a valid transaction for this chain.
         """
         if raw[:1] == bytes([BLOB_TRANSACTION]):
             raise RejectedError("transaction type not supported")
@@ -154,7 +154,7 @@ class Machine:
             transaction.validate()
             transaction.check_signature_validity()
             _ = transaction.sender
-        except Exception as error:  # bytes of strangers raise anything here
+        except Exception as error:  # decoding untrusted bytes can raise any exception
             raise RejectedError(f"invalid transaction: {error}") from error
         if transaction.chain_id not in (None, self.chain_id):
             raise RejectedError("invalid chain id for signer")
@@ -163,13 +163,13 @@ class Machine:
         return transaction
 
     def mine(self, transactions: list[Any]) -> dict[bytes, RejectedError]:
-        """Put what fits of these transactions into one block; what does not fit is neither mined nor rejected.
+        """Mine as many of these transactions as fit into one block. The rest is neither mined nor rejected.
 
         Returns:
-            Why each rejected one was rejected, by transaction hash.
+            The reason for each rejected transaction, by hash.
 
         Raises:
-            sqlite3.Error: The block could not be written. The chain is as before.
+            sqlite3.Error: The block could not be written. The chain is unchanged.
         """
         try:
             return self._mine(transactions)
@@ -210,7 +210,7 @@ class Machine:
         return rejected
 
     def _refusal(self, state: Any, transaction: Any, base_fee: int) -> str | None:
-        """Why a node would not take this transaction, in the words that other nodes use."""
+        """Return why a node would reject this transaction, with the texts that other nodes use."""
         nonce = state.get_nonce(transaction.sender)
         if self.store.transaction(views.data(transaction.hash)) is not None:
             return "already known"
@@ -237,42 +237,42 @@ class Machine:
         self.store.commit_block(view, zip(bodies, answers, strict=True))
         self.head = view
 
-    # Reading.
+    # Reads.
 
     def _machine_at(self, block: Json) -> Any:
         return self._chain.get_vm(self._chain.get_block_header_by_hash(decode_hex(block["hash"])))
 
     def nonce(self, account: bytes, block: Json) -> int:
-        """Transactions sent by the account up to a block."""
+        """Return the number of transactions that the account has sent up to a block."""
         return int(self._machine_at(block).state.get_nonce(account))
 
     def balance(self, account: bytes, block: Json) -> int:
-        """Wei of the account after a block."""
+        """Return the account's balance in wei after a block."""
         return int(self._machine_at(block).state.get_balance(account))
 
     def code(self, account: bytes, block: Json) -> bytes:
-        """Code of the account after a block."""
+        """Return the account's code after a block."""
         return bytes(self._machine_at(block).state.get_code(account))
 
     def slot(self, account: bytes, position: int, block: Json) -> int:
-        """One storage word after a block."""
+        """Return one storage word after a block."""
         return int(self._machine_at(block).state.get_storage(account, position))
 
     def run(self, call: Call, block: Json, *, deadline_s: float | None = None) -> tuple[bytes, int]:
-        """Run a call on the state after a block and forget its effects.
+        """Run a call on the state after a block and discard its effects.
 
         Returns:
-            Its output and the gas it used, without the intrinsic gas of a transaction.
+            The output and the gas used, without the intrinsic gas of a transaction.
 
         Raises:
-            ExecutionError: If it reverts, fails, or takes more than CALL_CPU_S of CPU time.
+            ExecutionError: The call reverts, fails, or uses more than CALL_CPU_S of CPU time.
         """
         state = self._machine_at(block).state
         state.deadline_s = time.thread_time() + CALL_CPU_S if deadline_s is None else deadline_s
         context = state.get_transaction_context_class()(gas_price=0, origin=call.sender)
         try:
             computation = self._computation(state, call, context)
-            # A contract may catch the failure of an inner call; what it then returns is not the call's result.
+            # A contract can catch the time-out of an inner call and return; that output must not be used as the result.
             state.require_time()
         except OutOfTimeError as error:
             raise ExecutionError(str(error), None) from error
@@ -288,7 +288,7 @@ class Machine:
     def _computation(self, state: Any, call: Call, context: Any) -> Any:
         kind = state.computation_class
         if call.to == NO_ADDRESS:
-            # Any address without code will do: nothing of the call stays.
+            # Creation code may run at any address without code, because the call's effects are discarded.
             created = Address(keccak256(b"sightline call" + call.sender)[12:])
             message = Message(
                 gas=call.gas, to=NO_ADDRESS, sender=call.sender, value=call.value, data=b"", code=call.data,
@@ -296,16 +296,17 @@ class Machine:
             )  # fmt: skip
             return kind.apply_create_message(state, message, context)
         code = state.get_code(call.to)
-        if code[:3] == b"\xef\x01\x00":  # EIP-7702: a plain account that borrows another account's code
+        # EIP-7702: an externally owned account that delegates to another account's code
+        if code[:3] == b"\xef\x01\x00":
             code = state.get_code(bytes(code[3:23]))
         message = Message(gas=call.gas, to=call.to, sender=call.sender, value=call.value, data=call.data, code=code)
         return kind.apply_message(state, message, context)
 
     def estimate(self, call: Call, block: Json) -> int:
-        """Gas with which a transaction of this call will do.
+        """Estimate the gas limit of a transaction with this call.
 
         Raises:
-            ExecutionError: If it fails with all the gas that may be tried.
+            ExecutionError: The call fails even with the maximum gas.
         """
         zeros = call.data.count(0)
         tokens = zeros + (len(call.data) - zeros) * STANDARD_TOKEN_COST
@@ -317,7 +318,8 @@ class Machine:
         _, used = self.run(call, block, deadline_s=deadline_s)
         low, high = used, max(call.gas, used)
         guess = used
-        # The gas used is what remains after a 63/64 rule at each inner call (EIP-150), so less may not do.
+        # An inner call receives at most 63/64 of the remaining gas (EIP-150), so a limit equal to the gas used may be
+        # too low.
         while True:
             try:
                 self.run(replace(call, gas=guess), block, deadline_s=deadline_s)

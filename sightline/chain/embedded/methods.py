@@ -1,4 +1,4 @@
-"""The JSON-RPC methods of the embedded chain."""
+"""Implements the JSON-RPC methods of the embedded chain."""
 
 import hmac
 import threading
@@ -25,7 +25,7 @@ from sightline.chain.embedded.store import Json
 LOG_BLOCKS_MAX: Final = 10_000
 FEE_HISTORY_BLOCKS_MAX: Final = 100
 FEE_HISTORY_PERCENTILES_MAX: Final = 100
-# Answered from the head alone: they never wait for a call or a block that is being made.
+# These methods read only the head. They take no lock, so they do not wait for a running call or block.
 LOCK_FREE: Final = frozenset(
     {"eth_chainId", "net_version", "web3_clientVersion", "eth_blockNumber", "eth_syncing", "eth_accounts",
      "eth_gasPrice", "eth_maxPriorityFeePerGas"}
@@ -40,7 +40,7 @@ EXECUTION_REVERTED: Final = 3
 
 
 class RpcError(Exception):
-    """An error as JSON-RPC answers it."""
+    """A JSON-RPC error response."""
 
     def __init__(self, code: int, message: str, data: str | None = None) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class RpcError(Exception):
 
 @final
 class Methods:
-    """Answers one request at a time; transactions that come together are mined together."""
+    """Answers JSON-RPC requests. Transactions that arrive at the same time are mined in one block."""
 
     def __init__(self, machine: Machine, treasury: Treasury, secret: str) -> None:
         self._machine = machine
@@ -85,10 +85,10 @@ class Methods:
         }
 
     def answer(self, method: str, params: list[Any]) -> Any:
-        """The result of one request.
+        """Return the result of one request.
 
         Raises:
-            RpcError: For everything that is not a result.
+            RpcError: The request failed; the error is the response.
         """
         try:
             if method == "eth_sendRawTransaction":
@@ -112,18 +112,18 @@ class Methods:
     # Transactions.
 
     def expect(self, raws: list[str]) -> None:
-        """Transactions that come in one batch: the first one's turn mines them all, in one block."""
+        """Queue the transactions of a batch, so that the first of them to be handled mines all of them in one block."""
         for raw in raws:
             try:
                 transaction = self._machine.decode(decode_hex(raw))
             except (RejectedError, ValueError, TypeError):
-                continue  # its own turn will say so
+                continue  # eth_sendRawTransaction reports the error when it handles this transaction
             with self._arrivals:
                 self._waiting.setdefault(transaction.hash, transaction)
 
     def _send_raw(self, raw: str) -> str:
         transaction = self._machine.decode(decode_hex(raw))
-        # Whoever gets the lock mines everything that waits; the others find their transaction done.
+        # The thread that holds the lock mines every queued transaction; other threads then find their outcome.
         with self._lock:
             while transaction.hash not in self._outcomes:
                 with self._arrivals:
@@ -196,7 +196,7 @@ class Methods:
         return self._full(self._machine.store.block_by_hash(block_hash.lower()), full)
 
     def _resolve(self, tag: Any) -> Json:
-        """A block from a tag, a number, or EIP-1898's object."""
+        """Resolve a block from a tag, a number, or an EIP-1898 object."""
         if not isinstance(tag, dict):
             return self._machine.resolve(tag)
         if "blockHash" in tag:
@@ -264,7 +264,7 @@ def _block_number(tag: str | None, head: int) -> int:
 
 
 def _matches(entry: Json, topics: list[Any]) -> bool:
-    """Whether a log has the wanted topics: each place holds None (any), one topic, or a list of them."""
+    """Return whether a log matches a topic filter: each position is None (any), one topic, or a list of topics."""
     if len(topics) > len(entry["topics"]):
         return False
     for wanted, found in zip(topics, entry["topics"], strict=False):

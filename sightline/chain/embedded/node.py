@@ -1,4 +1,4 @@
-"""The parent's side of the embedded chain: starts the process, and pays from its faucet."""
+"""The server's side of the embedded chain: starts the child process and calls its faucet."""
 
 import json
 import sys
@@ -22,13 +22,13 @@ from sightline.system.children import Child, ChildCommand, ChildFailedError, Res
 log = structlog.get_logger()
 
 CHAIN_ID_DEFAULT: Final = 84_532_001
-"""Of the embedded chain; registered by no public chain, and not one of the well-known development ids."""
+"""Default chain id of the embedded chain. No public chain uses it, and it is not a well-known development id."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
-    """The embedded chain. The last five are fixed by the first start on a directory."""
+    """Options of the embedded chain. The last five are fixed by the first start in a directory."""
 
     data_dir: Path
     chain_id: int = CHAIN_ID_DEFAULT
@@ -41,7 +41,7 @@ class EmbeddedOptions:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedNode:
-    """A running embedded chain."""
+    """Addresses and keys of a running embedded chain."""
 
     url: str
     chain_id: int
@@ -54,10 +54,10 @@ class EmbeddedNode:
 
 @asynccontextmanager
 async def open_embedded_node(options: EmbeddedOptions) -> AsyncIterator[EmbeddedNode]:
-    """Run the embedded chain as a child for as long as the context lasts; should it die, it is started again.
+    """Run the embedded chain as a child process while the context is open. Restart it when it exits.
 
     Raises:
-        ChildFailedError: It did not start; the message ends with its log.
+        ChildFailedError: The child did not start; the message ends with its log.
     """
     keeper = _Keeper(options)
     with lone_error():
@@ -69,7 +69,7 @@ async def open_embedded_node(options: EmbeddedOptions) -> AsyncIterator[Embedded
 
 @contextmanager
 def lone_error() -> Iterator[None]:
-    """Let a nursery's only error out as itself."""
+    """Unwrap a nursery's exception group that holds one error."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -80,7 +80,7 @@ def lone_error() -> Iterator[None]:
 
 @final
 class _Keeper:
-    """Keeps one child running, always on the port of the first."""
+    """Restarts the child process when it exits, always on the port of the first start."""
 
     def __init__(self, options: EmbeddedOptions) -> None:
         self._options = options
@@ -104,7 +104,7 @@ class _Keeper:
             try:
                 await self._run_one(None)
             except ChildFailedError as error:
-                log.error("embedded_chain_not_restarted", reason=str(error))  # no traceback wanted
+                log.error("embedded_chain_not_restarted", reason=str(error))  # the reason is enough; no traceback
 
     async def _run_one(self, task_status: trio.TaskStatus[Child] | None) -> None:
         with lone_error():
@@ -146,7 +146,7 @@ def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
 
 @final
 class EmbeddedFaucet:
-    """The faucet of the embedded chain, for whoever may read the secret in its data directory."""
+    """The faucet of the embedded chain. Requests carry the secret that is stored in the chain's data directory."""
 
     def __init__(self, rpc: JsonRpc, data_dir: Path) -> None:
         self._rpc = rpc
@@ -164,10 +164,10 @@ class EmbeddedFaucet:
 
 @asynccontextmanager
 async def open_running_faucet(data_dir: Path, ids: Ids) -> AsyncIterator[EmbeddedFaucet]:
-    """The faucet of an embedded chain that another process runs over this directory.
+    """Open the faucet of an embedded chain that another process runs in this directory.
 
     Raises:
-        ChainUnavailableError: If no embedded chain was ever started there.
+        ChainUnavailableError: No embedded chain has been started in this directory.
     """
     try:
         report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))

@@ -1,7 +1,7 @@
-"""Stores the embedded chain in one SQLite file: py-evm's key-value database, and the JSON answers made from it.
+"""Stores the embedded chain in one SQLite file: py-evm's key-value data and the JSON responses built from it.
 
-Trie nodes and JSON answers of a block are one SQLite transaction with synchronous=FULL. After a kill -9, a power cut
-or a failed write the file holds whole blocks only.
+Each block's trie nodes and JSON responses are written in one SQLite transaction with synchronous=FULL. After a
+kill -9, a power failure or a failed write the file holds complete blocks only.
 """
 
 import json
@@ -35,14 +35,14 @@ CREATE INDEX IF NOT EXISTS log_by_address ON log (address, block_number);
 
 
 class DamagedChainError(Exception):
-    """The file does not hold every block up to its head; the message says which one is missing."""
+    """A block up to the head is missing from the file; the message says which."""
 
 
 @final
 class KeyValues(BaseDB):
-    """py-evm's database. Reads go through to SQLite; writes stay in memory until a transaction of the store commits.
+    """py-evm's database. Reads go to SQLite; writes stay in memory until a transaction of the store commits.
 
-    The cache holds committed values only. `_pending` is emptied after COMMIT or when it is discarded, never before.
+    The cache holds committed values only. `_pending` is emptied after COMMIT or on discard, never earlier.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -84,7 +84,7 @@ class KeyValues(BaseDB):
         self._cache[key] = value
 
     def write_pending(self) -> None:
-        """Write the pending values into the open SQLite transaction. They stay pending until `committed`."""
+        """Write the pending values in the open SQLite transaction. They stay pending until `committed` is called."""
         for key, value in self._pending.items():
             if value is None:
                 self._connection.execute("DELETE FROM kv WHERE k = ?", (key,))
@@ -92,7 +92,7 @@ class KeyValues(BaseDB):
                 self._connection.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", (key, value))
 
     def committed(self) -> None:
-        """Move the pending values into the cache: the transaction that wrote them has committed."""
+        """Move the pending values to the cache, after the transaction that wrote them has committed."""
         for key, value in self._pending.items():
             if value is None:
                 self._cache.pop(key, None)
@@ -101,13 +101,13 @@ class KeyValues(BaseDB):
         self._pending.clear()
 
     def discard(self) -> None:
-        """Drop the pending values."""
+        """Discard the pending values."""
         self._pending.clear()
 
 
 @final
 class ChainStore:
-    """Blocks, transactions, receipts and logs as JSON-RPC answers them, beside py-evm's own database."""
+    """Stores blocks, transactions, receipts and logs as JSON-RPC responses, next to py-evm's own data."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the file.
@@ -115,7 +115,7 @@ class ChainStore:
         Raises:
             DamagedChainError: A block below the head is missing.
         """
-        # The machine's lock serialises all use; the threads are those of the HTTP server.
+        # The threads of the HTTP server share this connection; the machine's lock allows one at a time.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
@@ -138,34 +138,34 @@ class ChainStore:
         self._connection.close()
 
     def meta(self, name: str) -> str | None:
-        """One stored fact about the chain, such as a contract's address."""
+        """Return a stored value about the chain, such as a contract address."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Run the body in one transaction; on any error, COMMIT's own included, nothing of it stays."""
+        """Run the body in one transaction. On any error, including one from COMMIT, roll back."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
             self.key_values.discard()
-            # SQLite ends the transaction by itself after some errors, such as a full disk.
+            # After some errors, such as a full disk, SQLite has already rolled back.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
         self.key_values.committed()
 
     def commit_genesis(self, block: Json, facts: dict[str, str]) -> None:
-        """Write the first block and the facts about the chain."""
+        """Write the genesis block and the values about the chain."""
         with self._transaction():
             self.key_values.write_pending()
             self._insert_facts(facts)
             self._insert_block(block)
 
     def commit_facts(self, facts: dict[str, str]) -> None:
-        """Store facts about the chain."""
+        """Store values about the chain."""
         with self._transaction():
             self._insert_facts(facts)
 
@@ -177,7 +177,7 @@ class ChainStore:
         """Write a mined block; `transactions` are pairs of transaction and receipt.
 
         Raises:
-            sqlite3.Error: The disk is full or failed. Nothing was written, and nothing is pending.
+            sqlite3.Error: The disk is full or failed. Nothing was written and nothing is pending.
         """
         number = int(block["number"], 16)
         with self._transaction():
@@ -204,28 +204,28 @@ class ChainStore:
         )
 
     def block_by_number(self, number: int) -> Json | None:
-        """The block as answered, with transaction hashes."""
+        """Return the block's JSON response, with transaction hashes."""
         return self._one("SELECT body FROM block WHERE number = ?", number)
 
     def block_by_hash(self, block_hash: str) -> Json | None:
-        """The block as answered, with transaction hashes."""
+        """Return the block's JSON response, with transaction hashes."""
         return self._one("SELECT body FROM block WHERE hash = ?", block_hash)
 
     def transaction(self, tx_hash: str) -> Json | None:
-        """The transaction as answered."""
+        """Return the transaction's JSON response."""
         return self._one("SELECT body FROM tx WHERE hash = ?", tx_hash)
 
     def receipt(self, tx_hash: str) -> Json | None:
-        """The receipt as answered."""
+        """Return the receipt's JSON response."""
         return self._one("SELECT receipt FROM tx WHERE hash = ?", tx_hash)
 
     def transactions_of(self, number: int) -> list[Json]:
-        """All transactions of a block, in order."""
+        """Return all transactions of a block in order."""
         rows = self._connection.execute("SELECT body FROM tx WHERE block_number = ? ORDER BY position", (number,))
         return [json.loads(row[0]) for row in rows]
 
     def logs(self, first: int, last: int, addresses: Sequence[str]) -> Iterator[Json]:
-        """Logs of a range of blocks, in order, of these addresses (all when empty)."""
+        """Return the logs of these addresses (of all when empty) in a range of blocks, in order."""
         query = "SELECT body FROM log WHERE block_number BETWEEN ? AND ?"
         if addresses:
             query += f" AND address IN ({','.join('?' * len(addresses))})"

@@ -1,4 +1,4 @@
-"""Blocks, transactions and receipts of py-evm in the form that Ethereum's JSON-RPC gives them."""
+"""Converts py-evm's blocks, transactions and receipts to the form of Ethereum's JSON-RPC."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from sightline.chain.embedded.store import Json
 
 
 def quantity(value: int) -> str:
-    """A number as JSON-RPC writes it: 0x and no leading zeros."""
+    """Format a number for JSON-RPC: 0x and no leading zeros."""
     return hex(value)
 
 
 def data(value: bytes) -> str:
-    """Bytes as JSON-RPC writes them."""
+    """Format bytes for JSON-RPC."""
     return "0x" + bytes(value).hex()
 
 
 def word(value: int) -> str:
-    """32 bytes from a number."""
+    """Format a number as 32 bytes."""
     return "0x" + value.to_bytes(32, "big").hex()
 
 
 def address(value: bytes) -> str | None:
-    """An address in EIP-55 form, None for the empty one of a contract creation."""
+    """Format an address in EIP-55 form; None for the empty address of a contract creation."""
     return to_checksum_address(value) if value else None
 
 
 def block_view(block: Any) -> Json:
-    """A block with the hashes of its transactions."""
+    """Format a block with the hashes of its transactions."""
     header = block.header
     return {
         "number": quantity(header.block_number),
@@ -62,19 +62,19 @@ def block_view(block: Any) -> Json:
 
 
 def effective_gas_price(transaction: Any, base_fee: int) -> int:
-    """What the sender pays per gas in a block with this base fee (EIP-1559)."""
+    """Return the price per gas that the sender pays in a block with this base fee (EIP-1559)."""
     if transaction_type(transaction) < 2:
         return int(transaction.gas_price)
     return min(int(transaction.max_fee_per_gas), base_fee + int(transaction.max_priority_fee_per_gas))
 
 
 def transaction_type(transaction: Any) -> int:
-    """The EIP-2718 type; 0 for a legacy transaction."""
+    """Return the EIP-2718 transaction type; 0 for a legacy transaction."""
     return int(getattr(transaction, "type_id", None) or 0)
 
 
 def transaction_view(transaction: Any, block: Any, position: int) -> Json:
-    """A mined transaction."""
+    """Format a mined transaction."""
     kind = transaction_type(transaction)
     view: Json = {
         "hash": data(transaction.hash),
@@ -108,7 +108,7 @@ def transaction_view(transaction: Any, block: Any, position: int) -> Json:
 
 
 def receipt_views(block: Any, receipts: list[Any], created: list[bytes | None]) -> list[Json]:
-    """The receipts of a block; `created` holds each transaction's contract address where it made one."""
+    """Format the receipts of a block; `created` holds the address of each transaction's created contract, or None."""
     views: list[Json] = []
     gas_before = 0
     log_index = 0

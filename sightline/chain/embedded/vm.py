@@ -1,8 +1,9 @@
-"""The rules of the embedded chain: Prague, with bounds on what one call may cost in time.
+"""The execution rules of the embedded chain: Prague, with a limit on the CPU time of one call.
 
-py-evm runs Python, and gas measures native code. Measured with 6 million gas: endless loop 1.5 to 2 s; pairing (0x08)
-0.25 to 1.1 s for 34,000 gas; blake2 (0x09), one gas a round, more than 100 s. So the precompiles that are pure Python
-are not available, and every loop is bounded by CPU time.
+Gas prices assume native code, but py-evm is Python. Measured with 6 million gas: an endless loop took 1.5 to 2 s; one
+pairing (0x08) took 0.25 to 1.1 s for 34,000 gas; blake2 (0x09), at one gas a round, did not end within a limit of
+100 s. The pure Python precompiles are therefore disabled. CPU time is checked at every jump target and every call,
+which bounds loops of opcodes; a single precompile that is already running is not interrupted.
 """
 
 import time
@@ -35,28 +36,28 @@ def _unavailable(computation: ComputationAPI) -> ComputationAPI:
 
 
 class EmbeddedState(PragueState):
-    """A state whose executions end at a CPU time of their thread; infinite until it is set."""
+    """A state whose executions stop at a limit of their thread's CPU time; infinite until it is set."""
 
     deadline_s: float = float("inf")
 
     def require_time(self) -> None:
-        """End the execution if its time is over.
+        """Stop the execution when its CPU time is used up.
 
         Raises:
-            OutOfTimeError: It is.
+            OutOfTimeError: The CPU time is used up.
         """
         if time.thread_time() > self.deadline_s:
             raise OutOfTimeError("execution failed: it takes too much CPU time")
 
 
 class EmbeddedComputation(PragueComputation):
-    """Checks the time at every jump target and every call: a loop must pass one of them."""
+    """Checks the CPU time at every jump target and every call. A loop of opcodes always passes one of them."""
 
     @classmethod
     def apply_computation(
         cls, state: Any, message: Any, transaction_context: Any, parent_computation: Any = None
     ) -> Any:
-        """Run a message, unless the time is over."""
+        """Run a message if CPU time is left."""
         state.require_time()
         return super().apply_computation(state, message, transaction_context, parent_computation)
 
@@ -78,13 +79,13 @@ EmbeddedState.computation_class = EmbeddedComputation
 
 
 class EmbeddedVM(PragueVM):
-    """Prague rules, except that two blocks may share a second: blocks are made on demand, and clocks stay true."""
+    """Prague rules, except that a block may have its parent's timestamp, because blocks are mined on demand."""
 
     _state_class = EmbeddedState  # type: ignore[mutable-override]  # how py-evm's forks name their state
 
     @classmethod
     def validate_header(cls, header: Any, parent_header: Any) -> None:
-        """Check a header against its parent as if the parent were a second older."""
+        """Validate a header as if its parent's timestamp were one second earlier."""
         if parent_header is not None:
             parent_header = parent_header.copy(timestamp=parent_header.timestamp - 1)
         super().validate_header(header, parent_header)

@@ -1,4 +1,4 @@
-"""Sending signed transactions, and what a node's answer says of where they are."""
+"""Broadcasts signed transactions and classifies the node's answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from sightline.ports.ledger import Attempt
 
 FEES_TOO_LOW: Final = "the node wants higher fees"
 
-# How nodes say that a transaction, or another one with its nonce, is already with them: look for it, it is not lost.
+# Error texts with which nodes say that they already know this transaction or another one with its nonce. The
+# transaction may still be mined, so the relayer must look for it.
 _PERHAPS_SENT: Final = (
     "already known", "known transaction", "already imported", "nonce too low", "replacement transaction underpriced",
     "already exists", "already in mempool",
@@ -20,17 +21,17 @@ _FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "f
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Hashes that are with the node, surely or perhaps; and transactions that it would not have, with its words."""
+    """Hashes that the node has or may have, and the transactions that it refused with its error text."""
 
     taken: list[str]
     refused: list[tuple[Attempt, str]]
 
 
 async def broadcast(rpc: JsonRpc, attempts: Sequence[Attempt]) -> Answers:
-    """Send each transaction once, in the order of their nonces.
+    """Send each transaction once, in the order of the nonces.
 
     Raises:
-        ChainUnavailableError: No answer; each of them may be with the node or not.
+        ChainUnavailableError: The node did not answer; it may have any of the transactions.
     """
     ordered = sorted(attempts, key=lambda attempt: attempt.nonce)
     answers = await rpc.send_once([("eth_sendRawTransaction", ["0x" + item.raw.hex()]) for item in ordered])

@@ -1,4 +1,4 @@
-"""Follows transactions that were sent: confirms them at depth, and reconsiders them after a reorganisation."""
+"""Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,12 +26,13 @@ from sightline.ports.ledger import (
 log = structlog.get_logger()
 
 HEADERS_COMPARED_MAX: Final = 1_024
-"""Blocks told by the watcher and not yet compared. Older ones are dropped: a new lease rechecks the last blocks."""
+"""Maximum number of reported blocks kept for comparison. Older ones are dropped; a new lease re-checks the last blocks.
+"""
 
 
 @final
 class Confirmation:
-    """Decides from receipts and events where settlements stand. Used by one relayer, one call at a time."""
+    """Updates the state of settlements from receipts and events. Used by one relayer, one call at a time."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, identity: ChainIdentity,
@@ -49,23 +50,24 @@ class Confirmation:
         self._applied: dict[int, str] = {}
 
     def recheck(self, ancestor_number: int) -> None:
-        """Look at every settlement above this block again, in the next round."""
+        """Re-check every settlement above this block in the next round."""
         known = self._recheck_above
         self._recheck_above = ancestor_number if known is None else min(known, ancestor_number)
 
     def compare(self, headers: Sequence[BlockRef]) -> None:
-        """Take these blocks as canonical: settlements recorded in other blocks of their numbers are looked at again.
+        """Treat these blocks as canonical: re-check settlements recorded in another block of the same number.
 
-        The watcher reports reorganisations of blocks that it had applied; a receipt may have been seen before that.
+        The watcher reports reorganisations only of blocks that it has applied; the relayer may have read a receipt
+        earlier.
         """
         self._applied.update({header.number: header.block_hash for header in headers})
         for number in sorted(self._applied)[: max(0, len(self._applied) - HEADERS_COMPARED_MAX)]:
             del self._applied[number]
 
-    # After a reorganisation.
+    # Reorganisations.
 
     async def reconsider_marked(self) -> None:
-        """Look again at the settlements that `recheck` and `compare` put in doubt."""
+        """Re-check the settlements that `recheck` and `compare` marked."""
         await self._compare_applied()
         above = self._recheck_above
         if above is None:
@@ -91,7 +93,7 @@ class Confirmation:
                 del self._applied[number]
 
     async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
-        """Take back what is no longer true: another block, or a transaction that now fails, is judged afresh."""
+        """Correct a settlement that is now in another block, in no block, or whose transaction now fails."""
         now_ms = self._clock.now_ms()
         if found is None:
             log.error("settlement_reorganised", session_id=record.session_id, tx_hash=record.tx_hash)
@@ -110,7 +112,7 @@ class Confirmation:
     # In flight.
 
     async def follow(self) -> None:
-        """Confirm, or resubmit, what is in flight."""
+        """Confirm the settlements in flight, or resubmit their transactions."""
         limit = self._options.batch_max + self._options.free_batch_max
         records = await self._outbox.settlements_in_flight(limit=limit)
         if not records:
@@ -127,7 +129,7 @@ class Confirmation:
             await self._resubmission.resubmit(missing, sighting)
 
     async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
-        """Record where a transaction is; one that is not deep enough is never final, however it ended."""
+        """Record the block of a transaction. Success and failure become final only at the configured depth."""
         inclusion = found.inclusion
         if found.depth < self._options.depth:
             if found.succeeded and (record.state, record.block_hash) != (SettlementState.MINED, inclusion.block_hash):
@@ -152,10 +154,10 @@ class Confirmation:
             await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=self._clock.now_ms())
             log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
 
-    # Settled by a transaction that the database does not know.
+    # Settlements by a transaction that the database does not know.
 
     async def adopt(self, record: SettlementRecord) -> None:
-        """Take over the transaction that settled this session, as the contract's event names it."""
+        """Adopt the transaction that settled this session, as found in the contract's event."""
         found = await self._find(record)
         if found is None:
             reason = "settled on the chain, and the event is not found"

@@ -1,4 +1,4 @@
-"""Where the transactions of settlements are on the chain: in which block, how deep, and how they ended."""
+"""Finds settlement transactions on the chain: their block, their depth and whether they succeeded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sightline.ports.ledger import Inclusion, SettlementRecord
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Included:
-    """A transaction in a block of the canonical chain; `depth` blocks are on top of it."""
+    """A transaction in a block of the canonical chain; `depth` is the number of blocks above it."""
 
     inclusion: Inclusion
     succeeded: bool
@@ -23,23 +23,23 @@ class Included:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One look at the chain."""
+    """The result of one query of the chain."""
 
     head: dict[str, Any]
     head_number: int
     mined_nonce: int
-    """Transactions of the relayer in blocks."""
+    """Number of the relayer's transactions in blocks, which is the next nonce on the chain."""
     found: dict[str, Included]
-    """By session id."""
+    """Included transactions by session id."""
 
 
 async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) -> Sighting:
-    """Look for every transaction of these settlements, adopted ones included.
+    """Look up every transaction of these settlements, adopted ones included.
 
-    A receipt counts only if its block is the one that the same endpoint has at that height.
+    A receipt counts only if its block hash is the one that the same endpoint reports at that height.
 
     Raises:
-        ChainUnavailableError: Not everything was answered.
+        ChainUnavailableError: At least one query was not answered.
     """
     hashes = sorted({tx_hash for record in records for tx_hash in _hashes(record)})
     requests: list[Request] = [
@@ -75,9 +75,9 @@ def _hashes(record: SettlementRecord) -> list[str]:
 
 
 def _of_record(record: SettlementRecord, included: dict[str, Included]) -> Included | None:
-    """The transaction that decides a settlement: one that succeeded, else one that failed with the newest nonce.
+    """Return the transaction that decides a settlement: one that succeeded, or the failed one with the newest nonce.
 
-    A failure with an earlier nonce is history: the settlement was examined and signed anew since.
+    A failure with an earlier nonce does not count: the settlement was examined and signed again after it.
     """
     if not record.attempts:
         return included.get(record.tx_hash or "")

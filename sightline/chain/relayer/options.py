@@ -7,45 +7,47 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayerOptions:
-    """Times, depth and limits."""
+    """Intervals, limits and confirmation depth of the relayer."""
 
     depth: int = 0
-    """Blocks on top of a transaction's block before it counts as CONFIRMED."""
+    """Number of blocks above a transaction's block before the settlement is CONFIRMED."""
     poll_ms: int = 200
-    """Between rounds while something is in flight."""
+    """Time between rounds while a settlement is in flight."""
     idle_ms: int = 2_000
-    """Between rounds while nothing is in flight; `notify` ends the wait."""
+    """Time between rounds while none is in flight; `notify` starts a round earlier."""
     batch_max: int = 50
-    """Settlements with a charge in flight together."""
+    """Maximum number of settlements with a charge in flight."""
     retry_batch_max: int = 10
-    """Of these, places kept for settlements that were refused before; so many are examined at a time."""
+    """Part of `batch_max` reserved for retries of refused settlements, and the number examined at once."""
     settle_gas: int = 300_000
     fee_cap_wei: int = 500_000_000_000
-    """The most ever offered per gas; above it settlements wait."""
+    """Maximum fee per gas in wei; settlements wait while the chain's fees are higher."""
     resend_ms: int = 5_000
-    """A transaction without receipt is sent again this often."""
+    """Interval at which a transaction without a receipt is broadcast again."""
     replace_ms: int = 30_000
-    """A transaction without receipt is replaced after this long, doubled with each replacement."""
+    """Time after which a transaction without a receipt is replaced; doubled with each replacement."""
     retry_ms_min: int = 2_000
     retry_ms_max: int = 86_400_000
-    """The longest wait of a settlement that the payer must make payable; a change of the wallet ends it."""
+    """Maximum retry delay when the payer must act; a change of the wallet ends it early."""
     retry_ms_max_ours: int = 300_000
-    """The longest wait of any other refused settlement."""
+    """Maximum retry delay of every other refused settlement."""
     retry_every_ms: int = 2_000
-    """Refused settlements are examined at most this often."""
+    """Minimum time between examinations of refused settlements."""
     free_every_ms: int = 600_000
-    """Sessions without charge are settled together, at most this often."""
+    """Minimum time between batches of sessions without a charge."""
     free_batch_max: int = 50
     settles_many: bool = True
-    """Whether the contract has `settleMany`. Older deployments settle free sessions one by one, as often."""
+    """Whether the contract has `settleMany`. Older deployments settle free sessions one by one, at the same interval.
+    """
     free_settle_gas: int = 50_000
-    """Gas offered for each session of a batch, on top of `free_batch_gas`."""
+    """Gas limit for each session of a batch, added to `free_batch_gas`."""
     free_batch_gas: int = 100_000
     lease_ms: int = 5_000
-    """After a crash, another holder waits this long before it signs with the key."""
+    """Duration of the signing lease. After a crash, another holder waits this long before it signs with the key."""
     holder: str | None = None
-    """Identity of the lease's holder; a fresh id by default. The same after a restart where no two can run at once."""
+    """Identity of the lease's holder; a new id by default. Set a fixed one only where two processes cannot run at once.
+    """
     start_block: int = 0
-    """Where the settlement contract was deployed: events are looked for from here."""
+    """Block in which the settlement contract was deployed; the search for events starts here."""
     recheck_blocks: int = 256
-    """At start, transactions in this many last blocks are looked at again."""
+    """Number of latest blocks whose settlements are re-checked at start."""

@@ -1,4 +1,4 @@
-"""Asked before anything is signed: the same chain still, not settled already, and would it settle now?"""
+"""Checks before signing: the chain is the recorded one, the session is not settled, the settlement would succeed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LOG_SPAN_BLOCKS: Final = 5_000
 
 
 class Verdict(Enum):
-    """What is to be done with a settlement."""
+    """What the relayer does with a settlement: sign, wait or adopt."""
 
     SIGN = auto()
     ADOPT = auto()
@@ -29,7 +29,7 @@ class Verdict(Enum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The verdict on one settlement; `reason` says why it waits."""
+    """The verdict on one settlement; `reason` says why it must wait."""
 
     verdict: Verdict
     reason: str = ""
@@ -38,7 +38,7 @@ class Finding:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """The verdicts in the order asked, and what signing needs to know."""
+    """The verdicts in the order of the request, and the chain data needed for signing."""
 
     findings: list[Finding]
     fees: Fees
@@ -47,12 +47,12 @@ class Examination:
 
 
 def settle_call(record: SettlementRecord) -> bytes:
-    """The call data that settles one session."""
+    """Encode the call that settles one session."""
     return _call(record).data()
 
 
 def settle_many_call(records: Sequence[SettlementRecord]) -> bytes:
-    """The call data that settles sessions without a charge together."""
+    """Encode the call that settles several sessions without a charge."""
     return settle_many_data([_call(record) for record in records])
 
 
@@ -73,11 +73,11 @@ def _call(record: SettlementRecord) -> SettleCall:
 async def examine(
     rpc: JsonRpc, identity: ChainIdentity, relayer: str, records: Sequence[SettlementRecord]
 ) -> Examination:
-    """Examine settlements before signing.
+    """Examine settlements before they are signed.
 
     Raises:
-        ChainChangedError: The endpoint now speaks of another chain.
-        ChainUnavailableError: Not everything was answered.
+        ChainChangedError: The endpoint now serves another chain.
+        ChainUnavailableError: At least one query was not answered.
     """
     settlement = to_checksum_address(identity.settlement_address)
     requests: list[Request] = [
@@ -105,11 +105,11 @@ async def examine(
 
 
 def require_same_chain(identity: ChainIdentity, chain_id: Any, genesis: Any) -> None:
-    """Compare an endpoint's chain id and first block with the recorded ones.
+    """Compare an endpoint's chain id and genesis block with the recorded ones.
 
     Raises:
         ChainChangedError: They differ.
-        ChainUnavailableError: They are not known.
+        ChainUnavailableError: The endpoint did not report them.
     """
     if hex_int(chain_id) != identity.chain_id:
         raise ChainChangedError(f"the endpoint's chain id is {hex_int(chain_id)}, not {identity.chain_id}")
@@ -134,10 +134,10 @@ def _finding(settled: Any, trial: Any) -> Finding:
 async def why_reverted(
     rpc: JsonRpc, identity: ChainIdentity, relayer: str, record: SettlementRecord, block_number: int
 ) -> str:
-    """Run the call again on the block it reverted in; the state within that block may have differed.
+    """Repeat a reverted call on the state of its block to get the reason; the state within the block may have differed.
 
     Raises:
-        ChainUnavailableError: No answer.
+        ChainUnavailableError: The endpoint did not answer.
     """
     call = {"from": relayer, "to": identity.settlement_address, "data": "0x" + settle_call(record).hex()}
     try:
@@ -150,14 +150,14 @@ async def why_reverted(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSettlement:
-    """The contract's event of one session: where it is, and what was moved."""
+    """The contract's event of one session: its block and transaction, and the amounts moved."""
 
     inclusion: Inclusion
     event: SettledEvent
     depth: int
 
     def equals(self, record: SettlementRecord) -> bool:
-        """Whether parties and amounts are those of our record."""
+        """Return whether parties and amounts equal those of the database."""
         payload = record.payload
         return (self.event.payer, self.event.payee, self.event.to_amount, self.event.fee_amount) == (
             payload.from_address.lower(), payload.to_address.lower(), payload.to_amount, payload.fee_amount,
@@ -167,7 +167,7 @@ class FoundSettlement:
 async def find_settled(
     rpc: JsonRpc, identity: ChainIdentity, session_id_hash: str, start_block: int
 ) -> FoundSettlement | None:
-    """The event that says that a session is settled; None when none is found.
+    """Find the event that settled a session; None if there is none.
 
     Raises:
         ChainUnavailableError: The endpoint did not answer for the whole range.

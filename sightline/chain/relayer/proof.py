@@ -1,13 +1,13 @@
-"""Compares a settlement with what the database recorded of its session, before it is signed."""
+"""Compares a settlement with the recorded session before it is signed."""
 
 from sightline.ports.ledger import SessionProof, SettlementRecord
 
 
 def why_unproved(record: SettlementRecord, proof: SessionProof | None) -> str | None:
-    """Why a settlement may not be signed, None if the session's recorded end and its hold prove all of it.
+    """Return why a settlement must not be signed; None if the ended session and its hold confirm every field.
 
-    The relayer's key can spend every allowance, so a row in the outbox alone is no reason to sign: someone who can
-    write to one table could then pay themselves.
+    The relayer's key can spend every allowance. A row in the outbox is therefore not enough to sign: otherwise, write
+    access to that one table would be enough to steal money.
     """
     payload = record.payload
     if proof is None:

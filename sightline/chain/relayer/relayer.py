@@ -1,19 +1,19 @@
-"""The relayer: settles each session of the outbox on the chain once, whatever the chain's endpoint does.
+"""The relayer: settles each session of the outbox exactly once on the chain, whatever errors the endpoint has.
 
-What makes it safe:
+Safety:
 - A transaction is stored with its nonce before it is broadcast. After a crash the same bytes are sent again.
-- A timeout is not a refusal: the transaction is looked for and sent again, and never signed under another nonce while
-  it may still mine.
-- Every hash is kept; any of them may mine. A replacement has the same nonce.
-- Only what the session's recorded end and its hold prove is signed (`proof`).
-- Before signing, the contract is asked whether the session is settled already; if so, that transaction is adopted.
-- The contract settles a session once. Should all else fail, a second transaction reverts.
+- A timeout is not a refusal: the relayer looks for the transaction and sends it again. It never signs the settlement
+  under another nonce while the first transaction may still be mined.
+- Every hash is kept, because any of them may be mined. A replacement has the same nonce.
+- A settlement is signed only if the recorded end of the session and its hold confirm it (`proof`).
+- Before signing, the relayer asks the contract whether the session is settled; if so, it adopts that transaction.
+- The contract settles a session once. If every other check fails, a second transaction reverts.
 
-What makes it fair: settlements that were refused, or that the payer's wallet does not cover, wait in a lane of their
-own with exponential backoff. The watcher moves them back when the wallet changes.
+Fairness: settlements that were refused, or that the payer's wallet does not cover, wait in the RETRY lane with
+exponential backoff. They move back when the watcher sees a change of the wallet.
 
-This file holds the loop, the lease and the notifications; `signing` signs what is due, `confirmation` follows what was
-sent, `resubmission` handles what does not mine.
+This file holds the loop, the lease and the notifications. `signing` signs settlements that are due, `confirmation`
+follows broadcast transactions, `resubmission` handles transactions that are not mined.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 @final
 class Relayer:
-    """The one writer of a relayer key. `run` it once; `notify` it when a settlement was composed."""
+    """The only writer for a relayer key. `run` it once; call `notify` when a settlement was composed."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
@@ -65,20 +65,20 @@ class Relayer:
         self._wake.set()
 
     def recheck(self, ancestor_number: int) -> None:
-        """A reorganisation left nothing above this block certain: look at those settlements again."""
+        """Re-check all settlements above this block, because a reorganisation replaced the blocks above it."""
         self._confirmation.recheck(ancestor_number)
         self._wake.set()
 
     def compare(self, headers: Sequence[BlockRef]) -> None:
-        """Take these blocks as canonical: settlements recorded in others of their numbers are looked at again."""
+        """Treat these blocks as canonical: re-check settlements recorded in another block of the same number."""
         self._confirmation.compare(headers)
 
     async def run(
         self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Work until cancelled.
+        """Run rounds until cancelled.
 
-        Cancellation: harmless at any point; the next run goes on from the outbox.
+        Cancellation: safe at any point; the next run continues from the outbox.
         """
         task_status.started()
         try:
@@ -117,10 +117,10 @@ class Relayer:
         return self._options.poll_ms + wait
 
     async def work_once(self, on_settlement: OnSettlement) -> bool:
-        """One round: follow what is in flight, sign what is due, report what is confirmed.
+        """Run one round: follow settlements in flight, sign those that are due, report those that are confirmed.
 
         Returns:
-            Whether something is still in flight.
+            Whether a settlement is still in flight.
         """
         if not await self._has_lease():
             return False
@@ -130,7 +130,7 @@ class Relayer:
         if signed:
             await self._confirmation.follow()
         if signed or is_full:
-            self._wake.set()  # there may be more than fits one round
+            self._wake.set()  # more settlements may be due than fit in one round
         await self._tell(on_settlement)
         return bool(await self._outbox.settlements_in_flight(limit=1))
 
@@ -140,7 +140,7 @@ class Relayer:
         if not self._is_holder:
             log.info("relayer_waits_for_lease", relayer=self._relayer)
         elif not was_holder:
-            self._confirmation.recheck(0)  # reorganisations may have passed while another held the lease
+            self._confirmation.recheck(0)  # reorganisations may have happened while another process held the lease
         return self._is_holder
 
     async def _tell(self, on_settlement: OnSettlement) -> None:

@@ -1,6 +1,6 @@
-"""Resubmits transactions that were signed and are in no block: sends them again, or replaces them.
+"""Resubmits signed transactions that are in no block: broadcasts them again or replaces them.
 
-A transaction that may still mine keeps its nonce, and a replacement has the same.
+A transaction that may still be mined keeps its nonce, and its replacement has the same nonce.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ log = structlog.get_logger()
 
 REORGANISED: Final = "reorganised"
 STUCK_ATTEMPTS: Final = 3
-"""A settlement is called STUCK from this many transactions on."""
+"""Number of signed transactions from which a settlement is marked STUCK."""
 
 
 @final
 class Resubmission:
-    """Resubmits the transactions of one key."""
+    """Resubmits the transactions of one relayer key."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, options: RelayerOptions,
@@ -41,9 +41,9 @@ class Resubmission:
         self._clock = clock
 
     async def resubmit(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
-        """Send again, replace or give back each of these settlements, as it is due.
+        """Broadcast again, replace, or schedule for signing each settlement that is due.
 
-        Settlements of one batch share their transaction: it is handled once.
+        Settlements of one batch share a transaction, which is handled once.
         """
         now_ms = self._clock.now_ms()
         resend: list[Attempt] = []
@@ -65,10 +65,11 @@ class Resubmission:
         await self._close_gap(sighting, {record.session_id for record in records})
 
     async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
-        """The nonce is used and no receipt of ours is there: another writer, or an endpoint with two opinions.
+        """Handle a nonce that is used on the chain while none of our transactions has a receipt.
 
-        Only after it has stayed so for a while is the settlement examined anew; the contract keeps it from settling
-        twice even if the endpoint had lied.
+        Another program used the key, or the endpoint's answers contradict each other. The settlement is examined again
+        only
+        if this is still so after a wait. Even if the endpoint's answers were wrong, the contract does not settle twice.
         """
         first_seen = record.tries == 0 or record.state is not SettlementState.STUCK
         if first_seen:
@@ -81,7 +82,7 @@ class Resubmission:
             await self._sender.put_aside(record, SettlementState.FAILED, "its nonce was used by another transaction")
 
     async def _next_sending(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> list[Attempt]:
-        """The transaction to broadcast now: the newest again, or a replacement, or none yet."""
+        """Return what to broadcast now: the newest transaction again, a replacement, or nothing."""
         newest = record.attempts[-1]
         patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
         is_overdue = newest.sent_at_ms is not None and now_ms - newest.signed_at_ms >= patience_ms
@@ -100,12 +101,12 @@ class Resubmission:
         return [newest]
 
     async def _is_ours(self, attempt: Attempt) -> bool:
-        """Whether this key signed it. Another key's nonce is not ours to use again."""
+        """Return whether this key signed the attempt. A nonce of another key cannot be replaced with this key."""
         ours = await self._outbox.attempts_at(self._relayer, attempt.nonce)
         return attempt.tx_hash in {item.tx_hash for item in ours}
 
     async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
-        """Sign a replacement with the same nonce and higher fees; None when they would pass the cap."""
+        """Sign a replacement with the same nonce and higher fees; None when the fees would exceed the cap."""
         newest = record.attempts[-1]
         (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
         fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
@@ -132,11 +133,12 @@ class Resubmission:
         return replacement
 
     async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
-        """Send the transaction with the next nonce again, if no settlement of this round does.
+        """Broadcast the transaction with the chain's next nonce again, unless a settlement of this round has it.
 
-        After a reorganisation the transaction of a settlement that has moved on (reverted, or settled by another
-        transaction) may be needed for its nonce alone; that is safe, because the contract settles a session once. And
-        of many settlements that lost their block, the one that the others wait for may be beyond one round's batch.
+        After a reorganisation a settlement may already be reverted or settled by another transaction, but its old
+        transaction must be mined to use up the nonce. This is safe, because the contract settles a session once. And
+        when
+        many settlements lost their block, the one with the next nonce may not be among those of this round.
         """
         nonce = sighting.mined_nonce
         if nonce >= await self._outbox.next_nonce(self._relayer):

@@ -1,4 +1,4 @@
-"""Signs settlements with the relayer's key, broadcasts them, and schedules the retry of those that are refused."""
+"""Signs settlements with the relayer's key, broadcasts them, and schedules the retry of refused ones."""
 
 from collections.abc import Sequence
 from typing import final
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 @final
 class Sender:
-    """Sends with one key."""
+    """Signs and broadcasts with one relayer key."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
@@ -36,7 +36,7 @@ class Sender:
         self._ids = ids
 
     def sign(self, record: SettlementRecord, nonce: int, fees: Fees, now_ms: int) -> Attempt:
-        """A signed transaction; to be stored before it is sent."""
+        """Sign the transaction of a settlement. Store it before you broadcast it."""
         tx_hash, raw = self._signer.sign(
             chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
             data=settle_call(record), gas=self._options.settle_gas, fees=fees,
@@ -47,7 +47,7 @@ class Sender:
         )  # fmt: skip
 
     def sign_many(self, records: Sequence[SettlementRecord], nonce: int, fees: Fees, now_ms: int) -> list[Attempt]:
-        """One signed transaction that settles several free sessions, as an attempt of each."""
+        """Sign one transaction that settles several free sessions; return it as one attempt per session."""
         if len(records) == 1:
             return [self.sign(records[0], nonce, fees, now_ms)]
         tx_hash, raw = self._signer.sign(
@@ -64,7 +64,7 @@ class Sender:
         ]  # fmt: skip
 
     async def send(self, attempts: Sequence[Attempt]) -> None:
-        """Broadcast each transaction once. Without an answer the rows stay as they are, and are looked for later."""
+        """Broadcast each transaction once. If the node does not answer, the rows stay unchanged for a later look-up."""
         attempts = list({attempt.tx_hash: attempt for attempt in attempts}.values())
         if not attempts:
             return
@@ -80,7 +80,7 @@ class Sender:
             await self._outbox.mark_sent(answers.taken, now_ms=now_ms)
 
     async def put_aside(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
-        """Let a settlement wait in this state, longer each time. A refused one moves to the lane of retries."""
+        """Put a settlement into this state with a retry delay that grows. A refused one moves to the RETRY lane."""
         now_ms = self._clock.now_ms()
         wait_ms = retry_in_ms(self._options, self._ids, reason=reason, tries=record.tries)
         is_refused = state in (SettlementState.FAILED, SettlementState.REVERTED) and record.lane is Lane.PAYABLE

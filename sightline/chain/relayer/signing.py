@@ -1,4 +1,4 @@
-"""Chooses the settlements that are due, examines them against the chain and the database, and signs them."""
+"""Selects the settlements that are due, checks them against the chain and the database, and signs them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ WAITS_FOR_FUNDS = "the payer's other settlements take what the wallet has"
 
 @final
 class Signing:
-    """Signs for one key, lane by lane: what can be paid, then some retries, then free sessions in a batch."""
+    """Signs for one key, lane by lane: payable settlements, then some retries, then free sessions in a batch."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, confirmation: Confirmation, relayer: str,
@@ -47,10 +47,10 @@ class Signing:
         self._retried_at_ms: int | None = None
 
     async def sign_due(self) -> tuple[bool, bool]:
-        """Sign what is due.
+        """Sign the settlements that are due.
 
         Returns:
-            Whether anything was signed; whether payable settlements may be left that did not fit this round.
+            Whether any was signed; whether payable settlements may remain that did not fit in this round.
         """
         options = self._options
         in_flight = await self._outbox.settlements_in_flight(limit=options.batch_max + options.free_batch_max)
@@ -80,14 +80,14 @@ class Signing:
         return await self._sign_and_send(await self._covered(approved, in_flight), seen)
 
     async def _sign_free(self, now_ms: int) -> bool:
-        """Settle free sessions together: they cost gas and move nothing, so each is not worth a transaction."""
+        """Settle free sessions in one batch: they move no token, so a transaction for each would waste gas."""
         if now_ms - await self._outbox.free_batch_at_ms(self._relayer) < self._options.free_every_ms:
             return False
         seen, approved = await self._approved(await self._due(Lane.FREE, self._options.free_batch_max))
         return seen is not None and await self._sign_and_send(approved, seen, is_free_batch=True)
 
     async def _approved(self, records: Sequence[SettlementRecord]) -> tuple[Examination | None, list[SettlementRecord]]:
-        """Those that the contract would settle now and the database proves; the others are scheduled or adopted."""
+        """Return the settlements that the contract would accept and the database proves; schedule or adopt the rest."""
         if not records:
             return None, []
         seen = await examine(self._rpc, self._identity, self._relayer, records)
@@ -122,11 +122,11 @@ class Signing:
     async def _covered(
         self, records: Sequence[SettlementRecord], in_flight: Sequence[SettlementRecord]
     ) -> list[SettlementRecord]:
-        """Those that the payers' wallets cover together with what is in flight.
+        """Return the settlements that the payers' wallets cover together with those in flight.
 
-        Each is payable alone, but a wallet with one dollar and a thousand charges of one dollar would make the
-        relayer pay for 999 transactions that revert. The first of a payer is left to the examination; a wallet that is
-        not known limits nothing.
+        Each settlement alone may be covered, but for a wallet with one dollar and a thousand charges of one dollar the
+        relayer would pay for 999 reverting transactions. The first settlement of a payer is always returned, because
+        `examine` has already simulated it. A wallet that was not read yet sets no limit.
         """
         payers = {record.payload.from_address for record in records}
         spendable = await self._outbox.spendable(sorted(payers), now_ms=self._clock.now_ms()) if payers else {}

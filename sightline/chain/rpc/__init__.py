@@ -1,1 +1,1 @@
-"""JSON-RPC: the client, typed reads of contracts, and the guarded endpoint for guests."""
+"""JSON-RPC: the client, typed contract reads, and the guarded endpoint for clients."""

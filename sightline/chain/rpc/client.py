@@ -1,7 +1,7 @@
-"""A JSON-RPC client for Ethereum nodes on httpx: single calls and batches, with deadlines and back-off.
+"""A JSON-RPC client for Ethereum nodes on httpx: single calls and batches, with deadlines and backoff.
 
-Reads are repeated when the endpoint does not answer. A transaction is sent once: whoever sends it must see each
-outcome, and "no answer" is not "no".
+Reads are retried when the endpoint does not answer. A transaction is sent once: the caller must see each outcome,
+because a missing answer does not mean that the node refused it.
 """
 
 import json
@@ -24,7 +24,7 @@ TOO_MANY_REQUESTS: Final = 429
 
 
 class RpcResponseError(Exception):
-    """The node answered with an error: it understood and said no, or it is in trouble and says so."""
+    """The node answered with a JSON-RPC error: it refused the request, or it reports a failure of its own."""
 
     def __init__(self, code: int, message: str, data: bytes | None = None) -> None:
         super().__init__(message)
@@ -34,32 +34,32 @@ class RpcResponseError(Exception):
 
 
 class ReplyTooLargeError(Exception):
-    """The node's answer is longer than the caller takes."""
+    """The node's answer is longer than the caller's limit."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcOptions:
-    """How patient the client is."""
+    """Deadlines, retries and backoff of the client."""
 
     timeout_ms: int = 5_000
     tries: int = 4
-    """For reads, the first one included."""
+    """Maximum number of tries of a read, the first one included."""
     backoff_ms_min: int = 100
     backoff_ms_max: int = 5_000
     throttled_ms: int = 1_000
-    """The least wait after HTTP 429."""
+    """Minimum wait after HTTP 429."""
 
 
 def backoff_ms(ids: Ids, failures: int, *, least_ms: int, most_ms: int) -> int:
-    """A wait with full jitter: evenly between 0 and least x 2^failures, at most `most_ms`."""
+    """Return a wait with full jitter: uniform between 0 and least x 2^failures, at most `most_ms`."""
     ceiling: int = min(most_ms, least_ms << min(failures, 20))
     return int.from_bytes(ids.token_bytes(4), "big") * ceiling >> 32
 
 
 @final
 class JsonRpc:
-    """One endpoint. Open it with `open_rpc`."""
+    """A client of one endpoint. Create it with `open_rpc`."""
 
     def __init__(self, http: httpx.AsyncClient, url: str, options: RpcOptions, ids: Ids) -> None:
         self._http = http
@@ -68,11 +68,11 @@ class JsonRpc:
         self._ids = ids
 
     async def call(self, method: str, *params: Any) -> Any:
-        """The result of a read.
+        """Return the result of a read.
 
         Raises:
-            RpcResponseError: The node's error.
-            ChainUnavailableError: No answer after all tries.
+            RpcResponseError: The node answered with an error.
+            ChainUnavailableError: The endpoint did not answer any try.
         """
         (result,) = await self.batch([(method, list(params))])
         if isinstance(result, RpcResponseError):
@@ -80,10 +80,10 @@ class JsonRpc:
         return result
 
     async def batch(self, requests: Sequence[Request]) -> list[Any]:
-        """The results of reads in their order; an error of one is a value: RpcResponseError.
+        """Return the results of several reads in order; the error of one read is returned as an RpcResponseError value.
 
         Raises:
-            ChainUnavailableError: Not all of them were answered.
+            ChainUnavailableError: Not all reads were answered.
         """
         results: list[Any] = []
         for start in range(0, len(requests), BATCH_MAX):
@@ -91,10 +91,10 @@ class JsonRpc:
         return results
 
     async def send_once(self, requests: Sequence[Request]) -> list[Any]:
-        """Like batch, without a second try.
+        """Send a batch like `batch`, without a retry.
 
         Raises:
-            ChainUnavailableError: No answer; some or all of them may have been carried out.
+            ChainUnavailableError: The endpoint did not answer; it may have carried out some or all requests.
         """
         results: list[Any] = []
         for start in range(0, len(requests), BATCH_MAX):
@@ -102,11 +102,12 @@ class JsonRpc:
         return results
 
     async def forward(self, body: bytes, *, reply_bytes_max: int | None = None) -> bytes:
-        """Hand a body to the node and its answer back, both unread.
+        """Forward a body to the node and return its answer; neither is parsed.
 
         Raises:
-            ChainUnavailableError: No answer.
-            ReplyTooLargeError: The answer is longer than `reply_bytes_max`; it is not read if the node says so.
+            ChainUnavailableError: The endpoint did not answer.
+            ReplyTooLargeError: The answer is longer than `reply_bytes_max`. If its Content-Length says so, it is not
+                read.
         """
         return await self._exchange(body, reply_bytes_max)
 
@@ -167,7 +168,7 @@ def _require_small(length: int, most: int | None) -> None:
 
 @final
 class _Body(httpx.AsyncByteStream):
-    """A request's body. httpx's own is an async generator, which trio finds unfinished when a request is cancelled."""
+    """A request body. httpx's own body is an async generator, which trio reports as unfinished on cancellation."""
 
     def __init__(self, body: bytes) -> None:
         self._left: list[bytes] = [body]
@@ -183,11 +184,11 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _ThrottledError(Exception):
-    """HTTP 429."""
+    """The endpoint answered HTTP 429."""
 
 
 def _in_order(decoded: Any, count: int) -> list[Any]:
-    """Results by request number: a batch's answers may come in any order."""
+    """Sort results by request number: the answers of a batch may come in any order."""
     answers = decoded if isinstance(decoded, list) else [decoded]
     by_number: dict[int, Any] = {}
     for answer in answers:
@@ -213,7 +214,7 @@ def _result(answer: dict[str, Any]) -> Any:
 
 
 def _bytes(data: Any) -> bytes | None:
-    """Revert data, which nodes give as hex or wrapped in an object."""
+    """Return revert data, which nodes give as hex or inside an object."""
     if isinstance(data, dict):
         data = data.get("data") or data.get("result")
     if not isinstance(data, str):
@@ -227,9 +228,9 @@ def _bytes(data: Any) -> bytes | None:
 
 @asynccontextmanager
 async def open_rpc(url: str, options: RpcOptions, ids: Ids) -> AsyncIterator[JsonRpc]:
-    """A client of one endpoint, closed at the end. It speaks to that address alone: no proxy, no redirect."""
+    """Open a client of one endpoint and close it at the end. It uses no proxy and follows no redirect."""
     limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
-    # Reading the certificate authorities takes 0.1 s, for nothing on loopback.
+    # Loading the certificate authorities takes 0.1 s and is not needed on loopback.
     verify = not url.startswith("http://")
     async with httpx.AsyncClient(timeout=None, trust_env=False, limits=limits, verify=verify) as http:  # noqa: S113  # fail_after
         yield JsonRpc(http, url, options, ids)

@@ -1,6 +1,6 @@
-"""The guarded endpoint which clients get as rpcUrl: reads and eth_sendRawTransaction, nothing else.
+"""The guarded endpoint that clients receive as rpcUrl: reads and eth_sendRawTransaction, nothing else.
 
-A node's own port is never shown: its other methods move time, balances and blocks, or cost more than a caller pays.
+Clients never get the node's own port: its other methods change time, balances and blocks, or cost much CPU time.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from sightline.domain.errors import ChainUnavailableError
 
 BATCH_MAX: Final = 50
 BODY_BYTES_MAX: Final = 256 * 1024
-# The embedded chain runs one call at a time; the relayer's and the watcher's must get their turn.
+# The embedded chain runs one call at a time; this limit leaves capacity for the relayer and the watcher.
 HEAVY_AT_ONCE: Final = 2
 REPLY_BYTES_MAX: Final = 2 * 1024 * 1024
 
@@ -37,7 +37,7 @@ UNAVAILABLE: Final = -32000
 
 @final
 class RpcProxy:
-    """Checks each request and forwards the body."""
+    """Checks each JSON-RPC request and forwards it to the node."""
 
     def __init__(self, rpc: JsonRpc, on_transaction: Callable[[], None] = lambda: None) -> None:
         self._rpc = rpc
@@ -45,7 +45,7 @@ class RpcProxy:
         self._heavy = trio.CapacityLimiter(HEAVY_AT_ONCE)
 
     async def handle(self, body: bytes) -> bytes:
-        """The JSON-RPC answer to a JSON-RPC body. Never raises for what a caller sends."""
+        """Answer a JSON-RPC body. An invalid body gets an error response and never raises."""
         if len(body) > BODY_BYTES_MAX:
             return _error(None, INVALID_REQUEST, "request too large")
         try:
@@ -61,7 +61,7 @@ class RpcProxy:
             if item["method"] not in LIGHT_METHODS and item["method"] not in HEAVY_METHODS:
                 name = item["method"][:64]
                 return _error(item.get("id"), METHOD_NOT_FOUND, f"the method {name} is not available")
-        # Encoded anew: what was checked is what is sent, whatever two readers make of a duplicate key.
+        # The checked value is encoded again, because the node could read a duplicate key differently from the check.
         return await self._forward(requests, orjson.dumps(request))
 
     async def _forward(self, requests: list[dict[str, Any]], body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads of contracts and accounts over JSON-RPC: for signature checks, and the token's numbers for the watcher."""
+"""Reads contracts and accounts over JSON-RPC, for signature checks and for the watcher."""
 
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -11,8 +11,8 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, CallRevertedError
 from sightline.ports.ledger import BlockRef, SpendingLimits
 
-# How nodes word a call that the contract itself made fail. Any other error is the node's own trouble, which is
-# neither yes nor no.
+# Error texts of nodes for a call that the contract made fail. Any other error is a failure of the node, and says
+# nothing about the contract's answer.
 _CALL_FAULTS: Final = (
     "revert", "out of gas", "outofgas", "execution failed", "evm error", "invalid opcode", "invalid jump",
 )  # fmt: skip
@@ -20,21 +20,21 @@ _REVERTED: Final = 3
 
 
 def is_call_fault(error: RpcResponseError) -> bool:
-    """Whether the call itself failed, rather than the node."""
+    """Return whether the error means that the call itself failed, and not the node."""
     text = error.message.lower()
     return error.code == _REVERTED or any(fault in text for fault in _CALL_FAULTS)
 
 
 def fault_text(error: RpcResponseError) -> str:
-    """Why a call failed, in the contract's words where it gave any."""
+    """Return why a call failed, with the contract's revert reason if there is one."""
     return revert_reason(error.data or b"") or error.message
 
 
 def hex_bytes(text: Any) -> bytes:
-    """Bytes from a JSON-RPC result.
+    """Decode bytes from a JSON-RPC result.
 
     Raises:
-        ChainUnavailableError: If it is none.
+        ChainUnavailableError: The result is not hex bytes.
     """
     try:
         return bytes.fromhex(text.removeprefix("0x"))
@@ -43,10 +43,10 @@ def hex_bytes(text: Any) -> bytes:
 
 
 def hex_int(text: Any) -> int:
-    """A number from a JSON-RPC result.
+    """Decode a number from a JSON-RPC result.
 
     Raises:
-        ChainUnavailableError: If it is none.
+        ChainUnavailableError: The result is not a hex number.
     """
     try:
         return int(text, 16)
@@ -55,7 +55,7 @@ def hex_int(text: Any) -> int:
 
 
 def block_ref(block: dict[str, Any]) -> BlockRef:
-    """Number and hashes of a block as JSON-RPC gives it."""
+    """Return the number, hash and parent hash of a JSON-RPC block."""
     try:
         return BlockRef(
             number=hex_int(block["number"]),
@@ -68,7 +68,7 @@ def block_ref(block: dict[str, Any]) -> BlockRef:
 
 @final
 class RpcReader:
-    """ChainReader over one endpoint, with the token's numbers."""
+    """Implements ChainReader over one endpoint, and reads balances, allowances and limits."""
 
     def __init__(self, rpc: JsonRpc, *, token: str, settlement: str) -> None:
         self._rpc = rpc
@@ -78,7 +78,7 @@ class RpcReader:
     async def call(
         self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
     ) -> bytes:
-        """What the call returns, by plain eth_call."""
+        """Run eth_call and return its output."""
         request = {"data": "0x" + data.hex(), "gas": hex(gas_cap)}
         if to is not None:
             request["to"] = to_checksum_address(to)
@@ -90,7 +90,7 @@ class RpcReader:
             raise ChainUnavailableError(error.message) from error
 
     async def code(self, address: str, *, block: str = "latest") -> bytes:
-        """The account's code."""
+        """Return the account's code."""
         try:
             return hex_bytes(await self._rpc.call("eth_getCode", to_checksum_address(address), block))
         except RpcResponseError as error:
@@ -99,13 +99,13 @@ class RpcReader:
     async def balances_and_allowances(
         self, addresses: Sequence[str], block_hash: str, *, may_lack_code: bool = False
     ) -> list[tuple[int, int]]:
-        """Balance, and allowance for the settlement contract, of each address; all pinned to one block (EIP-1898).
+        """Read the balance and the settlement contract's allowance of each address, pinned to one block (EIP-1898).
 
         Args:
-            may_lack_code: The block may be older than the token; everything is zero then.
+            may_lack_code: The block may be older than the token; then every number is zero.
 
         Raises:
-            ChainUnavailableError: Not every number could be read at that block.
+            ChainUnavailableError: At least one number could not be read at that block.
         """
         pinned = {"blockHash": block_hash}
         requests: list[tuple[str, list[Any]]] = []
@@ -124,10 +124,10 @@ class RpcReader:
     async def spending_limits(
         self, addresses: Sequence[str], block_hash: str, *, day: int
     ) -> dict[str, SpendingLimits | None]:
-        """The limits that each address has set on the settlement contract, with what was taken on a UTC day.
+        """Read the limits that each address set on the settlement contract, and the amount spent on a UTC day.
 
         Raises:
-            ChainUnavailableError: Not every number could be read at that block.
+            ChainUnavailableError: At least one number could not be read at that block.
         """
         pinned = {"blockHash": block_hash}
         accounts = [to_checksum_address(address) for address in addresses]

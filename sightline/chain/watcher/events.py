@@ -1,4 +1,4 @@
-"""Decodes logs of the token and of the settlement contract into wallet events. Pure."""
+"""Decodes logs of the token and the settlement contract into wallet events. Does no I/O."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ZERO_ADDRESS: Final = "0x" + "0" * 40
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the watcher looks for; addresses are lower-case."""
+    """The contracts and wallets that the watcher follows; addresses are lower-case."""
 
     token: str
     settlement: str
@@ -34,7 +34,7 @@ class Watched:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One log, with its numbers read."""
+    """A log with its numbers decoded."""
 
     address: str
     topics: tuple[str, ...]
@@ -48,7 +48,7 @@ class Log:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What a block's logs say: rows for wallets, wallets whose numbers changed, and sessions settled."""
+    """The content of a block's logs: ledger rows, wallets whose numbers changed, and settled sessions."""
 
     events: tuple[ChainEvent, ...]
     touched: frozenset[str]
@@ -56,10 +56,10 @@ class Meaning:
 
 
 def log_of(entry: Any) -> Log:
-    """A log from JSON-RPC.
+    """Decode a log from JSON-RPC.
 
     Raises:
-        ChainUnavailableError: If it is none.
+        ChainUnavailableError: The value is not a log.
     """
     try:
         return Log(
@@ -76,7 +76,7 @@ def log_of(entry: Any) -> Log:
 
 
 def parties(logs: Iterable[Log], watched: Watched) -> set[str]:
-    """Every address that these logs could matter to: holders, payers and payees."""
+    """Return every address in these logs that may be a tracked wallet: holders, payers and payees."""
     found: set[str] = set()
     for log in logs:
         kind = log.topics[0] if log.topics else ""
@@ -90,7 +90,7 @@ def parties(logs: Iterable[Log], watched: Watched) -> set[str]:
 
 
 def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
-    """Decode the logs of some blocks; logs of other contracts and wallets are ignored."""
+    """Decode the logs of several blocks; logs of other contracts and wallets are ignored."""
     ordered = sorted(logs, key=lambda log: (log.block_number, log.log_index))
     settlements = [log for log in ordered if _is_settled(log, watched)]
     session_of = _sessions_of_transfers(ordered, watched)
@@ -120,10 +120,11 @@ def _is_transfer(log: Log, watched: Watched) -> bool:
 
 
 def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> dict[tuple[str, int], str]:
-    """Which transfer belongs to which session, by (block hash, log index).
+    """Map transfers to the session that they settle, by (block hash, log index).
 
-    The contract moves the payee's part, then the fee, then logs Settled. So the transfers of a session are the last
-    ones before its event in the same transaction; others of that transaction, also of other sessions, are not.
+    The contract transfers the payee's part, then the fee, then emits Settled. The transfers of a session are therefore
+    the
+    last ones before its Settled event in the same transaction; earlier transfers do not belong to it.
     """
     session_of: dict[tuple[str, int], str] = {}
     before: list[Log] = []
@@ -183,7 +184,7 @@ def _approval(log: Log, watched: Watched) -> list[ChainEvent]:
 
 
 def _free_settlement(log: Log, watched: Watched) -> list[ChainEvent]:
-    """A settlement without a charge moves no token: its row comes from the contract's own event."""
+    """Build the ledger row of a settlement without a charge: it moves no token, so only the Settled event exists."""
     payer, payee = topic_address(log.topics[2]), topic_address(log.topics[3])
     wallets = {payer, payee} & watched.wallets
     return [_row(log, wallet, EventKind.SETTLEMENT, payer, payee, 0, log.topics[1]) for wallet in wallets]
@@ -207,7 +208,7 @@ def _row(
 
 
 def transfer_sums(logs: Iterable[Log], token: str, wallets: Sequence[str]) -> dict[str, int]:
-    """What the token's transfers among these logs change each wallet's balance by."""
+    """Return by how much the token's transfers in these logs change each wallet's balance."""
     sums = dict.fromkeys(wallets, 0)
     for log in logs:
         if log.address != token or log.topics[:1] != (TRANSFER_TOPIC,):
@@ -222,7 +223,7 @@ def transfer_sums(logs: Iterable[Log], token: str, wallets: Sequence[str]) -> di
 
 @lru_cache(maxsize=64)
 def bloom_mask(word: str) -> int:
-    """The bits that an address or a topic sets in a bloom filter (yellow paper, 4.4.3)."""
+    """Return the bits that an address or a topic sets in a bloom filter (yellow paper, 4.4.3)."""
     digest = keccak256(bytes.fromhex(word[2:]))
     mask = 0
     for at in (0, 2, 4):
@@ -231,13 +232,13 @@ def bloom_mask(word: str) -> int:
 
 
 def bloom_has(bits: int, word: str) -> bool:
-    """Whether a bloom filter admits a log with this address or topic."""
+    """Return whether a bloom filter matches this address or topic."""
     mask = bloom_mask(word)
     return bits & mask == mask
 
 
 def bloom_promises(bloom: str, watched: Watched) -> bool:
-    """Whether a block may hold a log of the two contracts; False is certain."""
+    """Return whether a block may hold a log of the two contracts; False is certain."""
     bits = int(bloom, 16)
     if bits == 0:
         return False

@@ -1,8 +1,8 @@
-"""Reads the logs of new blocks and of whole histories, and checks what the endpoint answers.
+"""Reads the logs of new blocks and of wallet histories, and verifies the endpoint's answers.
 
-New blocks are asked for one by one, by hash, and each answer is compared with the block's bloom filter. Old ones are
-asked for by range, where a lagging endpoint answers an empty list instead of an error: their transfers must sum up to
-the change of the balance.
+Logs of new blocks are queried one block at a time, by hash, and compared with the block's bloom filter. Older logs are
+queried by range. A lagging endpoint answers such a query with an empty list instead of an error, so the sum of the
+transfers must equal the change of the balance.
 """
 
 import itertools
@@ -22,12 +22,12 @@ log = structlog.get_logger()
 
 WALLETS_PER_QUERY: Final = 200
 NEAR_BLOCKS: Final = 128
-"""So many last blocks are read by their headers, also for the history of a new wallet."""
+"""Number of latest blocks that are read by header, for the history of a new wallet too."""
 
 
 @final
 class LogSource:
-    """One endpoint's logs."""
+    """Reads logs from one endpoint."""
 
     def __init__(self, rpc: JsonRpc, reader: RpcReader, *, start_block: int, span_max: int) -> None:
         self._rpc = rpc
@@ -36,9 +36,9 @@ class LogSource:
         self._span = span_max
 
     async def logs_of(self, blocks: Sequence[dict[str, Any]], watched: Watched) -> list[Log]:
-        """The logs of these blocks, each answered for exactly its block."""
-        # One query per block covers both contracts. Which wallets matter is decided by the ledger afterwards, so that
-        # neither the endpoint nor a round pays for a long list of wallets.
+        """Read the logs of these blocks, with one query by hash for each block."""
+        # One query per block covers both contracts and all wallets. The ledger selects the tracked wallets afterwards,
+        # so the cost of a round does not depend on their number.
         asked = [block for block in blocks if bloom_promises(str(block["logsBloom"]), watched)]
         requests: list[Request] = [
             (
@@ -59,11 +59,12 @@ class LogSource:
         block_hash = str(block["hash"]).lower()
         if any(item.block_hash != block_hash for item in logs):
             raise ChainUnavailableError("the endpoint gave logs of another block")
-        # The bloom filter promises a log and the answer has none: rarely chance, mostly a lagging index.
+        # The bloom filter matches but the answer is empty. This is rarely a false positive; mostly the endpoint's index
+        # lags.
         return logs or await self._logs_from_receipts(block)
 
     async def _logs_from_receipts(self, block: dict[str, Any]) -> list[Log]:
-        """The logs as the block's receipts have them, which its header's bloom filter is made of."""
+        """Read the logs from the block's receipts, from which the bloom filter of its header is computed."""
         hashes = [item if isinstance(item, str) else item["hash"] for item in block.get("transactions") or []]
         logs: list[Log] = []
         for receipt in await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]):
@@ -73,7 +74,7 @@ class LogSource:
         return logs
 
     async def history(self, watched: Watched, cursor: BlockRef) -> list[Log]:
-        """All logs of new wallets up to the cursor: the last blocks as carefully as new ones, older ones by range."""
+        """Read all logs of new wallets up to the cursor: recent blocks verified like new ones, older ones by range."""
         start = self._start_block
         near = max(start, cursor.number - NEAR_BLOCKS + 1)
         blocks = await self.blocks(near, cursor)
@@ -85,10 +86,10 @@ class LogSource:
         return logs
 
     async def blocks(self, first: int, last: BlockRef) -> list[dict[str, Any]]:
-        """The blocks up to one that is known, each linked to the next.
+        """Read the blocks up to a known one, and check that each links to the next.
 
         Raises:
-            ChainUnavailableError: The endpoint does not have just these.
+            ChainUnavailableError: The endpoint does not have exactly these blocks.
         """
         numbers = range(first, last.number + 1)
         answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
@@ -116,12 +117,12 @@ class LogSource:
         return list(logs.values())
 
     async def _require_sum(self, watched: Watched, logs: Sequence[Log], start: int, last_hash: str) -> None:
-        """Old transfers must sum up to the change of the balance: answers by range are empty on a lagging endpoint.
+        """Require that old transfers sum up to the change of each balance: a lagging endpoint returns an empty range.
 
-        An endpoint without old states can not tell; then the answers are taken as they are.
+        If the endpoint does not keep old states, the check is impossible and the logs are accepted unchecked.
 
         Raises:
-            ChainUnavailableError: They do not.
+            ChainUnavailableError: The sums differ.
         """
         before = await self._rpc.call("eth_getBlockByNumber", hex(max(0, start - 1)), False)
         if not isinstance(before, dict):
@@ -141,7 +142,7 @@ class LogSource:
                 raise ChainUnavailableError(f"the endpoint's old logs of {wallet} do not sum up to its balance")
 
     async def _span_logs(self, watched: Watched, first: int, last: int) -> list[Log]:
-        """Logs of a range that touch these wallets.
+        """Read the logs of a range that touch these wallets.
 
         Raises:
             RpcResponseError: The endpoint refuses the range.

@@ -1,11 +1,12 @@
-"""The watcher: follows the chain block by block and keeps wallets and their ledger equal to it.
+"""The watcher: follows the chain block by block and keeps the stored wallets and ledger rows equal to it.
 
-A block counts when the endpoint gave its header and that header continues the last one applied; `logs` checks the
-answers further. Balances, allowances and limits are read pinned to the block they are stored with, never summed from
-logs. Events, readings, released holds and the cursor are one transaction, which compares the cursor first.
+A block is applied when the endpoint returned its header and the header links to the last applied block; `logs`
+verifies the logs. Balances, allowances and limits are read pinned to the block they are stored with, and are never
+computed from logs. Events, readings, released holds and the cursor are written in one transaction, which compares the
+cursor first.
 
-A round costs nothing per wallet: the ledger is asked only about the addresses in a block's logs, about wallets that
-wait to be read, and now and then about a few of the oldest readings.
+The cost of a round does not depend on the number of wallets: the ledger is queried only for the addresses in a
+block's logs, for wallets that are not read yet, and at intervals for a few of the oldest readings.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,29 +43,29 @@ CHECKED_EVERY_MS: Final = 5_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherOptions:
-    """Times, depth and limits."""
+    """Intervals, limits and confirmation depth of the watcher."""
 
     depth: int = 0
-    """Blocks on top of an event's block before it counts as confirmed."""
+    """Number of blocks above an event's block before the event counts as confirmed."""
     poll_ms: int = 200
     start_block: int = 0
-    """Where the history begins that a new wallet's ledger is read from: the settlement contract's deployment."""
+    """First block of a new wallet's history: the deployment of the settlement contract."""
     blocks_max: int = 64
-    """Blocks applied in one transaction."""
+    """Maximum number of blocks applied in one transaction."""
     log_span_max: int = 2_000
-    """Blocks asked for in one query of old logs; halved when the endpoint says that it is too much."""
+    """Number of blocks in one query of old logs; halved when the endpoint refuses the range."""
     sweep_ms: int = 600_000
-    """Readings older than this are read again, to notice what no log told."""
+    """Age after which a wallet is read again, to detect changes without a log."""
     sweep_every_ms: int = 30_000
     sweep_max: int = 50
-    """At most so many old readings every `sweep_every_ms`."""
+    """Maximum number of old readings refreshed every `sweep_every_ms`."""
     read_max: int = 200
-    """Wallets read in one transaction."""
+    """Maximum number of wallets read in one transaction."""
 
 
 @final
 class Watcher:
-    """One chain's reader. `run` it once; `wake` it when there may be a new block or a new wallet."""
+    """Reads one chain. `run` it once; call `wake` when there may be a new block or a new wallet."""
 
     def __init__(
         self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, identity: ChainIdentity, options: WatcherOptions,
@@ -99,7 +100,7 @@ class Watcher:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the chain until cancelled.
 
-        Cancellation: harmless; what was applied is whole.
+        Cancellation: safe at any point; each application of blocks is atomic.
         """
         task_status.started()
         while True:
@@ -126,10 +127,10 @@ class Watcher:
         return backoff_ms(self._ids, self.failures, least_ms=max(self._options.poll_ms, 100), most_ms=30_000)
 
     async def watch_once(self) -> bool:
-        """One step: apply the next blocks, or take back what was reorganised, or read new wallets.
+        """Do one step: apply the next blocks, roll back reorganised ones, or read new wallets.
 
         Returns:
-            Whether there is more to do at once.
+            Whether the next step should start at once.
         """
         cursor = await self._ledger.chain_head()
         latest = await self._block("latest")
@@ -148,18 +149,18 @@ class Watcher:
         return await self._advance(cursor, head)
 
     async def _begin(self, head: BlockRef) -> None:
-        """Start at the head: what is before it, each wallet's history brings."""
-        # A reorganisation right after the start is walked back through these.
+        """Set the cursor to the head; the history of each wallet covers earlier blocks."""
+        # These headers are stored so that a reorganisation soon after the start finds its common ancestor.
         blocks = await self._source.blocks(max(0, head.number - NEAR_BLOCKS + 1), head)
         headers = [block_ref(block) for block in blocks]
         nothing = Meaning(events=(), touched=frozenset(), settled=())
         await self._apply(headers, nothing, head, [], previous=None)
 
     async def _compare(self, cursor: BlockRef, head: BlockRef) -> bool:
-        """The endpoint is no further than we are: the same chain, an older view of it, or another branch.
+        """Handle a head that is not above the cursor: the same block, an older view of the chain, or another branch.
 
         Returns:
-            Whether a branch was taken back.
+            Whether blocks were rolled back.
         """
         if head.block_hash == cursor.block_hash:
             await self._mark_checked()
@@ -188,7 +189,7 @@ class Watcher:
         previous = cursor
         for answer in await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers]):
             if not isinstance(answer, dict):
-                break  # the endpoint said it has more than it has: apply what it did give
+                break  # the endpoint does not have all blocks up to the head it reported: apply those it returned
             reference = block_ref(answer)
             if reference.parent_hash != previous.block_hash or reference.number != previous.number + 1:
                 if previous is cursor:
@@ -202,7 +203,7 @@ class Watcher:
         logs = await self._source.logs_of(blocks, self._watched(()))
         candidates = sorted(parties(logs, self._watched(())))
         tracked = await self._ledger.tracked_among(candidates) if candidates else {}
-        # The history of a NEW wallet is read up to the cursor, these blocks included.
+        # The history of a NEW wallet is read up to the cursor, including these blocks.
         watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
         meaning = read_logs(logs, watched)
         headers = [block_ref(block) for block in blocks]
@@ -249,7 +250,7 @@ class Watcher:
             wallets=frozenset(wallets),
         )
 
-    # Wallets whose numbers must be read.
+    # Wallets that must be read.
 
     async def _read_wallets(self, cursor: BlockRef) -> bool:
         waiting = await self._ledger.wallets_to_read(limit=self._options.read_max)
@@ -274,10 +275,10 @@ class Watcher:
     # Reorganisations.
 
     async def _take_back(self, cursor: BlockRef) -> None:
-        """Find the last block that we and the endpoint have in common, and void everything after it.
+        """Find the last block that the database and the endpoint share, and roll back every block above it.
 
         Raises:
-            ChainChangedError: If there is none among the blocks remembered.
+            ChainChangedError: None of the stored headers is on the endpoint's chain.
         """
         await self._require_same_chain()
         headers = await self._ledger.recent_headers()
@@ -285,7 +286,7 @@ class Watcher:
         for header, answer in zip(headers, answers, strict=True):
             if isinstance(answer, dict) and str(answer["hash"]).lower() == header.block_hash:
                 if header.number == cursor.number:
-                    return  # it came back while we looked
+                    return  # the endpoint is back on the applied chain
                 log.warning("chain_reorganised", ancestor=header.number, depth=cursor.number - header.number)
                 await self._ledger.roll_back(header, cursor=cursor, now_ms=self._clock.now_ms())
                 self._on_reorganised(header.number)

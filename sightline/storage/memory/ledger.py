@@ -1,4 +1,4 @@
-"""The money's records in memory, with the same contract as on Postgres; for simulation and tests."""
+"""The settlement outbox, holds and wallets in memory, with the contract of Postgres; for simulation and tests."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,13 +48,13 @@ class _Event:
 
 @final
 class MemoryLedger(MemoryOutbox):
-    """Outbox, wallets and holds."""
+    """Implements `Ledger` in memory: outbox, wallets and holds."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
-        """Start empty. Leases run out by `now_ms`; the default never moves."""
+        """Create an empty ledger. Leases expire by `now_ms`, which is constant by default."""
         super().__init__(now_ms)
         self.session_of: Callable[[str], Session | None] = lambda _: None
-        """How `proofs` finds a session; the store beside this ledger sets it."""
+        """Finds the session for `proofs`; the store that uses this ledger sets it."""
         self._identity: ChainIdentity | None = None
         self._tracked: dict[str, tuple[str, int]] = {}
         self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
@@ -66,7 +66,7 @@ class MemoryLedger(MemoryOutbox):
         self._checked_at_ms = 0
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
-        """Record the chain's identity if there is none."""
+        """Record the chain's identity if there is none, and return the recorded one."""
         if self._identity is None:
             self._identity = ChainIdentity(
                 chain_id=identity.chain_id,
@@ -77,20 +77,20 @@ class MemoryLedger(MemoryOutbox):
         return self._identity
 
     async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
-        """Follow the wallet of a workspace."""
+        """Track the wallet of a workspace."""
         self.track_now(workspace_id, address, now_ms=now_ms)
 
     def track_now(self, workspace_id: str, address: str, *, now_ms: int) -> None:
-        """Follow the wallet of a workspace, inside another store's step."""
+        """Track the wallet of a workspace, as part of another store's step."""
         self._tracked.setdefault(workspace_id, (address.lower(), now_ms))
 
     async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
-        """Those of these addresses that are followed, and how well each is known."""
+        """Return which of these addresses are tracked, with the state of each reading."""
         followed = {address for address, _ in self._tracked.values()}
         return {address: self._known(address) for address in addresses if address in followed}
 
     async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
-        """Addresses that are NEW or OUTDATED."""
+        """Return the addresses whose reading is NEW or OUTDATED."""
         followed = sorted({address for address, _ in self._tracked.values()})
         found = {address: known for address in followed if (known := self._known(address)) is not Reading.CURRENT}
         return dict(list(found.items())[:limit])
@@ -102,20 +102,20 @@ class MemoryLedger(MemoryOutbox):
         return Reading.OUTDATED if known[1] else Reading.CURRENT
 
     async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
-        """Addresses whose reading is older than this, oldest first."""
+        """Return the addresses whose reading is older than this, oldest first."""
         old = [(known[2], address) for address, known in self._readings.items() if known[2] < before_ms]
         return [address for _, address in sorted(old)[:limit]]
 
     async def chain_head(self) -> BlockRef | None:
-        """The last block applied."""
+        """Return the last applied block."""
         return self._head
 
     async def recent_headers(self) -> list[BlockRef]:
-        """The last applied blocks, newest first."""
+        """Return the last applied blocks, newest first."""
         return [self._headers[number] for number in sorted(self._headers, reverse=True)]
 
     async def mark_checked(self, *, now_ms: int) -> None:
-        """What is stored is not stale."""
+        """Record that the endpoint still has the cursor's block as head."""
         self._checked_at_ms = now_ms
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
@@ -155,7 +155,7 @@ class MemoryLedger(MemoryOutbox):
         row.event, row.removed = event, False
 
     async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
-        """Void what was applied above the common ancestor."""
+        """Remove everything that was applied above the common ancestor."""
         if self._head != cursor:
             raise CursorMovedError(f"the cursor is {self._head}, not {cursor}")
         for row in self._events.values():
@@ -171,7 +171,7 @@ class MemoryLedger(MemoryOutbox):
         self._head, self._checked_at_ms = ancestor, now_ms
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
-        """The wallet of a workspace."""
+        """Return the wallet of a workspace."""
         if workspace_id not in self._tracked:
             return None
         address, tracked_at_ms = self._tracked[workspace_id]
@@ -196,7 +196,7 @@ class MemoryLedger(MemoryOutbox):
         )
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
-        """The workspace's events, newest first."""
+        """Return the workspace's ledger rows, newest first."""
         if workspace_id not in self._tracked:
             return []
         address = self._tracked[workspace_id][0]
@@ -221,13 +221,13 @@ class MemoryLedger(MemoryOutbox):
     async def take_hold(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
-        """Reserve for a session."""
+        """Reserve an amount for a session."""
         return self.take_hold_now(session_id, payer, amount_micro, policy, now_ms=now_ms)
 
     def take_hold_now(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
-        """Reserve for a session, inside another store's step."""
+        """Reserve an amount for a session, as part of another store's step."""
         if session_id in self._holds:
             return True
         wallet = payer.lower()
@@ -249,12 +249,12 @@ class MemoryLedger(MemoryOutbox):
         return None if known is None or known[1] else known[0].covers(amount, now_ms)
 
     async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """What could be taken of each wallet now, as last read."""
+        """Return the amount that could be charged to each wallet now, by its last reading."""
         known = {payer: self._readings.get(payer.lower()) for payer in payers}
         return {payer: found[0].spendable(now_ms) for payer, found in known.items() if found and not found[1]}
 
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
-        """What was recorded of sessions' ends and holds."""
+        """Return the recorded ends and holds of sessions."""
         found: dict[str, SessionProof] = {}
         for session_id in session_ids:
             session, hold = self.session_of(session_id), self._holds.get(session_id)
@@ -265,21 +265,21 @@ class MemoryLedger(MemoryOutbox):
         return found
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
-        """Lower the reservation to the charge."""
+        """Lower the hold to the charge."""
         self.charge_hold_now(session_id, charged_micro)
 
     def charge_hold_now(self, session_id: str, charged_micro: int) -> None:
-        """Lower the reservation to the charge, inside another store's step."""
+        """Lower the hold to the charge, as part of another store's step."""
         hold = self._holds.get(session_id)
         if hold is not None and hold.state is HoldState.OPEN:
             hold.amount, hold.state = charged_micro, HoldState.CHARGE
 
     async def release_hold(self, session_id: str) -> None:
-        """Give up the reservation."""
+        """Release the hold."""
         self.release_hold_now(session_id)
 
     def release_hold_now(self, session_id: str) -> None:
-        """Give up the reservation, inside another store's step."""
+        """Release the hold, as part of another store's step."""
         hold = self._holds.get(session_id)
         if hold is not None and hold.state is HoldState.OPEN:
             hold.state = HoldState.RELEASED
@@ -291,7 +291,7 @@ class MemoryLedger(MemoryOutbox):
 
 
 def _funds(reading: WalletReading) -> tuple[object, ...]:
-    """What decides whether a charge is covered."""
+    """Return the numbers that decide whether a charge is covered."""
     return reading.balance_micro, reading.allowance_micro, reading.limits
 
 

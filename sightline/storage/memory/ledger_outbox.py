@@ -1,4 +1,4 @@
-"""The relayer's outbox in memory; the same contract as on Postgres."""
+"""The settlement outbox in memory, with the same contract as on Postgres."""
 
 import heapq
 from abc import ABC, abstractmethod
@@ -32,10 +32,10 @@ class _Key:
 
 
 class MemoryOutbox(ABC):
-    """Settlements and their transactions in dictionaries."""
+    """Implements `SettlementOutbox` with dictionaries."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Start empty. `now_ms` times the leases, as the database's clock does."""
+        """Create an empty outbox. `now_ms` times the leases, as the database's clock does on Postgres."""
         self._now_ms = now_ms
         self._settlements: dict[str, SettlementRecord] = {}
         self._keys: dict[str, _Key] = {}
@@ -45,18 +45,18 @@ class MemoryOutbox(ABC):
 
     @abstractmethod
     def _covers(self, wallet: str, amount: int, now_ms: int) -> bool | None:
-        """Whether a wallet as last read covers one charge; None when it is not known."""
+        """Return whether a wallet covers one charge by its last reading; None when it was not read."""
 
     @abstractmethod
     def _give_up_hold(self, session_id: str) -> None:
-        """Release a session's hold, whatever its state."""
+        """Release a session's hold in any state."""
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Record what is to be settled."""
+        """Add the settlement of an ended session."""
         self.compose_now(payload, now_ms=now_ms)
 
     def compose_now(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Record what is to be settled, inside another store's step."""
+        """Add the settlement of an ended session, as part of another store's step."""
         total = payload.to_amount + payload.fee_amount
         is_covered = self._covers(payload.from_address.lower(), total, now_ms)
         self._settlements.setdefault(
@@ -71,20 +71,20 @@ class MemoryOutbox(ABC):
         )  # fmt: skip
 
     async def settlement(self, session_id: str) -> SettlementRecord | None:
-        """The row of one session."""
+        """Return the settlement of one session."""
         return self._settlements.get(session_id)
 
     async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
-        """Rows in these states, oldest first."""
+        """Return settlements in these states, oldest first."""
         return [record for record in self._ordered() if record.state in states][:limit]
 
     async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
-        """Rows with a transaction that may still mine or is not deep enough, oldest first."""
+        """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         rows = (row for row in self._settlements.values() if row.state in SETTLEMENTS_IN_FLIGHT)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.composed_at_ms, row.session_id))
 
     async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Rows of a lane whose retry time has come, longest due first."""
+        """Return settlements of a lane whose retry time has passed, longest due first."""
         rows = (row for row in self._waiting(lane) if row.retry_at_ms <= now_ms)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.retry_at_ms, row.composed_at_ms, row.session_id))
 
@@ -92,7 +92,7 @@ class MemoryOutbox(ABC):
         return [row for row in self._settlements.values() if row.lane is lane and row.state in SETTLEMENTS_WAITING]
 
     def _wake(self, payer: str, covers: Callable[[int], bool], limit: int, now_ms: int) -> None:
-        """Move settlements of a payer whose wallet changed between the lanes."""
+        """Move settlements between lanes after the payer's wallet changed."""
         for row in self._waiting(Lane.PAYABLE):
             if row.payload.from_address.lower() == payer and not covers(row.total):
                 self._settlements[row.session_id] = replace(row, lane=Lane.RETRY)
@@ -102,17 +102,17 @@ class MemoryOutbox(ABC):
             self._settlements[row.session_id] = replace(row, lane=Lane.PAYABLE, retry_at_ms=now_ms)
 
     async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
-        """The rows that one transaction settles."""
+        """Return the settlements of one transaction."""
         return [self._settlements[session_id] for session_id in self._sessions_of_tx.get(tx_hash, [])]
 
     async def unnotified(self) -> list[SettlementRecord]:
-        """CONFIRMED rows whose news has not been taken."""
+        """Return CONFIRMED settlements that were not reported yet."""
         return [
             record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
         ]
 
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """MINED, CONFIRMED and MISMATCHED rows in blocks above this one."""
+        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
         mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
         return [
             row
@@ -121,7 +121,7 @@ class MemoryOutbox(ABC):
         ]
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
-        """The transactions ever signed with this nonce, oldest first."""
+        """Return every transaction signed with this nonce, oldest first."""
         rows = [self._settlements[session_id] for session_id, used in self._nonces if used == nonce]
         return [
             attempt
@@ -134,7 +134,7 @@ class MemoryOutbox(ABC):
         return sorted(self._settlements.values(), key=lambda record: (record.composed_at_ms, record.session_id))
 
     async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Become or stay the one writer for this key."""
+        """Take or renew the lease that allows one writer per key."""
         key, now_ms = self._keys.setdefault(relayer.lower(), _Key()), self._now_ms()
         if key.holder not in (None, holder) and now_ms < key.lease_until_ms <= now_ms + LEASE_MS_MAX:
             return False
@@ -142,11 +142,11 @@ class MemoryOutbox(ABC):
         return True
 
     async def free_batch_at_ms(self, relayer: str) -> int:
-        """When this key last signed a batch of free sessions."""
+        """Return when this key last signed a batch of free sessions."""
         return self._keys.setdefault(relayer.lower(), _Key()).free_batch_at_ms
 
     async def next_nonce(self, relayer: str) -> int:
-        """The nonce after the last stored transaction of this key."""
+        """Return the nonce after the last stored transaction of this key."""
         return self._keys.setdefault(relayer.lower(), _Key()).next_nonce
 
     async def store_signed(
@@ -175,7 +175,7 @@ class MemoryOutbox(ABC):
             key.next_nonce = max(key.next_nonce, attempt.nonce + 1)
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """The node took these."""
+        """Mark these transactions as accepted by the node."""
         for session_id in {each for tx_hash in tx_hashes for each in self._sessions_of_tx.get(tx_hash, [])}:
             row = self._settlements[session_id]
             attempts = tuple(
@@ -190,7 +190,7 @@ class MemoryOutbox(ABC):
             self._settlements[session_id] = row
 
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """In a block, not yet deep enough."""
+        """Mark the settlement as included in a block that is not deep enough yet."""
         row = self._settlements[session_id]
         if row.state not in _FINAL:
             self._settlements[session_id] = replace(
@@ -199,7 +199,7 @@ class MemoryOutbox(ABC):
             )  # fmt: skip
 
     async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Deep enough."""
+        """Mark the settlement as included at the configured depth."""
         row = self._settlements[session_id]
         place = (SettlementState.CONFIRMED, inclusion.tx_hash, inclusion.block_hash)
         if (row.state, row.tx_hash, row.block_hash) == place:
@@ -212,7 +212,7 @@ class MemoryOutbox(ABC):
         )  # fmt: skip
 
     async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
-        """A reorganisation took the block away."""
+        """Mark the settlement as in no block after a reorganisation."""
         row = self._settlements[session_id]
         if row.state in (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED):
             self._settlements[session_id] = replace(
@@ -224,7 +224,7 @@ class MemoryOutbox(ABC):
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
         lane: Lane | None = None,
     ) -> None:  # fmt: skip
-        """Into a side state with the reason."""
+        """Put the settlement into a waiting state with the reason."""
         row = self._settlements[session_id]
         if row.state not in _FINAL:
             self._settlements[session_id] = replace(
@@ -235,7 +235,7 @@ class MemoryOutbox(ABC):
     async def mark_mismatched(
         self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
     ) -> None:
-        """Settled on the chain with other amounts."""
+        """Mark the settlement as settled on the chain with other amounts."""
         self._settlements[session_id] = replace(
             self._settlements[session_id], state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,
             reason="the contract settled other amounts", block_number=inclusion.block_number,
@@ -243,7 +243,7 @@ class MemoryOutbox(ABC):
         )  # fmt: skip
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
-        """Give a waiting settlement up for good and release its hold."""
+        """Write off a waiting settlement permanently and release its hold."""
         row = self._settlements.get(session_id)
         if row is not None and row.state in SETTLEMENTS_WAITING:
             row = replace(row, state=SettlementState.WRITTEN_OFF, reason=reason, updated_at_ms=now_ms)
@@ -252,5 +252,5 @@ class MemoryOutbox(ABC):
         return row
 
     async def mark_notified(self, session_id: str) -> None:
-        """The news was taken."""
+        """Mark the settlement as reported."""
         self._settlements[session_id] = replace(self._settlements[session_id], notified=True)

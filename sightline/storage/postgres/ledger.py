@@ -1,4 +1,4 @@
-"""The money's records on Postgres: the outbox, holds, and the watcher's wallets."""
+"""The settlement outbox, holds and the watcher's wallets on Postgres."""
 
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -22,7 +22,7 @@ from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
 HEADERS_KEPT: Final = 256
 CURSOR_LOCK_KEY: Final = 5_300_044
-"""Advisory lock of the watcher's cursor; any number, as long as it stays the same."""
+"""Key of the advisory lock on the watcher's cursor. Any constant number works."""
 
 _IDENTIFY = """
 INSERT INTO chain_identity (chain_id, genesis_hash, usdc_address, settlement_address) VALUES ($1, $2, $3, $4)
@@ -124,10 +124,10 @@ ORDER BY e.sequence DESC LIMIT $6
 
 @final
 class PostgresLedger(PostgresOutbox):
-    """Outbox, wallets and holds in one database: what belongs together is one transaction."""
+    """Implements `Ledger` on one Postgres database; changes that belong together are one transaction."""
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
-        """Record the chain's identity if there is none."""
+        """Record the chain's identity if there is none, and return the recorded one."""
 
         async def unit(connection: Connection) -> ChainIdentity:
             await connection.execute(
@@ -148,43 +148,43 @@ class PostgresLedger(PostgresOutbox):
         return await self._database.transact(unit)
 
     async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
-        """Follow the wallet of a workspace."""
+        """Track the wallet of a workspace."""
         await self._database.run(
             lambda connection: ledger_sql.track_wallet(connection, workspace_id, address, now_ms=now_ms)
         )
 
     async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
-        """Those of these addresses that are followed, and how well each is known."""
+        """Return which of these addresses are tracked, with the state of each reading."""
         rows = await self._database.read(lambda connection: connection.fetch(_TRACKED_AMONG, list(addresses)))
         known = {None: Reading.NEW, True: Reading.OUTDATED, False: Reading.CURRENT}
         return {row["address"]: known[row["needs_reading"]] for row in rows}
 
     async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
-        """Addresses that are NEW or OUTDATED."""
+        """Return the addresses whose reading is NEW or OUTDATED."""
         rows = await self._database.read(lambda connection: connection.fetch(_TO_READ, limit))
         return {row["address"]: Reading.NEW if row["is_new"] else Reading.OUTDATED for row in rows}
 
     async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
-        """Addresses whose reading is older than this, oldest first."""
+        """Return the addresses whose reading is older than this, oldest first."""
         rows = await self._database.read(lambda connection: connection.fetch(_OLDEST, before_ms, limit))
         return [row["address"] for row in rows]
 
     async def chain_head(self) -> BlockRef | None:
-        """The last block applied."""
+        """Return the last applied block."""
         row = await self._database.read(
             lambda connection: connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
         )
         return None if row is None else _block(row)
 
     async def recent_headers(self) -> list[BlockRef]:
-        """The last applied blocks, newest first."""
+        """Return the last applied blocks, newest first."""
         rows = await self._database.read(
             lambda connection: connection.fetch("SELECT * FROM chain_header ORDER BY number DESC")
         )
         return [_block(row) for row in rows]
 
     async def mark_checked(self, *, now_ms: int) -> None:
-        """What is stored is not stale."""
+        """Record that the endpoint still has the cursor's block as head."""
         await self._execute("UPDATE chain_cursor SET checked_at_ms = $1", now_ms)
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
@@ -192,7 +192,7 @@ class PostgresLedger(PostgresOutbox):
         await self._database.transact(lambda connection: _apply(connection, application, now_ms))
 
     async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
-        """Void what was applied above the common ancestor."""
+        """Remove everything that was applied above the common ancestor."""
 
         async def unit(connection: Connection) -> None:
             await _require_cursor(connection, cursor)
@@ -203,7 +203,7 @@ class PostgresLedger(PostgresOutbox):
         await self._database.transact(unit)
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
-        """The wallet of a workspace."""
+        """Return the wallet of a workspace."""
         row = await self._database.read(lambda connection: connection.fetchrow(_WALLET, workspace_id))
         if row is None:
             return None
@@ -220,7 +220,7 @@ class PostgresLedger(PostgresOutbox):
         )
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
-        """The workspace's events, newest first."""
+        """Return the workspace's ledger rows, newest first."""
         kinds = [kind.value for kind in query.kinds] or None
         bounds = (query.from_block, query.to_block, query.limit)
         rows = await self._database.read(
@@ -231,7 +231,7 @@ class PostgresLedger(PostgresOutbox):
     async def take_hold(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
-        """Reserve for a session."""
+        """Reserve an amount for a session."""
         return await self._database.transact(
             lambda connection: ledger_sql.take_hold(
                 connection, session_id=session_id, payer=payer, amount=amount_micro, policy=policy, now_ms=now_ms
@@ -239,19 +239,19 @@ class PostgresLedger(PostgresOutbox):
         )
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
-        """Lower the reservation to the charge."""
+        """Lower the hold to the charge."""
         await self._database.run(lambda connection: ledger_sql.charge_hold(connection, session_id, charged_micro))
 
     async def release_hold(self, session_id: str) -> None:
-        """Give up the reservation."""
+        """Release the hold."""
         await self._database.run(lambda connection: ledger_sql.release_hold(connection, session_id))
 
 
 async def _require_cursor(connection: Connection, expected: BlockRef | None) -> None:
-    """Lock the cursor and compare it, so that of two watchers one writes.
+    """Lock the cursor and compare it, so that only one of two watchers writes.
 
     Raises:
-        CursorMovedError: It is another block.
+        CursorMovedError: The cursor is another block.
     """
     await connection.execute("SELECT pg_advisory_xact_lock($1)", CURSOR_LOCK_KEY)
     row = await connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")

@@ -1,4 +1,4 @@
-"""The relayer's outbox on Postgres."""
+"""The settlement outbox on Postgres."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,8 @@ _ATTEMPTS = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
 """
-# By the database's clock. A lease that ends later than any could be given began before that clock was set back.
+# Leases use the database's clock. A lease that ends later than a new one could was taken before that clock was set
+# back, and counts as expired.
 _TAKE_LEASE = f"""
 WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms)
 INSERT INTO relayer_key AS k (relayer, holder, lease_until_ms) SELECT $1, $2, now_ms + $3::bigint FROM clock
@@ -119,39 +120,39 @@ _GIVE_UP_HOLD = "UPDATE hold SET state = 'RELEASED', updated_at_ms = $2 WHERE se
 
 
 class PostgresOutbox:
-    """Settlements and their transactions in three tables."""
+    """Implements `SettlementOutbox` with three tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Record what is to be settled."""
+        """Add the settlement of an ended session."""
         await self._database.run(lambda connection: compose_settlement(connection, payload, now_ms=now_ms))
 
     async def settlement(self, session_id: str) -> SettlementRecord | None:
-        """The row of one session."""
+        """Return the settlement of one session."""
         records = await self._records(_ONE, session_id)
         return records[0] if records else None
 
     async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
-        """Rows in these states, oldest first."""
+        """Return settlements in these states, oldest first."""
         return await self._records(_BY_STATE, [state.value for state in states], limit)
 
     async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
-        """Rows with a transaction that may still mine or is not deep enough, oldest first."""
+        """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         return await self._records(_IN_FLIGHT, limit)
 
     async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Rows of a lane whose retry time has come, longest due first."""
+        """Return settlements of a lane whose retry time has passed, longest due first."""
         return await self._records(_DUE, lane.value, now_ms, limit)
 
     async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
-        """The rows that one transaction settles."""
+        """Return the settlements of one transaction."""
         rows = await self._database.read(lambda connection: connection.fetch(_SESSIONS_OF_TX, tx_hash))
         return await self._records(_OF_SESSIONS, [row["session_id"] for row in rows])
 
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
-        """What was recorded of sessions' ends and holds."""
+        """Return the recorded ends and holds of sessions."""
         rows = await self._database.read(lambda connection: connection.fetch(_PROOFS, list(session_ids)))
         found: dict[str, SessionProof] = {}
         for row in rows:
@@ -162,21 +163,21 @@ class PostgresOutbox:
         return found
 
     async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """What could be taken of each wallet now, as last read."""
+        """Return the amount that could be charged to each wallet now, by its last reading."""
         by_address = {payer.lower(): payer for payer in payers}
         rows = await self._database.read(lambda connection: connection.fetch(_SPENDABLE, list(by_address), now_ms))
         return {by_address[row["address"]]: int(row["spendable"]) for row in rows}
 
     async def unnotified(self) -> list[SettlementRecord]:
-        """CONFIRMED rows whose news has not been taken."""
+        """Return CONFIRMED settlements that were not reported yet."""
         return await self._records(_UNTOLD)
 
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """MINED, CONFIRMED and MISMATCHED rows in blocks above this one."""
+        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
         return await self._records(_ABOVE, block_number)
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
-        """The transactions ever signed with this nonce, oldest first."""
+        """Return every transaction signed with this nonce, oldest first."""
         rows = await self._database.read(lambda connection: connection.fetch(_ATTEMPTS_AT, relayer.lower(), nonce))
         return [_attempt(row) for row in rows]
 
@@ -192,14 +193,14 @@ class PostgresOutbox:
         return await self._database.read(unit)
 
     async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Become or stay the one writer for this key."""
+        """Take or renew the lease that allows one writer per key."""
         taken = await self._database.run(
             lambda connection: connection.fetchval(_TAKE_LEASE, relayer.lower(), holder, lease_ms)
         )
         return bool(taken)
 
     async def free_batch_at_ms(self, relayer: str) -> int:
-        """When this key last signed a batch of free sessions."""
+        """Return when this key last signed a batch of free sessions."""
         value = await self._database.read(
             lambda connection: connection.fetchval(
                 "SELECT free_batch_at_ms FROM relayer_key WHERE relayer = $1", relayer.lower()
@@ -208,7 +209,7 @@ class PostgresOutbox:
         return int(value or 0)
 
     async def next_nonce(self, relayer: str) -> int:
-        """The nonce after the last stored transaction of this key."""
+        """Return the nonce after the last stored transaction of this key."""
         value = await self._database.read(
             lambda connection: connection.fetchval(
                 "SELECT next_nonce FROM relayer_key WHERE relayer = $1", relayer.lower()
@@ -249,7 +250,7 @@ class PostgresOutbox:
         await self._database.transact(unit)
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """The node took these."""
+        """Mark these transactions as accepted by the node."""
 
         async def unit(connection: Connection) -> None:
             await connection.execute(_SENT_ATTEMPTS, list(tx_hashes), now_ms)
@@ -258,34 +259,34 @@ class PostgresOutbox:
         await self._database.transact(unit)
 
     async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """In a block, not yet deep enough."""
+        """Mark the settlement as included in a block that is not deep enough yet."""
         await self._execute(_MINED, session_id, *_place(inclusion), now_ms)
 
     async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Deep enough."""
+        """Mark the settlement as included at the configured depth."""
         await self._execute(_CONFIRMED, session_id, *_place(inclusion), now_ms)
 
     async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
-        """A reorganisation took the block away."""
+        """Mark the settlement as in no block after a reorganisation."""
         await self._execute(_UNMINED, session_id, reason, now_ms)
 
     async def mark_waiting(
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
         lane: Lane | None = None,
     ) -> None:  # fmt: skip
-        """Into a side state with the reason."""
+        """Put the settlement into a waiting state with the reason."""
         lane_name = None if lane is None else lane.value
         await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms, lane_name)
 
     async def mark_mismatched(
         self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
     ) -> None:
-        """Settled on the chain with other amounts."""
+        """Mark the settlement as settled on the chain with other amounts."""
         amounts = on_chain.to_amount, on_chain.fee_amount
         await self._execute(_MISMATCHED, session_id, *_place(inclusion), *amounts, now_ms)
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
-        """Give a waiting settlement up for good and release its hold."""
+        """Write off a waiting settlement permanently and release its hold."""
 
         async def unit(connection: Connection) -> None:
             if await connection.fetchval(_WRITE_OFF, session_id, reason, now_ms):
@@ -295,7 +296,7 @@ class PostgresOutbox:
         return await self.settlement(session_id)
 
     async def mark_notified(self, session_id: str) -> None:
-        """The news was taken."""
+        """Mark the settlement as reported."""
         await self._execute("UPDATE settlement SET notified = true WHERE session_id = $1", session_id)
 
     async def _execute(self, query: str, *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Holds and settlements as part of the caller's transaction: they are stored with the session they belong to.
+"""Writes holds and settlements in the caller's transaction, so that they commit together with their session.
 
 Each function takes the connection of an open transaction and is idempotent.
 """
@@ -13,7 +13,7 @@ from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
 STALE_MS_MAX: Final = 60_000
-"""An enforced hold is refused when the chain has not been seen for this long."""
+"""An ENFORCED hold is refused when the watcher has not seen the chain for this long."""
 
 _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
 _CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
@@ -44,11 +44,12 @@ async def take_hold(
     now_ms: int,
     stale_ms_max: int = STALE_MS_MAX,
 ) -> bool:
-    """Reserve `amount` micro-USDC of the payer's wallet for a session, taking turns per payer.
+    """Reserve `amount` micro-USDC of the payer's wallet for a session. Calls for one payer run one at a time.
 
     Returns:
-        False, with nothing reserved, when ENFORCED and the wallet as last seen does not cover it, or was not seen
-        for `stale_ms_max`. ADVISORY always reserves.
+        False, with nothing reserved, when ENFORCED and the wallet's last reading does not cover the amount or the chain
+        was
+        not seen for `stale_ms_max`. ADVISORY always reserves.
     """
     enforced = policy is FundsPolicy.ENFORCED
     return bool(
@@ -59,17 +60,17 @@ async def take_hold(
 
 
 async def charge_hold(connection: Connection, session_id: str, charged: int) -> None:
-    """Lower an open reservation to the charge, until the watcher sees the settlement."""
+    """Lower an open hold to the charge; it stays until the watcher sees the settlement."""
     await connection.execute(_CHARGE_HOLD, session_id, charged)
 
 
 async def release_hold(connection: Connection, session_id: str) -> None:
-    """Give up an open reservation: cancelled or expired."""
+    """Release an open hold of a cancelled or expired session."""
     await connection.execute(_RELEASE_HOLD, session_id)
 
 
 async def compose_settlement(connection: Connection, payload: SettlementPayload, *, now_ms: int) -> None:
-    """Put an ended session into the relayer's outbox; only the first payload counts."""
+    """Add an ended session to the settlement outbox; a later payload for the same session is ignored."""
     await connection.execute(
         _COMPOSE, payload.session_id, session_id_hash(payload.session_id), payload_text(payload), now_ms,
         payload.from_address.lower(), payload.to_amount + payload.fee_amount,
@@ -77,12 +78,12 @@ async def compose_settlement(connection: Connection, payload: SettlementPayload,
 
 
 async def track_wallet(connection: Connection, workspace_id: str, address: str, *, now_ms: int) -> None:
-    """Let the watcher follow the wallet of a new workspace."""
+    """Track the wallet of a new workspace."""
     await connection.execute(_TRACK, workspace_id, address.lower(), now_ms)
 
 
 def payload_text(payload: SettlementPayload) -> str:
-    """A payload as stored; amounts are decimal text, so that every JSON reader keeps them exact."""
+    """Encode a payload for storage; amounts are decimal text, so that every JSON reader keeps them exact."""
     return json.dumps(
         {
             "sessionId": payload.session_id,
@@ -100,7 +101,7 @@ def payload_text(payload: SettlementPayload) -> str:
 
 
 def payload_of(text: str) -> SettlementPayload:
-    """A payload from what was stored."""
+    """Decode a stored payload."""
     content = json.loads(text)
     return SettlementPayload(
         session_id=content["sessionId"],
