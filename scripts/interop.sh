@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings what the interop tests need beyond pip (browser, anvil, SpiceDB, engines), then runs them. Nothing is skipped:
-# what cannot be brought fails.
+# Installs what the interop tests need beyond pip (browser, anvil, SpiceDB, media servers), then runs them. No test is
+# skipped: a part that cannot be installed fails the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for bring in scripts/interop_*.sh; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings anvil (npm, pinned, checked) into .interop/anvil for the chain's interop tests. Needs npm and Linux on x86-64
+# Installs anvil (npm, pinned version, checked hash) into .interop/anvil for the chain's interop tests. Needs npm and Linux on x86-64
 # with glibc 2.35 or newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."

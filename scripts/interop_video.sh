@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings what tests/video/interop needs beyond pip: Chromium, GStreamer with its Python bindings and ffmpeg from apt,
+# Installs what tests/video/interop needs beyond pip: Chromium, GStreamer with its Python bindings and ffmpeg from apt,
 # the Eyevinn browser clients and a bundler from npm. scripts/interop.sh runs the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
-"""Write docs/machines/*.md by running the session's and the operator's machine on every phase and message.
+"""Generate docs/machines/*.md by running the session and the operator machine on every phase and message.
 
 Usage: python scripts/machines.py          writes the files
-       python scripts/machines.py --check  fails if a file differs from what the code does
+       python scripts/machines.py --check  fails if a file differs from the generated page
 """
 
 import sys
@@ -86,7 +86,7 @@ def _told(session: Session, message: Any, at_ms: int) -> Session:
 
 
 def session_phases() -> dict[str, tuple[Session, int]]:
-    """One session per column, and the instant at which it is spoken to."""
+    """Return one session per column, and the time at which it gets the message."""
     requested = session_machine.create(_TERMS).session
     assigned = _told(requested, Assign(_OPERATOR), T0)
     live = _told(assigned, GoLive(_VIDEO), T0)
@@ -115,7 +115,7 @@ def _proved_throughout(session: Session) -> Live:
 
 
 def session_messages(at_ms: int) -> dict[str, Any]:
-    """One message per row."""
+    """Return one message per row."""
     return {
         "Assign": Assign(_OPERATOR),
         "GoLive": GoLive(_VIDEO),
@@ -134,7 +134,7 @@ def session_messages(at_ms: int) -> dict[str, Any]:
 
 
 def session_cell(session: Session, message: Any, at_ms: int) -> str:
-    """What one message does to one session, in words."""
+    """Describe what one message does to one session."""
     result = session_machine.step(session, message, at_ms, LIMITS)
     if isinstance(result, Refusal):
         return f"refused {result.detail}"
@@ -184,7 +184,7 @@ def _session_diagram() -> list[str]:
 
 
 def operator_phases() -> dict[str, Workspace]:
-    """One workspace per column. `s` is the session that the messages are about, `x` another one."""
+    """Return one workspace per column. `s` is the session that the messages are about, `x` another one."""
     free = Workspace(
         id="o",
         slug="o",
@@ -233,7 +233,7 @@ OPERATOR_MESSAGES: Final[dict[str, Any]] = {
 
 
 def operator_cell(workspace: Workspace, message: Any) -> str:
-    """What one message does to one workspace, in words."""
+    """Describe what one message does to one workspace."""
     result = operator_machine.step(workspace, message, T0 + 1_000)
     if isinstance(result, Refusal):
         return f"refused {result.detail}"
@@ -290,7 +290,7 @@ def _page(title: str, essay: str, columns: Sequence[str], rows: Sequence[Row], d
 
 
 def session_page() -> str:
-    """docs/machines/session.md."""
+    """Generate docs/machines/session.md."""
     essay = (
         "Columns: the state in which a message arrives; *late*, *paused out*: a deadline passed, no timer fired yet.\n"
         "Cells: the next state, the recorded events, the effects. *evidence*: the session learned something that the\n"
@@ -300,7 +300,7 @@ def session_page() -> str:
 
 
 def operator_page() -> str:
-    """docs/machines/operator.md."""
+    """Generate docs/machines/operator.md."""
     essay = (
         "Columns: an operator's workspace by availability and claims; `s` is the message's session, `x` another."
         "\nCells: what changes; *no change*: nothing changed."
@@ -312,7 +312,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {"session.md": session_page, "opera
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or compare the pages."""
+    """Write the pages, or compare them."""
     stale = 0
     for name, page in PAGES.items():
         path = DIRECTORY / name

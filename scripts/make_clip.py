@@ -1,9 +1,9 @@
 # ruff: noqa: T201  # a script for people
-"""Render the demo clip once: `python scripts/make_clip.py sightline/video/assets/clip.mp4`.
+"""Render the demo clip: `python scripts/make_clip.py sightline/video/assets/clip.mp4`.
 
 A synthetic street seen from a slowly panning drone: houses, cars, a sun, a clock with hands, and the frame
 number twice, as digits to read and as a row of blocks for tests (`sightline.video.assets.read_counter`).
-720p30, H.264 constrained baseline, one keyframe a second, no B-frames: what every WebRTC client takes.
+720p30, H.264 constrained baseline, one keyframe a second, no B-frames: the format that every WebRTC client accepts.
 """
 
 import math
@@ -34,7 +34,7 @@ def box(image, x, y, width, height, colour):
 
 
 def disc(image, x, y, radius, colour):
-    """Fill a circle."""
+    """Draw a filled circle."""
     top, left = max(0, int(y - radius)), max(0, int(x - radius))
     rows, columns = np.ogrid[top : min(HEIGHT, int(y + radius) + 1), left : min(WIDTH, int(x + radius) + 1)]
     mask = (columns - x) ** 2 + (rows - y) ** 2 <= radius**2
@@ -51,7 +51,7 @@ def digits(image, text, x, y, size, colour):
 
 
 def backdrop():
-    """A strip of sky and houses, twice as wide as the picture and seamless."""
+    """Draw a strip of sky and houses, twice as wide as the picture and seamless."""
     rng = np.random.default_rng(7)
     strip = np.zeros((HEIGHT, 2 * WIDTH, 3), np.uint8)
     rows = np.linspace(0, 1, 420)[:, None]
@@ -72,7 +72,7 @@ def backdrop():
 
 
 def render(strip, index):
-    """One picture."""
+    """Render one picture of the clip."""
     t = index / RATE
     pan = int(index * WIDTH / (RATE * SECONDS)) * 2 % (2 * WIDTH)
     image = np.roll(strip, -pan, axis=1)[:, :WIDTH].copy()
@@ -105,7 +105,7 @@ def render(strip, index):
 
 
 def main(path: str, kbit: int = 0) -> None:
-    """Render and encode; `kbit` fixes the bitrate with grain on top (for benchmarks), else quality decides."""
+    """Render and encode. `kbit` sets a fixed bitrate and adds grain (for benchmarks), else the quality is fixed."""
     target = Path(path)
     grain = np.random.default_rng(1).integers(0, 14, (HEIGHT + 64, WIDTH + 64, 1), np.uint8)
     with av.open(str(target), "w") as container:

@@ -23,14 +23,14 @@ THREADS_GROWTH_MAX = 1
 
 
 def census(pid: int) -> dict[str, int]:
-    """Memory in kB, threads and descriptors of a process."""
+    """Return memory in kB, threads and descriptors of a process."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     descriptors = os.listdir(f"/proc/{pid}/fd")
     return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]), "fds": len(descriptors)}
 
 
 async def one_life(rig: Rig, chance: random.Random) -> None:
-    """Sessions one after the other: publish, watch, poll, take over, close."""
+    """Run sessions one after the other: publish, watch, poll, take over, close."""
     while True:
         made = await rig.backend.create_input(a_session_id())
         async with publishing(made.whip_url), trio.open_nursery() as nursery:
@@ -45,14 +45,14 @@ async def one_life(rig: Rig, chance: random.Random) -> None:
 
 
 async def poll(rig: Rig, ref: str, every_s: float) -> None:
-    """An agent."""
+    """Poll frames as an agent does."""
     while True:
         await rig.backend.frame(ref, FrameQuery(width=640, wait_ms=200))
         await trio.sleep(every_s)
 
 
 async def soak(minutes: float, sessions: int, every_s: float) -> int:
-    """Run; gives the exit code."""
+    """Run the soak test; returns the exit code."""
     rows: list[dict[str, int]] = []
     async with a_rig(Options(secret=SECRET, public_url="", workers=1)) as rig, trio.open_nursery() as nursery:
         for index in range(sessions):

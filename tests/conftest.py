@@ -1,4 +1,4 @@
-"""What every suite may use: one real Postgres for the whole run, and a fresh, migrated database per test."""
+"""Fixtures of all suites: one real Postgres for the whole run, and a new, migrated database per test."""
 
 import asyncio
 import itertools
@@ -26,10 +26,11 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def open_data_directory() -> Iterator[Path]:
-    """A directory for a server's data, gone afterwards.
+    """Create a directory for a server's data and delete it afterwards.
 
-    Not pytest's tmp_path: every run of pytest shuts the base of it to other accounts, and Postgres has one of
-    its own when the tests run as root.
+    Not pytest's tmp_path: pytest closes its base directory to other accounts, and Postgres runs under an account of its
+    own
+    when the tests run as root.
     """
     directory = Path(tempfile.mkdtemp(prefix="sightline-"))
     try:
@@ -40,16 +41,16 @@ def open_data_directory() -> Iterator[Path]:
 
 @pytest.fixture
 def data_directory() -> Iterator[Path]:
-    """A fresh directory for one server's data."""
+    """A new directory for one server's data."""
     with open_data_directory() as directory:
         yield directory
 
 
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
-    """The address of a Postgres of our own, up for the whole run; it does not outlive us.
+    """Address of a Postgres that runs for the whole test run.
 
-    SIGHTLINE_TEST_DSN names another one to use, by its database `postgres` (postgresql://USER@/postgres?host=...).
+    SIGHTLINE_TEST_DSN names another server to use, by its database `postgres` (postgresql://USER@/postgres?host=...).
     """
     if given := os.environ.get("SIGHTLINE_TEST_DSN"):
         yield given
@@ -81,7 +82,7 @@ def _serve_postgres(directory: Path) -> Iterator[str]:
 
 
 def on_server(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
-    """Run a unit on a connection of its own, outside any bridge."""
+    """Run a function on a connection of its own, without the bridge."""
 
     async def connected() -> None:
         connection = await asyncpg.connect(dsn)
@@ -94,13 +95,13 @@ def on_server(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
 
 
 def dsn_of(postgres_dsn: str, name: str) -> str:
-    """The address of another database on the same server."""
+    """Return the address of another database on the same server."""
     return postgres_dsn.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_dsn: str) -> str:
-    """The name of a migrated database that nobody is connected to."""
+    """Name of a migrated database without connections; new databases are copied from it."""
     on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}"))
     on_server(postgres_dsn, lambda connection: connection.execute(f"CREATE DATABASE {TEMPLATE}"))
 
@@ -115,13 +116,13 @@ def migrated_template(postgres_dsn: str) -> str:
 
 @pytest.fixture
 def empty_database_dsn(postgres_dsn: str) -> Iterator[str]:
-    """The address of a fresh database without any schema."""
+    """Address of a new database without a schema."""
     yield from _fresh(postgres_dsn, "template0")
 
 
 @pytest.fixture
 def database_dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
-    """The address of a fresh, migrated database."""
+    """Address of a new, migrated database."""
     yield from _fresh(postgres_dsn, migrated_template)
 
 
@@ -137,6 +138,6 @@ def _fresh(postgres_dsn: str, template: str) -> Iterator[str]:
 
 @pytest.fixture
 async def database(database_dsn: str) -> AsyncIterator[Database]:
-    """An open bridge to a fresh, migrated database."""
+    """An open bridge to a new, migrated database."""
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=database_dsn))) as opened:
         yield opened

@@ -1,1 +1,1 @@
-"""The simulation test kit: world, faults, checkers, scenarios."""
+"""Simulation test kit: worlds, faults, checkers and scenarios."""

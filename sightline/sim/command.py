@@ -1,4 +1,4 @@
-"""The `simulate` command: plays worlds, says how it went, and how to repeat what failed."""
+"""The `simulate` command: runs worlds, reports the result, and prints how to reproduce a failure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sightline.system.clock import SystemClock
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What to play.
+    """Which worlds to run.
 
     Attributes:
-        seed: The world to play, or the first of `seeds`.
-        seeds: How many; with 1 the world is described in full.
-        scenario: A name of SCENARIOS; None lets every seed pick its own.
-        hours, operators, sessions: Play one long day of this size instead, if `hours` is given.
-        processes: Worlds played at once; 0 is one per processor.
+        seed: The world to run, or the first of `seeds`.
+        seeds: Number of worlds; with 1 the world is described in full.
+        scenario: A name of SCENARIOS; None lets every seed choose its own.
+        hours, operators, sessions: If `hours` is given, run one long day of this size instead.
+        processes: Worlds that run in parallel; 0 is one per processor.
     """
 
     seed: int = 0
@@ -35,10 +35,10 @@ class SimulateOptions:
 
 
 def run_simulation(options: SimulateOptions, say: Callable[[str], None]) -> int:
-    """Play and report line by line.
+    """Run the worlds and print the results line by line.
 
     Returns:
-        The exit status: 0 if every promise held, 1 if one was broken, 2 if the scenario is unknown.
+        The exit code: 0 if every promise held, 1 if one was broken, 2 if the scenario is unknown.
     """
     if options.scenario is not None and options.scenario not in SCENARIOS:
         say(f"unknown scenario; choose one of {', '.join(SCENARIOS)}")

@@ -1,8 +1,8 @@
-"""Fault rates and the dice that apply them. The rates are drawn from the seed, so every world differs."""
+"""Fault rates, and the random decisions that apply them. The rates are drawn from the seed."""
 
 from __future__ import annotations
 
-import random  # noqa: TID251  (generators made of the seed only)
+import random  # noqa: TID251  (generators seeded from the world's seed only)
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import final
@@ -13,21 +13,22 @@ class Outcome(Enum):
 
     FINE = "fine"
     REFUSED = "refused"
-    """A definite failure: surely not applied."""
+    """A definite failure: the call was not applied."""
     UNKNOWN_APPLIED = "unknown, applied"
-    """Applied, and the answer is lost."""
+    """The call was applied, and its answer is lost."""
     UNKNOWN_LOST = "unknown, not applied"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Chances per call, except where a period is named.
+    """Probabilities per call, unless the field is a period.
 
     Attributes:
-        slow: A call takes up to `slow_s` in place of a few milliseconds.
-        crash_every_s: Mean time between kills of the server; 0 for none.
-        pause_every_s: Mean time between pauses of the server, half of which let another one take over; 0 for none.
+        slow: A call takes up to `slow_s` instead of a few milliseconds.
+        crash_every_s: Mean time between kills of the server, in seconds; 0 for none.
+        pause_every_s: Mean time between pauses of the server, in seconds; 0 for none. In half of them another server
+            takes over.
         duplicate, late: Messages between actors and from the video engine.
     """
 
@@ -49,7 +50,7 @@ class FaultRates:
 
     @classmethod
     def drawn(cls, rng: random.Random) -> FaultRates:
-        """A swarm: each kind of fault is absent, rare or common, independently of the others."""
+        """Draw rates from the seed: each kind of fault is absent, rare or common, independently of the others."""
 
         def rate(most: float) -> float:
             kind = rng.randrange(3)
@@ -74,14 +75,14 @@ class FaultRates:
         )
 
     def described(self) -> str:
-        """The rates that are not zero, for a failure report."""
+        """Describe the rates that are not zero, for a failure report."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return " ".join(f"{name}={value:.3g}" for name, value in values if value)
 
 
 @final
 class Faults:
-    """The dice of one world. `quiet` stops all faults for good."""
+    """Random decisions of one world. `quiet` stops all faults."""
 
     def __init__(self, rates: FaultRates, rng: random.Random) -> None:
         self.rates = rates
@@ -89,15 +90,15 @@ class Faults:
         self.is_quiet = False
 
     def quiet(self) -> None:
-        """From now on nothing goes wrong."""
+        """Stop all faults from now on."""
         self.is_quiet = True
 
     def hits(self, chance: float) -> bool:
-        """Throw the dice."""
+        """Decide with this probability."""
         return not self.is_quiet and chance > 0.0 and self._rng.random() < chance
 
     def latency_s(self) -> float:
-        """How long one way of a call takes."""
+        """Draw the latency of a call in one direction, in seconds."""
         if self.hits(self.rates.slow):
             return self._rng.random() * self.rates.slow_s
         return self._rng.random() * self.rates.latency_ms / 1000
@@ -112,13 +113,13 @@ class Faults:
         return Outcome.UNKNOWN_LOST if self.hits(rates.store_unknown_lost) else Outcome.FINE
 
     def read_fails(self) -> bool:
-        """Whether a read is refused."""
+        """Decide whether a read is refused."""
         return self.hits(self.rates.read_refused)
 
     def wait_s(self, mean_s: float) -> float:
-        """Time until the next event of a kind that comes by chance."""
+        """Draw the time until the next random event of a kind, in seconds."""
         return self._rng.expovariate(1.0 / mean_s)
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return self._rng.random()

@@ -1,4 +1,4 @@
-"""Everything that happened in a world, in order: the trace, what is known to be durable, and the checkers' feed."""
+"""The history of a world, in order: the trace, the durable rows, and the calls of the checkers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from sightline.storage.memory.store import MemoryStore
 
 TAIL = 60
-"""Lines of the trace that a failure report shows."""
+"""Number of trace lines in a failure report."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken, and when."""
+    """A broken promise and its time."""
 
     checker: str
     text: str
@@ -63,9 +63,9 @@ class WorkspaceStep:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a caller got for one command, after all repeats of it.
+    """The result of one command for its caller, after all retries.
 
-    `outcome` is ok, refused (nothing happened, the server said why), or gave up (the outcome is unknown).
+    `outcome` is ok, refused (no effect, the server gave a reason), or gave up (the outcome is unknown).
     """
 
     who: str
@@ -76,21 +76,21 @@ class Reply:
     value: object = None
     detail: str | None = None
     was_unknown: bool = False
-    """Whether an earlier try of the same command ended without an answer."""
+    """Whether an earlier try of the same command had no answer."""
 
 
 @final
 @dataclass(slots=True)
 class Truth:
-    """What really happened at the devices, to hold the meter against."""
+    """What the devices really did, which the checkers compare with the meter."""
 
     durable_beats: dict[str, list[Heartbeat]] = field(default_factory=dict)
     slow_beats_ms: dict[str, int] = field(default_factory=dict)
-    """Per workspace, receive time of the newest heartbeat that took over a second to become durable."""
+    """By workspace: receive time of the newest heartbeat that took over a second to become durable."""
     odd_fix_ms: dict[str, int] = field(default_factory=dict)
-    """Per workspace, when its device last sent a fix that was not plainly inside, or stopped publishing."""
+    """By workspace: when its device last sent a fix that was not clearly inside the fence, or stopped publishing."""
     media_ms: dict[str, list[int]] = field(default_factory=dict)
-    """Per session, when its publisher showed frames to a server that was up."""
+    """By session: when its publisher sent frames to a running server."""
     stopped_ms: int = -1
     """When a server was last killed or paused."""
     disturbed_ms: int = -1
@@ -98,17 +98,17 @@ class Truth:
 
 
 class Checker:
-    """Checks one promise. Each method is called within the step it is about; the default does nothing."""
+    """Checks one promise. Each method is called in the step that it checks; the default does nothing."""
 
     name: ClassVar[str]
     history: History
 
     def fail(self, text: str) -> None:
-        """Report that the promise was broken."""
+        """Report a broken promise."""
         self.history.violate(self.name, text)
 
     def require(self, holds: bool, text: str) -> None:
-        """Report unless it holds."""
+        """Report a broken promise unless the condition is true."""
         if not holds:
             self.fail(text)
 
@@ -125,10 +125,10 @@ class Checker:
         """Heartbeats became durable."""
 
     def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
-        """A device was told so."""
+        """A device got the answer that its heartbeat is durable."""
 
     def on_reply(self, reply: Reply) -> None:
-        """A caller knows what became of its command."""
+        """A caller knows the outcome of its command."""
 
     def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
         """A caller read the meter of a LIVE session."""
@@ -137,12 +137,12 @@ class Checker:
         """Called about once a second."""
 
     def on_end(self) -> None:
-        """Called once, when everything must have finished."""
+        """Called once at the end, when everything must have finished."""
 
 
 @final
 class History:
-    """One world's history. Feeds the checkers within the step that they check."""
+    """The history of one world. Calls the checkers in the step that they check."""
 
     def __init__(
         self,
@@ -173,12 +173,12 @@ class History:
 
     @property
     def trace_hash(self) -> str:
-        """Of everything that happened so far, in order."""
+        """Return the hash of everything that has happened so far, in order."""
         return self._hash.hexdigest()
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines of the trace."""
+        """Return the last lines of the trace."""
         return tuple(self._tail)
 
     def note(self, kind: str, *facts: object) -> None:
@@ -196,7 +196,7 @@ class History:
             self._on_violation()
 
     def shards_taken(self, owner: str, epochs: Mapping[int, int]) -> None:
-        """A server took the shards."""
+        """Record that a server took the shards."""
         self.note("shards", owner, epochs[0])
         for checker in self._checkers:
             checker.on_shards(owner, epochs)
@@ -204,7 +204,7 @@ class History:
             self.epochs[shard] = (owner, epoch)
 
     def session_written(self, owner: str, write: SessionWrite, result: Committed | Rejected) -> None:
-        """A session's step was committed or decided against."""
+        """Record that a session's step was committed or refused."""
         if isinstance(result, Rejected):
             self.note("rejected", owner, write.session.id, result.why.value)
             return
@@ -221,7 +221,7 @@ class History:
             checker.on_session(step)
 
     def workspace_written(self, owner: str, write: WorkspaceWrite, result: Committed | Rejected) -> None:
-        """A workspace's step was committed or decided against."""
+        """Record that a workspace's step was committed or refused."""
         if isinstance(result, Rejected):
             self.note("rejected", owner, write.workspace.id, result.why.value)
             return
@@ -237,7 +237,7 @@ class History:
             checker.on_workspace(step)
 
     def heartbeats_written(self, owner: str, batch: Sequence[Heartbeat]) -> None:
-        """Heartbeats became durable."""
+        """Record that heartbeats became durable."""
         now_ms = self.clock.now_ms()
         self.note("beats", *(f"{beat.workspace_id[:8]}:{beat.sequence}" for beat in batch))
         for beat in batch:
@@ -248,34 +248,34 @@ class History:
             checker.on_heartbeats(owner, batch)
 
     def replied(self, reply: Reply) -> None:
-        """A caller knows what became of its command."""
+        """Record that a caller knows the outcome of its command."""
         self.note("reply", reply.who, reply.what, reply.session_id, reply.outcome, reply.detail)
         for checker in self._checkers:
             checker.on_reply(reply)
 
     def heartbeat_acknowledged(self, workspace_id: str, sequence: int) -> None:
-        """A device was told that its heartbeat is durable."""
+        """Record that a device got the answer that its heartbeat is durable."""
         for checker in self._checkers:
             checker.on_acknowledged_heartbeat(workspace_id, sequence)
 
     def read_live(self, life: str, session_id: str, clean_seconds: int) -> None:
-        """A caller read the meter of a LIVE session; `life` changes when actors were loaded again."""
+        """Record a caller's reading of a LIVE session's meter. `life` changes when actors were loaded again."""
         for checker in self._checkers:
             checker.on_reading(life, session_id, clean_seconds)
 
     async def until_news_of(self, workspace_id: str, *, patience_s: float) -> None:
-        """Wait until a session of this operator moves, as a live stream would tell it, or until patience is out."""
+        """Wait until a session of this operator changes, as a live stream would report it, or until the time limit."""
         news = self._news.setdefault(workspace_id, trio.Event())
         with trio.move_on_after(patience_s):
             await news.wait()
 
     def passed(self, seconds: float) -> None:
-        """Some time has passed."""
+        """Call the time checks; about once a second."""
         for checker in self._checkers:
             checker.on_time(self.clock.now_ms())
 
     def ended(self) -> None:
-        """The quiet phase is over: what must have become true by now is looked at."""
+        """Run the final checks after the quiet phase."""
         self.note("ended")
         for checker in self._checkers:
             checker.on_end()

@@ -1,8 +1,8 @@
-"""One server process of a world: the real actors over ports that fail. Killing it runs no clean-up that has effects."""
+"""One server process of a world: the real actors over ports that fail. Killing it runs no clean-up with effects."""
 
 from __future__ import annotations
 
-import random  # noqa: TID251  (generators made of the seed only)
+import random  # noqa: TID251  (generators seeded from the world's seed only)
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a world gives each of its server processes.
+    """The parts of a world that each of its server processes uses.
 
     Attributes:
-        has_graph_apart: The authorization graph is a system of its own and does not commit with the store.
-        on_crash: Called with what an actor raised although no fault explains it.
+        has_graph_apart: The authorization graph is a separate system and does not commit with the store.
+        on_crash: Called with an exception of an actor that no injected fault explains.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Surroundings:
 
 @final
 class CrashReporter:
-    """The kernel's log in a simulation: an actor that crashes is a bug, whatever the store did."""
+    """The kernel's log in a simulation: a crash of an actor is a bug, whatever the store did."""
 
     BUGS = frozenset({"actor_crashed", "actor_load_failed", "actor_parked", "may_passivate_failed", "helper_failed"})
 
@@ -74,14 +74,14 @@ class CrashReporter:
 
 @final
 class Node:
-    """A server process, from taking the shards to its death."""
+    """A server process, from taking the shards until it is killed."""
 
     def __init__(self, outside: Surroundings, name: str) -> None:
         self._outside = outside
         self.name = name
         self.line = Line()
         self.calls: dict[trio.CancelScope, None] = {}
-        """Calls of the outside that this process is answering."""
+        """Calls from outside that this process is handling."""
         self.ended = trio.Event()
         self._scope = trio.CancelScope()
         self._broker: Broker | None = None
@@ -90,18 +90,18 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has recovered and answers."""
+        """Whether the server has recovered and answers."""
         return self._broker is not None and not self.line.is_dead
 
     @property
     def broker(self) -> Broker:
-        """What callers speak to."""
+        """The broker that callers use."""
         assert self._broker is not None
         return self._broker
 
     @property
     def registry(self) -> Registry:
-        """The kernel, for statistics and for closing."""
+        """The kernel's registry, for statistics and for closing."""
         assert self._registry is not None
         return self._registry
 
@@ -111,7 +111,7 @@ class Node:
         return self._video
 
     async def run(self) -> None:
-        """Live until killed."""
+        """Run until killed."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -121,7 +121,7 @@ class Node:
             self.ended.set()
 
     def kill(self) -> None:
-        """Die at this instant: nothing more goes out, callers see their connections break."""
+        """Kill the process now: nothing is sent any more, and the callers' connections break."""
         self.line.cut()
         self._outside.history.note("killed", self.name)
         for scope in self.calls:

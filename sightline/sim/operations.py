@@ -1,7 +1,7 @@
-"""Worlds played from a list of operations, which a property-based test can shrink to the shortest story that fails.
+"""Worlds that run a list of operations, which a property-based test can shrink to the shortest failing list.
 
-Operations happen one after another at the pace of the list; what they start goes on beside the ones that follow. Ids
-are small numbers taken modulo what there is, so that every list is a story.
+Operations start one after another at the pace of the list; what they start runs concurrently with later ones. Ids are
+small numbers taken modulo the number of objects, so that every list is valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Deed(StrEnum):
-    """What can be done."""
+    """The operations that exist."""
 
     REQUEST = "request"
     DISPATCH = "dispatch"
@@ -44,7 +44,7 @@ class Deed(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One deed: of whom (consumer or operator), on which session, for how long (seconds)."""
+    """One operation: by which consumer or operator, on which session, for how long (seconds)."""
 
     deed: Deed
     who: int = 0
@@ -54,7 +54,7 @@ class Operation:
 
 @final
 class Story:
-    """Plays operations in a world with two operators and two consumers."""
+    """Runs operations in a world with two operators and two consumers."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -63,7 +63,7 @@ class Story:
         self._sessions: list[str] = []
 
     async def play(self, operations: Sequence[Operation]) -> None:
-        """Sign everybody up, then do one thing after another."""
+        """Sign up everyone, then run the operations in order."""
         async with trio.open_nursery() as nursery:
             for device in self._devices:
                 nursery.start_soon(device.sign_up)
@@ -118,7 +118,7 @@ class Story:
 
 
 def story_of(operations: Sequence[Operation], *, rates: FaultRates | None = None) -> Scenario:
-    """A scenario that plays these operations, without faults unless rates are given."""
+    """Create a scenario that runs these operations, without faults unless rates are given."""
 
     async def play(world: World) -> None:
         await Story(world).play(operations)

@@ -1,16 +1,16 @@
 """Determinism in one place: virtual time, a seeded scheduler, seeded ids.
 
-trio orders the tasks of a batch at random. It has a private switch, made for Hypothesis, that takes the order from a
-generator which can be seeded; both names are used here and nowhere else, trio is pinned to a minor version, and a copy
-of trio's own test of the switch stands in the suite. With it one seed is one order of events, and another seed another.
+trio runs the tasks of a batch in random order. A private switch, made for Hypothesis, takes the order from a generator
+that can be seeded. The two private names are used only here, trio is pinned to a minor version, and the test suite has
+a copy of trio's own test of the switch. With the switch, one seed gives one order of events.
 
-Virtual time needs no sleeping: when no task can run, the clock is already at the next deadline. There must be no thread
-and no socket inside, since trio cannot see that somebody is waiting for them.
+Virtual time needs no sleeping: when no task can run, the clock jumps to the next deadline. Threads and sockets are not
+allowed, because trio cannot see that a task waits for them.
 """
 
 from __future__ import annotations
 
-import random  # noqa: TID251  (generators made of the seed only)
+import random  # noqa: TID251  (generators seeded from the world's seed only)
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -24,18 +24,19 @@ from trio._core import _run as scheduler
 T = TypeVar("T")
 
 STALL_LIMIT: Final = 300_000
-"""Far above what the largest burst of a world does at one instant."""
+"""Far more than the largest burst of a world needs at one instant."""
 
 EPOCH_MS: Final = 1_767_225_600_000
-"""Where the wall clock of every world starts: 2026-01-01T00:00:00Z."""
+"""Wall-clock time at which every world starts: 2026-01-01T00:00:00Z."""
 
 
 @final
 class VirtualClock(trio.abc.Clock):
-    """Time that stands still while a task can run and jumps to the next deadline when none can.
+    """Virtual time: stops while a task can run, and jumps to the next deadline when none can.
 
-    Tasks that keep each other busy for ever would stop time for good. After `STALL_LIMIT` looks at the clock without a
-    jump it is set going by itself, so that whoever waits gets to see `has_stalled`.
+    Tasks that never wait would stop virtual time. After `STALL_LIMIT` readings without a jump the clock advances by
+    itself,
+    so that a waiting task can check `has_stalled`.
     """
 
     def __init__(self) -> None:
@@ -43,10 +44,10 @@ class VirtualClock(trio.abc.Clock):
         self._looks = 0
 
     def start_clock(self) -> None:
-        """Nothing to start."""
+        """Do nothing; the clock needs no start."""
 
     def current_time(self) -> float:
-        """Seconds since the world began."""
+        """Return the seconds since the world began."""
         self._looks += 1
         if self._looks > STALL_LIMIT:
             self._now += 0.001
@@ -54,11 +55,11 @@ class VirtualClock(trio.abc.Clock):
 
     @property
     def has_stalled(self) -> bool:
-        """Whether tasks run and run and time does not pass."""
+        """Whether tasks keep running without virtual time advancing."""
         return self._looks > STALL_LIMIT
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump. The run loop asks only when no task is ready."""
+        """Jump to the deadline. The run loop calls this only when no task is ready."""
         if deadline == inf:
             return 999_999.0
         if deadline > self._now:
@@ -70,32 +71,32 @@ class VirtualClock(trio.abc.Clock):
 
 @final
 class SimWallClock:
-    """Wall time that follows virtual time."""
+    """Wall-clock time derived from virtual time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         return EPOCH_MS + round(trio.current_time() * 1000)
 
 
 @final
 class SeededIds:
-    """Ids and secrets that are the same for the same seed."""
+    """Ids and secrets that are equal for equal seeds."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
     def uuid(self) -> str:
-        """A UUID of version 4."""
+        """Return a UUID of version 4."""
         return str(UUID(int=self._rng.getrandbits(128), version=4))
 
     def token_bytes(self, count: int) -> bytes:
-        """Not fit for secrets outside of a simulation."""
+        """Return random bytes; not suitable as secrets outside a simulation."""
         return self._rng.randbytes(count)
 
 
 @contextmanager
 def seeded_scheduler(seed: int) -> Iterator[None]:
-    """Let the seed decide the order in which ready tasks run."""
+    """Order ready tasks by the seed."""
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING
     state = scheduler._r.getstate()
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]

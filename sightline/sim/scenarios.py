@@ -1,4 +1,4 @@
-"""Scenarios: who is in a world and what they are up to. Each starts its people in the world's nursery and returns."""
+"""Scenarios: who takes part in a world and how. Each starts its tasks in the world's nursery and returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Play: TypeAlias = "Callable[[World], Awaitable[None]]"
 
 
 def populate(world: World, *, operators: int, consumers: int, habits: Habits, wishes: Wishes) -> None:
-    """Let operators and consumers go about their business."""
+    """Start operators and consumers."""
     for index in range(operators):
         world.nursery.start_soon(Device(world, f"operator-{index}", habits).run)
     for index in range(consumers):
@@ -28,7 +28,7 @@ def populate(world: World, *, operators: int, consumers: int, habits: Habits, wi
 
 
 async def city(world: World) -> None:
-    """A few operators and consumers, each device with habits of its own."""
+    """A few operators and consumers; each device has its own habits."""
     rng = world.rng("city")
     for index in range(rng.randint(1, 4)):
         habits = Habits(
@@ -49,13 +49,13 @@ async def city(world: World) -> None:
 
 
 async def flapping_phones(world: World) -> None:
-    """Devices that fall silent and come back, around the limits at which the meter pauses and sessions end."""
+    """Devices that stop sending and return, around the limits at which the meter pauses and sessions end."""
     habits = Habits(flaps=0.08, flap_s=world.rng("flap").choice((9.0, 14.0, 75.0)), stutters=0.05, duplicates=0.2)
     populate(world, operators=2, consumers=2, habits=habits, wishes=Wishes(duration_s=(30, 240), hangs_up=0.3))
 
 
 async def gps_jumps(world: World) -> None:
-    """Devices whose fixes jump, wander off and lose their accuracy."""
+    """Devices whose fixes jump, leave the fence and lose accuracy."""
     habits = Habits(jumps=0.2, wanders=0.05, mumbles=0.2)
     populate(world, operators=2, consumers=2, habits=habits, wishes=Wishes(duration_s=(30, 120), hangs_up=0.3))
 
@@ -66,13 +66,13 @@ async def steady(world: World) -> None:
 
 
 async def mass_dispatch(world: World) -> None:
-    """Many consumers want the few operators at the same instant, again and again."""
+    """Many consumers request the few operators at the same instant, repeatedly."""
     wishes = Wishes(duration_s=(5, 15), wait_s=(10, 30), pause_s=0.5, quotes=0.0, withdraws=0.0, poll_s=1.0)
     populate(world, operators=4, consumers=10, habits=Habits(grabs=0.1), wishes=wishes)
 
 
 async def revoked_allowance(world: World) -> None:
-    """Holds are enforced, and what the wallets cover comes and goes."""
+    """Holds are enforced, and the wallets' balances and allowances change."""
     wishes = Wishes(duration_s=(10, 60), pause_s=2.0, quotes=0.5)
     populate(world, operators=2, consumers=3, habits=Habits(), wishes=wishes)
 
@@ -87,7 +87,7 @@ async def revoked_allowance(world: World) -> None:
 
 
 def long_day(*, hours: float, operators: int, sessions: int) -> Scenario:
-    """A city over a long time: so many operators, so many sessions spread over it, and a server that fails hourly."""
+    """A city over a long time: this many operators, sessions spread over it, and a server that crashes hourly."""
     consumers = max(1, min(sessions, 2 * operators))
     each = max(1, round(sessions / consumers))
     wishes = Wishes(
@@ -111,13 +111,13 @@ def long_day(*, hours: float, operators: int, sessions: int) -> Scenario:
 
 @final
 class Scenario:
-    """A play and the world it wants."""
+    """A scenario and its world options."""
 
     def __init__(self, play: Play, *, options: WorldOptions | None = None, adjust: Callable[[FaultRates], FaultRates]):
         self.play = play
         self.options = options or WorldOptions()
         self.adjust = adjust
-        """Bends the rates that the seed drew."""
+        """Changes the rates that the seed drew."""
 
 
 def _as_drawn(rates: FaultRates) -> FaultRates:
@@ -140,6 +140,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 
 
 def scenario_of(seed: int) -> str:
-    """The scenario that a seed plays when none is named."""
+    """Return the scenario that a seed runs if none is named."""
     names = list(SCENARIOS)
     return names[seed % len(names)]

@@ -1,4 +1,4 @@
-"""Running worlds: one seed, many seeds on several processes, or one long day."""
+"""Run worlds: one seed, many seeds in several processes, or one long day."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sightline.system.clock import SystemClock
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of one world."""
+    """Result of one world."""
 
     seed: int
     scenario: str
@@ -36,10 +36,10 @@ class Report:
     tail: tuple[str, ...] = ()
     traceback: str = ""
     repeat: str
-    """The command that plays the same world again."""
+    """Return the command that runs the same world again."""
 
     def explained(self) -> str:
-        """A failure for a reader: what broke, when, under which faults, what came before, how to repeat it."""
+        """Describe a failure: what broke, when, with which faults, the steps before it, and how to repeat it."""
         lines = [f"seed {self.seed} ({self.scenario}) broke: {self.violation}", f"faults: {self.rates or 'none'}"]
         lines += ["last steps:", *(f"  {line}" for line in self.tail)]
         if self.traceback:
@@ -50,7 +50,7 @@ class Report:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What came of many worlds."""
+    """Result of many worlds."""
 
     worlds: int
     steps: int
@@ -60,13 +60,13 @@ class Summary:
 
     @property
     def virtual_hours_per_minute(self) -> float:
-        """Virtual hours played per real minute."""
+        """Virtual hours simulated per real minute."""
         return (self.virtual_s / 3600) / max(self.real_s / 60, 1e-9)
 
 
 @contextmanager
 def silenced_logs() -> Iterator[None]:
-    """Keep the logs of simulated servers out of the way; bugs are reported by the world itself."""
+    """Suppress the logs of simulated servers; the world itself reports bugs."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
@@ -83,11 +83,11 @@ def play(
     rates: FaultRates | None = None,
     checkers: Sequence[Checker] = (),
 ) -> Report:
-    """Play one world to its end, or to its first violation.
+    """Run one world to its end, or to its first violation.
 
     Args:
-        rates: Faults to use in place of those that the seed draws and the scenario bends.
-        checkers: Promises to check besides Sightline's own; fresh objects for every world.
+        rates: Faults to use instead of those that the seed draws and the scenario changes.
+        checkers: Checkers besides Sightline's own; create new objects for every world.
     """
     worlds: list[World] = []
 
@@ -120,7 +120,7 @@ def play(
 def simulate(
     seed: int, *, scenario: str | None = None, active_s: float | None = None, rates: FaultRates | None = None
 ) -> Report:
-    """Play the world of a seed, in the scenario and with the faults that the seed picks unless they are given."""
+    """Run the world of a seed; the seed chooses scenario and faults unless they are given."""
     name = scenario or scenario_of(seed)
     chosen = SCENARIOS[name]
     if active_s is not None:
@@ -130,7 +130,7 @@ def simulate(
 
 
 def simulate_day(seed: int, *, hours: float, operators: int, sessions: int) -> Report:
-    """Play one long world: so many operators and sessions over so many virtual hours."""
+    """Run one long world: this many operators and sessions over this many virtual hours."""
     day = long_day(hours=hours, operators=operators, sessions=sessions)
     report = play(seed, day, name="day")
     return replace(report, repeat=f"{report.repeat} --hours {hours} --operators {operators} --sessions {sessions}")
@@ -139,7 +139,7 @@ def simulate_day(seed: int, *, hours: float, operators: int, sessions: int) -> R
 def simulate_many(
     seeds: Iterable[int], *, scenario: str | None = None, processes: int = 1, failures_max: int = 5
 ) -> Summary:
-    """Play many worlds; stops after a few failures."""
+    """Run many worlds; stops after a few failures."""
     clock = SystemClock()
     began_ms = clock.now_ms()
     worlds, steps, virtual_s = 0, 0, 0.0

@@ -1,9 +1,9 @@
-"""A world: one seed, one store that survives everything, servers that do not, and what goes wrong between them.
+"""A world: one seed, one store that survives every crash, servers that do not survive, and faults between them.
 
-with seed S:  virtual clock, seeded scheduler, seeded ids and dice
-a scenario    starts devices and consumers, which act through the broker as the HTTP edge does
+with seed S:  virtual clock, seeded scheduler, seeded ids and random decisions
+a scenario    starts devices and consumers, which call the broker as the HTTP layer does
 chaos         kills and pauses servers
-checkers      look at every committed step and every answer
+checkers      check every committed step and every answer
 quiet phase   faults stop, and everything must finish
 """
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALL_LIMIT_S: Final = 200.0
-"""No call of the broker takes longer: its asks have deadlines, its store calls are bounded by the slowest fault."""
+"""Longest time of a broker call: its asks have deadlines, and the slowest fault bounds its store calls."""
 QUIET_LIMIT_S: Final = 1_200
-"""Covers the longest session a scenario asks for, its deadlines, and the repair of what a crash cut in two."""
+"""Enough for the longest session of a scenario, its deadlines, and the recovery after a crash."""
 ZOMBIE_S: Final = 25.0
 MINE_EVERY_S: Final = 7.0
 GRAPH_APART: Final = 0.3
@@ -52,18 +52,18 @@ class NodeLostError(OutcomeUnknownError):
 
 
 class NodeDownError(UnavailableError):
-    """No server is there to connect to."""
+    """No server is running."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOptions:
-    """What a scenario asks of a world.
+    """Options of a world.
 
     Attributes:
-        active_s: How long things are asked for and go wrong, virtual seconds; the quiet phase comes on top.
+        active_s: Length of the phase with requests and faults, in virtual seconds; the quiet phase comes after it.
         rates: Fault rates; None draws them from the seed.
-        funds_policy: As the setting of the server.
+        funds_policy: Value of the server's setting FUNDS_POLICY.
     """
 
     active_s: float = 180.0
@@ -73,7 +73,7 @@ class WorldOptions:
 
 @final
 class World:
-    """Everything in one seed. Make it and run it inside `run_virtual`."""
+    """A simulated world: everything that one seed determines. Create it and run it inside `run_virtual`."""
 
     def __init__(self, seed: int, options: WorldOptions, checkers: Sequence[Checker] = ()) -> None:
         self.seed = seed
@@ -97,7 +97,7 @@ class World:
         self.is_over = False
         """Whether the quiet phase has begun, in which no new sessions are requested."""
         self.has_graph_apart = self.rng("graph").random() < GRAPH_APART
-        """Whether the authorization graph is a system of its own in this world."""
+        """Whether the authorization graph is a separate system in this world."""
         self.report = ""
         self._node: Node | None = None
         self._nodes = 0
@@ -106,12 +106,12 @@ class World:
         self._people: trio.Nursery | None = None
 
     def rng(self, name: str) -> random.Random:
-        """Dice of their own for a part of the world, so that one part does not disturb another."""
+        """Return a random generator for one part of the world, so that parts do not influence each other."""
         return random.Random(f"{self.seed}/{name}")
 
     @property
     def nursery(self) -> trio.Nursery:
-        """Where people and devices live; it ends with the quiet phase."""
+        """The nursery of consumers and devices; it ends with the quiet phase."""
         assert self._people is not None
         return self._people
 
@@ -122,14 +122,14 @@ class World:
 
     @property
     def life(self) -> str:
-        """Changes whenever an actor of sessions forgets what it has only in memory."""
+        """A text that changes whenever session actors lose what they hold only in memory."""
         node = self.node
         return f"{node.name}/{node.registry.reloads(SESSION)}" if node is not None else "none"
 
     # Calls from outside.
 
     async def call(self, what: str, act: Callable[[Broker], Awaitable[T]]) -> T:
-        """Call the broker of the present server, as a connection to it would.
+        """Call the broker of the current server, as a connection to it would.
 
         Raises:
             NodeDownError: No server is running.
@@ -176,7 +176,7 @@ class World:
         )
 
     async def until_ready(self) -> Node:
-        """Wait for a server that answers, starting one if need be."""
+        """Wait for a server that answers; start one if necessary."""
         while (node := self.node) is None:
             if self._node is None or self._node.line.is_dead:
                 self.start_node()
@@ -194,7 +194,7 @@ class World:
         self.start_node()
 
     async def pause(self, seconds: float, *, take_over: bool) -> None:
-        """Stop the server for a while; with `take_over` another one is started meanwhile, and the two overlap."""
+        """Pause the server for a while; with `take_over` another one is started meanwhile, and the two overlap."""
         node = self._node
         if node is None:
             return
@@ -216,7 +216,7 @@ class World:
                 node.kill()
 
     async def set_funds(self, address: str, amount: int) -> None:
-        """What the chain says that a wallet has, and allows, from now on; micro-USDC."""
+        """Set a wallet's balance and allowance on the simulated chain, in micro-USDC."""
         self._block += 1
         reading = WalletReading(
             address=address.lower(), balance_micro=amount, allowance_micro=amount, block_number=self._block
@@ -234,7 +234,7 @@ class World:
         await self.ledger.apply_blocks(application, now_ms=self.clock.now_ms())
 
     def disturbed(self) -> None:
-        """Remember that a server did not run as it should just now."""
+        """Record that a server was just disturbed."""
         truth = self.history.truth
         truth.stopped_ms = truth.disturbed_ms = self.clock.now_ms()
 
@@ -244,15 +244,15 @@ class World:
             self.report = "".join(traceback.format_exception(error))
         self.history.violate("no crashes", f"{what} {error!r}")
 
-    # A whole life.
+    # Running a world.
 
     async def run(self, scenario: Callable[[World], Awaitable[None]]) -> None:
-        """Play a scenario, then the quiet phase. Violations are in `history`."""
+        """Run a scenario, then the quiet phase. Violations are in `history`."""
         with self._scope:
             async with trio.open_nursery() as self._nursery:
                 try:
                     await self._live(scenario)
-                except Exception as error:  # noqa: BLE001  whatever it is, the seed is what we want to know
+                except Exception as error:  # noqa: BLE001  any error is reported with the seed that reproduces it
                     self.crashed("world", error)
                 self._nursery.cancel_scope.cancel()
 
@@ -303,7 +303,7 @@ class World:
                 self.history.violate("progress", "the server is busy for ever without time passing")
 
     async def _mine(self) -> None:
-        """Confirm settlements, telling some sessions twice; what a server forgets is told again."""
+        """Confirm settlements and notify their sessions, some twice. A lost notification is sent again."""
         while True:
             await trio.sleep(MINE_EVERY_S)
             for session in list(self.history.sessions.values()):

@@ -1,4 +1,4 @@
-"""A real server for each test, or one that a module shares."""
+"""Fixtures: a real server per test, or one per module."""
 
 from tests.e2e.conftest import running_server, server
 

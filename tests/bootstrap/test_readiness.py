@@ -20,14 +20,14 @@ from tests.e2e.server import PLACE, Server, a_tenant, until
 
 @pytest.fixture
 def server_on(data_directory: Path, database_dsn: str) -> Iterator[Server]:
-    """A server on a Postgres that the test may misuse."""
+    """Start a server on a Postgres that the test may break."""
     made = Server(data_directory, env={"SIGHTLINE_DATABASE_URL": database_dsn, "SIGHTLINE_READY_PARKED_ACTORS": "0"})
     yield made
     made.end()
 
 
 async def readiness(server: Server) -> tuple[int, dict[str, Any]]:
-    """The status, and the checks by name."""
+    """Return the status of /readyz, and its checks by name."""
     where = read_server_addresses(server.directory / "data")
     assert where is not None
     async with httpx.AsyncClient(timeout=10) as http:

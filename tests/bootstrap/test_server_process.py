@@ -1,4 +1,4 @@
-"""The server as a process: start, stop, restart, and what it refuses."""
+"""The server process: start, stop, restart, and the options that it refuses."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A server that cannot start says why in one line that names the setting to change, and exits with 1."""
+"""A server that cannot start prints one line that names the setting to change, and exits with code 1."""
 
 import os
 import shutil
@@ -164,7 +164,7 @@ def spawn(directory: Path, **env: str) -> "subprocess.Popen[bytes]":
 
 
 async def end(process: "subprocess.Popen[bytes]") -> int:
-    """SIGTERM; returns the exit code."""
+    """Send SIGTERM; returns the exit code."""
     process.terminate()
     with trio.move_on_after(30):
         await trio.to_thread.run_sync(process.communicate, abandon_on_cancel=True)

@@ -1,4 +1,4 @@
-"""A server that is gone when the test is."""
+"""Fixtures: a real server that is stopped at the end of the test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def server(data_directory: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def running_server() -> Iterator[Server]:
-    """A server that a module's tests share; none of them may stop it."""
+    """A server shared by the tests of a module; no test may stop it."""
     with open_data_directory() as directory:
         made = Server(directory)
         try:

@@ -1,7 +1,7 @@
-"""Checks what callers were answered against what the API, the database and the chain hold in the end.
+"""Compare the answers that callers got with the final contents of the API, the database and the chain.
 
-Calls that change something are made with an idempotency key and repeated until their outcome is known, so a complete
-history says of each call whether it took effect. Every effect that no answer accounts for is a violation.
+Calls that change something have an idempotency key and are repeated until their outcome is known, so a complete
+history says for each call whether it took effect. Every effect that no answer reports is a violation.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ BASIS_POINTS: Final = 10_000
 
 @dataclass(frozen=True)
 class Told:
-    """One answer: the whole body, as it came."""
+    """One answer with its whole body."""
 
     status: int
     body: dict[str, Any]
@@ -47,9 +47,9 @@ class Made:
     key: str
     body: dict[str, Any] | None = None
     told: list[Told] = field(default_factory=list)
-    """Answers that settle it. Those that say "no effect" or "not known" only count below."""
+    """Final answers. Those that mean "no effect" or "outcome unknown" are only counted below."""
     lost: int = 0
-    """Times it was sent and nobody can tell what became of it."""
+    """Number of tries whose outcome is unknown."""
 
     @property
     def is_done(self) -> bool:
@@ -67,14 +67,14 @@ class Made:
 
     @property
     def session_id(self) -> str:
-        """The session it is about."""
+        """The session that the call is about."""
         if self.action == "create":
             return str(self.told[0].data["id"])
         return self.path.split("/")[2]
 
 
 class Outcome(Enum):
-    """What the caller knows of a create call that was sent once and without a key."""
+    """What the caller knows about a create call that was sent once and without a key."""
 
     DONE = "answered 200"
     REFUSED = "answered 429 or 503, which promise that nothing was done"
@@ -83,15 +83,15 @@ class Outcome(Enum):
 
 @dataclass
 class History:
-    """Everything that callers were answered."""
+    """All answers that callers got."""
 
     made: list[Made] = field(default_factory=list)
     heartbeats: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Acknowledged sequences by workspace."""
+    """Acknowledged heartbeat sequences by workspace."""
     unkeyed: dict[str, Outcome] = field(default_factory=dict)
-    """Create calls without a key, by the marker in the metadata of the session they ask for."""
+    """Create calls without a key, by the marker in the metadata of the session that they create."""
     unexpected: list[str] = field(default_factory=list)
-    """Answers that break a promise by themselves: a status 500, another tenant's data."""
+    """Answers that are violations by themselves: a status 500, another tenant's data."""
 
     @property
     def acknowledged(self) -> int:
@@ -106,10 +106,10 @@ class History:
 
 @dataclass
 class Rows:
-    """What the database holds, read by SQL and not by the server."""
+    """The contents of the database, read by SQL without the server."""
 
     heartbeats: dict[str, Counter[int]]
-    """How often each sequence is stored, by workspace."""
+    """By workspace: how often each sequence is stored."""
     sessions: dict[str, str]
     """State by session id."""
     settlements: dict[str, str]
@@ -118,7 +118,7 @@ class Rows:
 
 @dataclass
 class Found:
-    """What a reader of the API finds at the end, when all traffic has stopped."""
+    """What the API returns at the end, after all traffic has stopped."""
 
     consumers: frozenset[str]
     sessions: dict[str, dict[str, Any]]
@@ -129,11 +129,11 @@ class Found:
     wallets: dict[str, dict[str, Any]] = field(default_factory=dict)
     ledgers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     balances: dict[str, int] = field(default_factory=dict)
-    """On the chain itself, micro-USDC."""
+    """Balances on the chain itself, in micro-USDC."""
     funds: int = 0
-    """What each wallet began with."""
+    """Initial balances of the wallets."""
     rows: Rows | None = None
-    """None where only the API and the chain are compared."""
+    """None if only the API and the chain are compared."""
 
     def charged(self, workspace_id: str, party: str) -> int:
         mine = (session for session in self.sessions.values() if session[f"{party}WorkspaceId"] == workspace_id)
@@ -141,7 +141,7 @@ class Found:
 
 
 def violations(history: History, found: Found) -> list[str]:
-    """Everything that was lost or doubled; empty when the history holds."""
+    """List everything that was lost or doubled; empty if the history is correct."""
     return [
         *history.unexpected,
         *_answers(history),
@@ -157,7 +157,7 @@ def violations(history: History, found: Found) -> list[str]:
 
 
 def _answers(history: History) -> Iterator[str]:
-    """One key, one answer."""
+    """Check that each key got one answer."""
     for made in history.made:
         if not made.told:
             yield f"never answered: {made.method} {made.path} {made.key}"
@@ -166,7 +166,7 @@ def _answers(history: History) -> Iterator[str]:
 
 
 def _effects(history: History, found: Found) -> Iterator[str]:
-    """Each effect was asked for by exactly one call that was told so."""
+    """Check that exactly one call requested each effect and got an answer that reports it."""
     created = Counter(made.session_id for made in history.done("create"))
     for session_id in created.keys() - found.sessions.keys():
         yield f"session {session_id} was created and is gone"
@@ -199,13 +199,13 @@ def _effects(history: History, found: Found) -> Iterator[str]:
 
 
 def marker_of(session: dict[str, Any]) -> str | None:
-    """The marker of the unkeyed call that asked for the session."""
+    """Return the marker of the call without a key that created the session."""
     marker: str | None = (session["metadata"] or {}).get("marker")
     return marker
 
 
 def _unkeyed(history: History, found: Found) -> Iterator[str]:
-    """A refusal had no effect, a success had one, an unknown outcome at most one."""
+    """Check calls without a key: a refusal had no effect, a success had one, an unknown outcome at most one."""
     times = Counter(marker_of(session) for session in found.sessions.values())
     allowed = {Outcome.DONE: {1}, Outcome.REFUSED: {0}, Outcome.UNKNOWN: {0, 1}}
     for marker, outcome in history.unkeyed.items():
@@ -221,11 +221,11 @@ AGREES: Final = {
     "end": ("state", "startedAt", "endedAt", "cleanSeconds", "chargedMicroUsdc", "endReason"),
     "cancel": ("state", "endedAt", "endReason"),
 }
-"""What an answer says of a session that nothing later may change."""
+"""Fields of a session in an answer that never change later."""
 
 
 def _records(history: History, found: Found) -> Iterator[str]:
-    """What was acknowledged is still there, word for word."""
+    """Check that everything acknowledged is still there, unchanged."""
     for made in history.done(*AGREES):
         session = found.sessions.get(made.session_id)
         said = made.told[0].data
@@ -247,7 +247,7 @@ def _heartbeats(history: History, found: Found) -> Iterator[str]:
 
 
 def _rows(history: History, found: Found) -> Iterator[str]:
-    """The database holds each acknowledged heartbeat once, and the sessions and settlements that the API shows."""
+    """Check that the database has each acknowledged heartbeat once, and the sessions and settlements of the API."""
     if found.rows is None:
         return
     for workspace_id, sequences in history.heartbeats.items():
@@ -268,7 +268,7 @@ def _rows(history: History, found: Found) -> Iterator[str]:
 
 
 def _operators(found: Found) -> Iterator[str]:
-    """Nobody live twice at once, nobody left busy, nothing left open."""
+    """Check that no operator is in two LIVE sessions, no operator stays BUSY, and no session stays open."""
     lives: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for session in found.sessions.values():
         if session["state"] not in TERMINAL:
@@ -287,7 +287,7 @@ def _operators(found: Found) -> Iterator[str]:
 
 
 def _charges(found: Found) -> Iterator[str]:
-    """The charge is what the meter's own evidence comes to, and never above the hold."""
+    """Check that each charge follows from the meter's windows and is at most the hold."""
     for session in found.sessions.values():
         charged, clean = int(session["chargedMicroUsdc"]), session["cleanSeconds"]
         if charged != clean * int(session["ratePerSecondMicroUsdc"]):
@@ -300,7 +300,7 @@ def _charges(found: Found) -> Iterator[str]:
 
 
 def _money(found: Found) -> Iterator[str]:
-    """Each ended session is settled once, on the chain and in both ledgers; nothing stays held."""
+    """Check that each ended session is settled once, on the chain and in both ledgers, and that no hold remains."""
     for session in found.sessions.values():
         settlement = found.settlements[session["id"]]
         wanted = "CONFIRMED" if session["state"] == "ENDED" else "NOT_READY"
@@ -341,7 +341,7 @@ def _row(row: dict[str, Any]) -> str:
 
 
 def _transfers(settlement: dict[str, Any], party: str) -> list[str]:
-    """Rows of one settlement in a ledger: the parts that moved; one of 0 where nothing did."""
+    """List a settlement's transfers in a ledger; one row of 0 if no money moved."""
     payload = settlement["payload"]
     parts = [payload["toAmount"], payload["feeAmount"]] if party == "consumer" else [payload["toAmount"]]
     moved = [part for part in parts if part != "0"] or ["0"]

@@ -1,4 +1,4 @@
-"""A real server in processes of its own, driven over its public interface only."""
+"""Run a real server in separate processes, and use its public interface only."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ PATIENCE_S = 30.0
 DEFAULTS = {
     "SIGHTLINE_VIDEO_WORKERS": "1",
     "SIGHTLINE_RATE_LIMITS": "false",
-    # Tests wait for the settlement of sessions without a charge too.
+    # Sessions without a charge are settled at once, because tests wait for that too.
     "SIGHTLINE_CHAIN_FREE_SETTLE_SECONDS": "0",
 }
 
@@ -32,14 +32,14 @@ def _limit_descriptors(count: int) -> None:
 
 @dataclass
 class Server:
-    """`sightline serve` on one data directory, which outlives it."""
+    """A `sightline serve` process on a data directory that remains after it."""
 
     directory: Path
     port: int = 0
     internal_port: int = 0
     env: dict[str, str] = field(default_factory=dict)
     descriptors: int | None = None
-    """Limit of open files, soft and hard; None inherits ours."""
+    """Limit of open files, soft and hard; None inherits the test's limits."""
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
 
@@ -55,7 +55,7 @@ class Server:
         await self.await_ready()
 
     def spawn(self) -> None:
-        """Start it without waiting until it serves."""
+        """Start the server without waiting until it is ready."""
         ports = ["--port", str(self.port), "--internal-port", str(self.internal_port)]
         command = [sys.executable, "-m", "sightline.cli", "serve", *ports]
         env = os.environ | DEFAULTS | self.env
@@ -79,13 +79,13 @@ class Server:
         self.port = int(self.url.rpartition(":")[2])
 
     async def kill(self) -> None:
-        """kill -9: nothing of it gets to say goodbye."""
+        """Kill the server by SIGKILL, so that no clean-up runs."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         await self._reap()
 
     async def kill_everything(self) -> None:
-        """kill -9 of the server and all that it started, its database first."""
+        """Kill the server and all its child processes by SIGKILL, the database first."""
         assert self.process is not None
         for child in reversed(psutil.Process(self.process.pid).children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
@@ -93,7 +93,7 @@ class Server:
         await self.kill()
 
     async def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.terminate()
         return await self._reap()
@@ -108,7 +108,7 @@ class Server:
         return code
 
     def end(self) -> None:
-        """Whatever state it is in, leave nothing behind."""
+        """Stop every process of the server, whatever its state."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -118,7 +118,7 @@ class Server:
 
 @dataclass
 class Tenant:
-    """A workspace with a key of its own."""
+    """A workspace with its own API key."""
 
     wallet: Wallet
     workspace_id: str
@@ -126,7 +126,7 @@ class Tenant:
 
 
 async def a_tenant(url: str, role: str, slug: str, wallet: Wallet | None = None) -> Tenant:
-    """Sign up as a user would; a new wallet has no funds, which will do where the funds policy is advisory."""
+    """Sign up as a user would. A new wallet has no funds; that is enough if the funds policy is advisory."""
     wallet = wallet if wallet is not None else Wallet()
     scopes = ["sessions:read", "sessions:create", "sessions:operate", "pricing:read", "wallet:read"]
     async with Api(url) as api:
@@ -151,7 +151,7 @@ async def go_online(url: str, operator: Tenant, place: tuple[float, float] = PLA
 
 
 async def until(read: Any, holds: Any, what: str) -> Any:
-    """Wait for a thing."""
+    """Wait until a condition is true."""
     seen = None
     with trio.move_on_after(PATIENCE_S):
         while True:
@@ -163,7 +163,7 @@ async def until(read: Any, holds: Any, what: str) -> Any:
 
 
 def processes_under(directory: Path) -> list[str]:
-    """Command lines of the processes that name the directory."""
+    """List the command lines of the processes that name the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

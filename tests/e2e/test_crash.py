@@ -1,4 +1,4 @@
-"""kill -9, again and again, under load: nothing that was acknowledged is lost, nothing is done twice."""
+"""Kill a server under load repeatedly: nothing acknowledged is lost, and no effect happens twice."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from tests.e2e.history import violations
 from tests.e2e.server import Server
 from tests.e2e.town import Town, a_town, find, repeat_some, start_traffic
 
-# httpx leaves the body of a request to the collector when the server dies while it is being sent.
+# If the server dies while a request is being sent, httpx leaves the request's body to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -23,7 +23,7 @@ SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 
 
 async def kill_rounds(town: Town, rounds: int) -> list[float]:
-    """Kill and start the server, now and then also while it comes up. Returns the seconds from each kill to ready."""
+    """Kill and start the server repeatedly, also during a start. Returns the seconds from each kill to ready."""
     stage, rng, took_s = town.stage, town.stage.rng("killer"), []
     for _ in range(rounds):
         enough = len(stage.history.made) + rng.randint(5, 30)

@@ -1,4 +1,4 @@
-"""A data directory that lost a part is refused in one line; who may read what it holds."""
+"""A data directory that lost a part is refused with one line; file permissions of the data directory."""
 
 import shutil
 import stat
@@ -16,7 +16,7 @@ from tests.e2e.server import Server, a_tenant
 
 @pytest.fixture(scope="module")
 def stopped_server() -> Iterator[Server]:
-    """A server that was ready once and has stopped; its directory is copied by each test."""
+    """A server that was ready once and has stopped; each test copies its directory."""
     with open_data_directory() as directory:
         made = Server(directory)
 
@@ -33,7 +33,7 @@ def stopped_server() -> Iterator[Server]:
 
 
 def refusal(data: Path) -> str:
-    """What the start of a server on this directory prints; it must not start."""
+    """Return what a server prints that must refuse to start on this directory."""
     command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
     done = subprocess.run([*command, "--data-dir", str(data)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1

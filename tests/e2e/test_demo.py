@@ -1,4 +1,4 @@
-"""What `make demo` promises."""
+"""`make demo` runs a session end to end and every check passes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A server that may open few files serves fewer callers, and keeps itself running."""
+"""A server with a low limit of open files accepts fewer connections and keeps running."""
 
 import socket
 from contextlib import ExitStack, suppress
@@ -20,7 +20,7 @@ CALLERS = 300
 def child_of(server: Server, word: str) -> psutil.Process | None:
     assert server.process is not None
     for child in psutil.Process(server.process.pid).children(recursive=True):
-        with suppress(psutil.Error):  # it may be ending
+        with suppress(psutil.Error):  # the process may be ending
             if word in " ".join(child.cmdline()):
                 return child
     return None

@@ -1,5 +1,7 @@
-"""Heartbeats at full speed, one by one and in batches, cut off by kill -9 of the server, or of its database too: every
-acknowledged one is on the disk."""
+"""Every acknowledged heartbeat is on disk after kill -9 of the server, or of the server and its database.
+
+The heartbeats are sent at full speed, one by one and in batches.
+"""
 
 import sys
 from collections import defaultdict
@@ -21,9 +23,9 @@ BATCH_DEVICES: Final = 2
 BATCH: Final = 50
 ROUNDS: Final = 3
 PER_ROUND: Final = (500, 3_000)
-"""Acknowledged in a round before the server is killed."""
+"""Heartbeats acknowledged in a round before the server is killed."""
 
-# httpx leaves the body of a request to the collector when the server dies while it is being sent.
+# If the server dies while a request is being sent, httpx leaves the request's body to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -31,7 +33,7 @@ pytestmark = [
 
 
 class Device:
-    """Sends as fast as it is answered, and remembers what was acknowledged."""
+    """Sends the next heartbeat as soon as one is answered, and records what was acknowledged."""
 
     def __init__(self, url: str, tenant: Tenant, batch: int) -> None:
         self.workspace_id = tenant.workspace_id
@@ -57,7 +59,7 @@ class Device:
         return {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": self._sequence}
 
     def _note(self, fixes: list[dict[str, Any]], answer: httpx.Response) -> None:
-        # 504: the database was killed first, with this batch on its way to it.
+        # 504: the database was killed first, while it was writing this batch.
         assert answer.status_code in {200, 503, 504}, answer.text
         if answer.status_code == 200 and self._batch == 1:
             self.acknowledged.add(fixes[0]["sequence"])
@@ -66,7 +68,7 @@ class Device:
 
 
 def stored_sequences(server: Server) -> dict[str, list[int]]:
-    """What the server's own database holds, by workspace."""
+    """Read the stored sequences from the server's own database, by workspace."""
     found: dict[str, list[int]] = defaultdict(list)
 
     async def read(connection: Any) -> None:
@@ -98,7 +100,8 @@ async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server
                 nursery.start_soon(device.run)
             enough = acknowledged_by(devices) + rng.randint(*PER_ROUND)
             await until(lambda: acknowledged_of(devices), lambda count, enough=enough: count > enough, "acknowledged")
-            # A database that lives on carries out what was sent to it; one that dies too keeps only what it has.
+            # A database that survives completes the statements that it received; a killed one keeps only committed
+            # ones.
             await (server.kill() if number == 0 else server.kill_everything())
         await server.start()
         stored = await trio.to_thread.run_sync(stored_sequences, server)

@@ -1,4 +1,4 @@
-"""Two servers on one database: the first one ends, and nobody is told by it what is no longer true."""
+"""Two servers on one database: the first one stops and gives no stale answers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ EXIT_FENCED = 3
 
 @contextmanager
 def shared_parts(directory: Path) -> Iterator[dict[str, str]]:
-    """A database and a chain that outlive servers; the settings of a server that uses them."""
+    """A database and a chain that run independently of the servers; the settings of a server that uses them."""
     directory.chmod(0o711)
     (directory / "postgres").mkdir(mode=0o700)
     postgres, chain = ExternalPostgres(directory / "postgres"), ExternalChain(directory / "chain")
@@ -36,7 +36,7 @@ def pair(data_directory: Path) -> Iterator[tuple[Server, Server]]:
         servers = (Server(data_directory / "one", env=env), Server(data_directory / "two", env=env))
         for server in servers:
             (server.directory / "data").mkdir(parents=True)
-        # One deployment, one set of secrets: API keys of the first are good at the second.
+        # Both servers use the same secrets: API keys of the first are valid at the second.
         secrets = data_directory / "one" / "data" / "secrets.json"
         yield servers
         assert secrets.exists()

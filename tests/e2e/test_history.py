@@ -1,4 +1,4 @@
-"""The checker of histories finds what it is there to find: each test plants one lie in a story that holds."""
+"""Prove the history checker: each test plants one error in a correct history."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def a_session(**changed: Any) -> dict[str, Any]:
 
 
 def a_story() -> tuple[History, Found]:
-    """One session from request to settlement, everything as it should be."""
+    """Build the history of one session from request to settlement, without errors."""
     session = a_session()
     history = History()
     for workspace, verb in (

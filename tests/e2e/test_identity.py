@@ -1,4 +1,4 @@
-"""Identity through a real server: contract wallets, cookies, keys, members, and a log without secrets."""
+"""Identity through a real server: contract wallets, cookies, keys, members, and no secrets in the log."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SIGHTLINE = str(Path(sys.executable).with_name("sightline"))
 
 @dataclass
 class Server:
-    """`sightline serve` over one data directory; may be stopped and started again."""
+    """`sightline serve` on one data directory; may be stopped and started again."""
 
     directory: Path
     secrets: list[str] = field(default_factory=list)
@@ -78,14 +78,14 @@ class Server:
         return self.post("/auth/wallet/login", proof)
 
     def cookie_of(self, response: httpx.Response) -> str:
-        """The cookie of a successful answer, as a Cookie header."""
+        """Return the cookie of a successful answer, as a Cookie header."""
         assert response.status_code == 200, response.text
         value = response.headers["set-cookie"].partition(";")[0]
         self.secrets.append(value.partition("=")[2])
         return value
 
     def workspace_of(self, address: str, signer: LocalAccount) -> tuple[str, str]:
-        """A new workspace of the wallet, selected: its id and the cookie."""
+        """Create a workspace of the wallet and select it; returns its id and the cookie."""
         workspace_id = data(self.login(address, signer, "/workspaces"))["id"]
         return workspace_id, self.select(self.cookie_of(self.login(address, signer)), workspace_id)
 
@@ -122,7 +122,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def chain(server: Server) -> WalletChain:
-    """Contract wallets, deployed through the public endpoint of the embedded chain."""
+    """Deploy contract wallets through the public endpoint of the embedded chain."""
     directory = ["--data-dir", str(server.directory / "data")]
     subprocess.run([SIGHTLINE, "faucet", DEPLOYER.address, "1", *directory], check=True, capture_output=True)
     url = data(server.request("GET", "/config"))["rpcUrl"]

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a live session: it goes on, and nothing that was acknowledged is lost."""
+"""A LIVE session continues after kill -9 of the server, and nothing acknowledged is lost."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A database that refuses writes for a while, as during a failover, ends no server and parks no actor."""
+"""A database that refuses writes for a while, as in a failover, neither ends the server nor parks an actor."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
 READ_ONLY_S: Final = 8.0
-"""Long enough for every loop of the server to write several times."""
+"""Seconds; long enough for every loop of the server to write several times."""
 
 
 async def set_read_only(server: Server, value: str) -> None:

@@ -1,4 +1,4 @@
-"""A restart with many unfinished sessions: all of them are back, in seconds."""
+"""A server with many unfinished sessions recovers all of them within seconds of its restart."""
 
 import sys
 from collections import Counter
@@ -16,7 +16,7 @@ OPERATORS: Final = 10
 ACCEPTED_EACH: Final = 30
 AT_ONCE: Final = 8
 READY_S: Final = 30.0
-"""For a machine that is busy with other things; by itself it takes two or three."""
+"""Limit in seconds for a busy machine; an idle one needs two or three."""
 
 
 async def create_sessions(api: Api, count: int) -> list[str]:
@@ -35,7 +35,7 @@ async def create_sessions(api: Api, count: int) -> list[str]:
 
 
 async def take(url: str, operator: Tenant, session_ids: list[str]) -> None:
-    """Accept them all and start the first."""
+    """Accept all sessions and start the first one."""
     async with Api(url, key=operator.key) as api:
         for session_id in session_ids:
             await api.post(f"/sessions/{session_id}/accept", operatorWorkspaceId=operator.workspace_id)
@@ -43,7 +43,7 @@ async def take(url: str, operator: Tenant, session_ids: list[str]) -> None:
 
 
 async def everything(api: Api) -> dict[str, dict[str, Any]]:
-    """All sessions of the caller by id."""
+    """List all sessions of the caller, by id."""
     found: dict[str, dict[str, Any]] = {}
     query: dict[str, Any] = {"limit": 100}
     while True:
@@ -55,7 +55,7 @@ async def everything(api: Api) -> dict[str, dict[str, Any]]:
 
 
 def lasting(session: dict[str, Any]) -> dict[str, Any]:
-    """What time alone does not change."""
+    """Return the fields that time alone does not change."""
     return {name: session[name] for name in ("state", "operatorWorkspaceId", "createdAt", "assignedAt", "startedAt")}
 
 

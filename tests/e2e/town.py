@@ -1,4 +1,4 @@
-"""Consumers and operators with funds and devices, at work on one server; and what a reader finds afterwards."""
+"""Funded consumers and operators with devices that use one server, and a reader that collects the final state."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ OPERATORS: Final = 3
 
 
 class Town:
-    """Everybody who calls the server."""
+    """All callers of the server."""
 
     def __init__(self, stage: Stage, chain: ChainClient, config: dict[str, Any]) -> None:
         self.stage = stage
@@ -36,10 +36,10 @@ class Town:
 
 @asynccontextmanager
 async def a_town(server: Server, seed: str, chain_directory: Path | None = None) -> AsyncIterator[Town]:
-    """Start the server; add funded consumers and operators online. The last of each have a place of their own.
+    """Start the server; sign up funded consumers and ONLINE operators. The last of each have their own place.
 
     Args:
-        chain_directory: Where the embedded chain's files are; default: in the server's data directory.
+        chain_directory: Directory of the embedded chain's files; default: in the server's data directory.
     """
     await server.start()
     async with AsyncExitStack() as stack:
@@ -84,7 +84,7 @@ def start_traffic(town: Town, nursery: trio.Nursery) -> None:
 
 
 async def repeat_some(town: Town) -> None:
-    """After a restart, ask again for what was answered before it."""
+    """Repeat calls after a restart that were answered before it."""
     answered = [made for made in town.stage.history.made if made.is_done]
     callers = {caller.id: caller for caller in town.everybody}
     for made in town.stage.rng(f"repeats {len(answered)}").sample(answered, min(8, len(answered))):
@@ -92,7 +92,7 @@ async def repeat_some(town: Town) -> None:
 
 
 async def find(town: Town) -> Found:
-    """Bring everything to its end, and read all there is to read."""
+    """End all sessions, and read the final state."""
     operators = {operator.id: operator for operator in town.operators}
     for consumer in town.consumers:
         await bring_to_an_end(consumer, operators)

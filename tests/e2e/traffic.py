@@ -1,4 +1,4 @@
-"""Consumers and operators at work on a server that keeps being killed, and a record of all they were told."""
+"""Consumers and operators that call a server while it is killed repeatedly, and a record of all answers."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -18,19 +18,19 @@ NO_OPERATOR: Final = "dispatch:noOperator"
 FILMED_S: Final = 6.0
 ASSIGNMENT_PATIENCE_S: Final = 2.0
 STUDIO: Final = (PLACE[0] + 1.0, PLACE[1] + 1.0)
-"""Where the filmed sessions are, out of everybody else's coverage."""
+"""Coordinates of the filmed sessions, outside the coverage of all other operators."""
 
 
 @final
 @dataclass
 class Stage:
-    """The server as its callers know it: up or not; and what they share."""
+    """State that the callers share: whether the server runs, and the history."""
 
     server: Server
     seed: str
     history: History = field(default_factory=History)
     closed: trio.Event = field(default_factory=trio.Event)
-    """Until then callers begin new things."""
+    """Once set, callers start no new sessions."""
     up: trio.Event = field(default_factory=trio.Event)
     down: trio.Event = field(default_factory=trio.Event)
 
@@ -42,8 +42,8 @@ class Stage:
         return Random(f"{self.seed}:{name}")
 
     async def progress(self, enough: int) -> None:
-        """Wait until so many changes have been asked for: a busy machine gets longer rounds, not emptier ones."""
-        while len(self.history.made) < enough:  # noqa: ASYNC110  everybody adds to it, and it is no hurry
+        """Wait until this many changes were requested: a round on a busy machine is longer but not emptier."""
+        while len(self.history.made) < enough:  # noqa: ASYNC110  all callers add to the history
             await trio.sleep(0.01)
 
     def rise(self) -> None:
@@ -57,7 +57,7 @@ class Stage:
 
 @final
 class Caller:
-    """One credential, whose every change is repeated with its key until the outcome is known."""
+    """A caller with one credential, which repeats each change with its key until the outcome is known."""
 
     def __init__(self, stage: Stage, tenant: Tenant, name: str) -> None:
         self.stage = stage
@@ -76,14 +76,14 @@ class Caller:
             yield self
 
     async def act(self, method: str, path: str, body: dict[str, Any] | None = None) -> Told:
-        """A change, as often as it takes to know what became of it."""
+        """Make a change, and repeat it until its outcome is known."""
         self._count += 1
         made = Made(self.id, method, path, f"{self._name} {self._count}", body)
         self.stage.history.made.append(made)
         return await self.repeat(made)
 
     async def repeat(self, made: Made) -> Told:
-        """Send it with its key, and record the answer that settles it."""
+        """Send the call with its key until an answer is final, and record that answer."""
         while True:
             told = await self._send(made.method, made.path, made.body, {"idempotency-key": made.key})
             if told is None or told.status == 504:
@@ -94,7 +94,7 @@ class Caller:
             await self.pause(0.02)
 
     async def read(self, path: str, **query: Any) -> dict[str, Any]:
-        """A read, until it is answered."""
+        """Read, and repeat until there is an answer."""
         while True:
             told = await self._send("GET", path, None, {}, query)
             if told is not None and not _is_for_now(told) and told.status != 504:
@@ -103,7 +103,7 @@ class Caller:
             await self.pause(0.02)
 
     async def read_all(self, path: str, **query: Any) -> list[dict[str, Any]]:
-        """All pages of a list."""
+        """Read all pages of a list."""
         items: list[dict[str, Any]] = []
         cursor: dict[str, Any] = {}
         while True:
@@ -114,7 +114,7 @@ class Caller:
             cursor = {"cursor": page["nextCursor"]}
 
     async def send_once(self, path: str, body: dict[str, Any]) -> Told | None:
-        """A change without a key, sent once; None if its outcome is not known."""
+        """Send a change once and without a key; None if its outcome is unknown."""
         told = await self._send("POST", path, body, {})
         return None if told is None or told.status == 504 else told
 
@@ -123,7 +123,7 @@ class Caller:
     ) -> Told | None:
         await self.stage.up.wait()
         try:
-            # Asked each time: another server may have taken over.
+            # Looked up for each call: another server may have taken over.
             url = f"{self.stage.server.url}/api/v1{path}"
             answer = await self._http.request(method, url, json=body, headers=headers, params=query)
         except httpx.TransportError:
@@ -134,13 +134,13 @@ class Caller:
         return Told(answer.status_code, answer.json())
 
     async def pause(self, seconds: float) -> None:
-        """Wait that long, more or less."""
+        """Wait for about this many seconds."""
         await trio.sleep(self.rng.uniform(0, 2 * seconds))
 
-    # A consumer's day.
+    # Behaviour of a consumer.
 
     async def consume(self) -> None:
-        """Ask for sessions, in every way that one may, while the stage is open."""
+        """Create sessions in every way the API allows, while the stage is open."""
         while self.stage.is_open:
             if self.rng.random() < 0.2:
                 await self._create_unkeyed()
@@ -158,7 +158,7 @@ class Caller:
                 await self.act("DELETE", f"/sessions/{session_id}")
 
     async def _create_unkeyed(self) -> None:
-        """Ask for a session once and without a key, so that no repetition hides what a refusal did."""
+        """Create a session once and without a key, so that no retry hides the effect of a refusal."""
         marker = f"{self._name} {self.rng.getrandbits(64):x}"
         wish = {"lat": PLACE[0], "lng": PLACE[1], "waitTimeoutSeconds": 3600, "metadata": {"marker": marker}}
         told = await self.send_once("/sessions", wish)
@@ -189,15 +189,15 @@ class Caller:
             await self.act("POST", f"/sessions/{session_id}/end")
 
     async def _await_state(self, session_id: str, past: set[str], patience_s: float) -> None:
-        """Wait until the session has left these states, for a while."""
+        """Wait until the session has left these states, up to a time limit."""
         with trio.move_on_after(patience_s):
             while (await self.read(f"/sessions/{session_id}"))["state"] in past and self.stage.is_open:
                 await self.pause(0.05)
 
-    # An operator's day.
+    # Behaviour of an operator.
 
     async def operate(self) -> None:
-        """Take, start, drop and end sessions while the stage is open."""
+        """Accept, start, cancel and end sessions while the stage is open."""
         while self.stage.is_open:
             mine = await self.read("/sessions", view="operator", state=["ASSIGNED", "LIVE"])
             for session in mine["items"]:
@@ -224,7 +224,7 @@ class Caller:
             await self.act("POST", f"/sessions/{session['id']}/accept", body)
 
     async def beat(self, place: tuple[float, float] = PLACE) -> None:
-        """Heartbeats, one at a time or in batches, with rising sequences."""
+        """Send heartbeats with increasing sequences, one at a time or in batches."""
         sequence = 0
         while self.stage.is_open:
             size = self.rng.choice((1, 1, 1, 5))
@@ -245,17 +245,17 @@ class Caller:
             await self.pause(0.05)
 
     async def last_sequence(self) -> int:
-        """What the server holds for the newest heartbeat: its refusal of an old one names it."""
+        """Return the newest sequence that the server has; its refusal of an older one contains it."""
         while True:
             told = await self.send_once(f"/workspaces/{self.id}/location", {"lat": 0, "lng": 0, "sequence": 0})
             if told is not None and told.detail == "location:sequence":
                 return int(str(told.body["message"]).rpartition(" ")[2])
             if told is not None and told.is_done:
-                return -1  # it had none
+                return -1  # there was none
 
 
 async def film(consumer: Caller, operator: Caller) -> None:
-    """One filmed session after the other, published by WHIP (again after each restart) and ended by its consumer."""
+    """Run filmed sessions one after the other: published by WHIP, again after each restart, ended by the consumer."""
     while consumer.stage.is_open:
         wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
         session_id = (await consumer.act("POST", "/sessions", wish)).data["id"]
@@ -271,7 +271,7 @@ async def film(consumer: Caller, operator: Caller) -> None:
 
 
 async def _start(consumer: Caller, operator: Caller, session_id: str) -> Told | None:
-    """Dispatch and start; None if the session was over before that, as it is when the clock jumps past its deadline."""
+    """Dispatch and start a session; None if it ended before that, as when the clock jumps past its deadline."""
     while not (await consumer.act("POST", f"/sessions/{session_id}/dispatch")).is_done:
         if (await consumer.read(f"/sessions/{session_id}"))["state"] in TERMINAL:
             return None
@@ -297,7 +297,7 @@ async def _publish(stage: Stage, whip_url: str) -> None:
 
 
 async def bring_to_an_end(consumer: Caller, operators: dict[str, Caller]) -> None:
-    """End, drop or withdraw whatever of the consumer's is open."""
+    """End or cancel every open session of the consumer."""
     while True:
         sessions = await consumer.read_all("/sessions", view="consumer")
         rest = [session for session in sessions if session["state"] not in TERMINAL]
@@ -314,7 +314,7 @@ async def bring_to_an_end(consumer: Caller, operators: dict[str, Caller]) -> Non
 
 
 def _is_for_now(told: Told) -> bool:
-    """Whether the answer says that the call had no effect and may be sent again."""
+    """Return whether the answer says that the call had no effect and may be repeated."""
     if told.status in (429, 503):
         return told.detail != NO_OPERATOR
     return told.detail == "idempotency:inProgress"

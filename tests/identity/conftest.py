@@ -1,4 +1,4 @@
-"""A fresh identity room per test."""
+"""Fixture: a new identity world per test."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which credential may call which operation."""
+"""Check which credential may call which operation."""
 
 import itertools
 
@@ -113,7 +113,7 @@ def test_a_wallet_without_a_workspace_is_told_to_select_one() -> None:
 
 
 def test_the_cookie_s_role_never_serves_a_change() -> None:
-    """Finding H1 of the audit: a removed OWNER went on minting keys with the role in its cookie."""
+    """Finding H1 of the audit: a removed OWNER could still mint keys with the role in its cookie."""
     by_cookie = {
         operation for operation, rule in access.RULES.items() if rule.needs_workspace and not rule.is_role_live
     }

@@ -1,4 +1,4 @@
-"""Resolving the credential of a request."""
+"""Resolve the credential of a request to a principal."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -117,7 +117,7 @@ async def test_a_key_works_from_the_moment_it_is_minted(world: World) -> None:
 
 
 class CountingStore:
-    """Looks keys up in another store and counts; can be out of reach."""
+    """A store that counts the look-ups of keys and can be made unavailable."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.lookups, self.writes, self.is_down = inner, 0, 0, False

@@ -1,6 +1,6 @@
-"""Contract wallets on a real EVM.
+"""Signatures of contract wallets on a real EVM.
 
-Good ones sign in, every other one is a plain no, and no chain is neither.
+Valid ones sign in, invalid ones are refused, and an unavailable chain is reported as unavailable.
 """
 
 import json
@@ -65,7 +65,7 @@ async def verifier(chain: WalletChain) -> AsyncIterator[SignatureVerifier]:
 
 @asynccontextmanager
 async def a_verifier(url: str, **options: int) -> AsyncIterator[SignatureVerifier]:
-    """A verifier on its own client of an endpoint."""
+    """Create a verifier with its own client of an endpoint."""
     async with open_rpc(url, RpcOptions(timeout_ms=3_000, tries=1), SystemIds()) as rpc:
         yield SignatureVerifier(RpcReader(rpc, token=ZERO, settlement=ZERO), SignatureOptions(**options))
 
@@ -98,7 +98,7 @@ async def test_a_contract_that_does_not_say_the_word_is_no(
 
 
 async def test_an_off_chain_lookup_makes_no_request(chain: WalletChain) -> None:
-    """The lookup names a listening port of ours; nobody may come."""
+    """The look-up names a port on which the test listens; no connection may arrive."""
     async with trio.open_nursery() as nursery:
         visitors = 0
 
@@ -207,7 +207,7 @@ async def test_a_chain_that_hangs_is_given_up_in_time() -> None:
 
 
 class NoContracts:
-    """A chain on which no contract lives."""
+    """A chain without contracts."""
 
     async def call(self, to: str | None, data: bytes, *, gas_cap: int = 0, block: str = "latest") -> bytes:
         return b""

@@ -1,4 +1,4 @@
-"""The session cookie: writing, reading, and every reason to refuse it."""
+"""Session cookies: encoding, decoding, and every reason to refuse one."""
 
 import base64
 import json

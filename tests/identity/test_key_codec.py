@@ -1,4 +1,4 @@
-"""API keys as text."""
+"""The text form of API keys."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def test_a_key_has_the_published_form(secret: bytes) -> None:
 
 @given(secrets, secrets)
 def test_every_one_of_the_256_bits_counts(one: bytes, other: bytes) -> None:
-    """Different secrets give different keys, in the order of the secrets: nothing is cut off or folded."""
+    """Different secrets give different keys, in the order of the secrets: no bit is lost."""
     keys = [compose_key(Environment.TEST, WORKSPACE, secret) for secret in (one, other)]
     assert (keys[0] < keys[1]) == (one < other)
     assert (keys[0] == keys[1]) == (one == other)

@@ -1,4 +1,4 @@
-"""Unsafe requests that carry a cookie must come from our own pages."""
+"""Unsafe requests with a cookie must come from the server's own pages."""
 
 import pytest
 from hypothesis import given

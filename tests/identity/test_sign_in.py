@@ -1,4 +1,4 @@
-"""Challenge, login, select, and the proof for a new workspace, with plain keys."""
+"""Challenge, login, workspace selection, and the proof for a new workspace, with wallets that have a private key."""
 
 import re
 from collections.abc import Awaitable

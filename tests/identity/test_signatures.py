@@ -1,4 +1,4 @@
-"""A key's signature is recovered as eth_account recovers it, and what is none is nobody's."""
+"""Addresses are recovered from signatures as eth_account recovers them, and invalid signatures give no address."""
 
 from eth_account import Account
 from eth_account.messages import encode_defunct

@@ -1,4 +1,4 @@
-"""What the SpiceDB adapter makes of a SpiceDB that is down, slow, foreign, or silent after a write."""
+"""The SpiceDB adapter with a SpiceDB that is down, slow, has another schema, or loses the answer to a write."""
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,7 +36,7 @@ Behaviour = Callable[[grpc.ServicerContext], None]
 
 
 class Scripted(PermissionsServiceServicer, SchemaServiceServicer):
-    """Does what the test scripts, one entry per call; then all is well."""
+    """A SpiceDB service that runs a script, one entry per call, and succeeds after the last entry."""
 
     def __init__(self) -> None:
         self.schema = schema_text()
@@ -72,7 +72,7 @@ class Scripted(PermissionsServiceServicer, SchemaServiceServicer):
         return YES
 
     def hang(self, context: grpc.ServicerContext) -> None:
-        """Give no answer before the test ends."""
+        """Give no answer until the test ends."""
         self.release.wait(10)
 
     @staticmethod
@@ -204,7 +204,7 @@ async def test_a_write_to_a_spicedb_that_is_gone_surely_did_nothing() -> None:
 
 @asynccontextmanager
 async def _disconnected() -> AsyncIterator[SpiceDbRelations]:
-    """An adapter whose SpiceDB refuses connections."""
+    """Create an adapter whose SpiceDB refuses connections."""
     options = SpiceDbOptions(endpoint="127.0.0.1:9", preshared_key="key", is_tls=False, deadline_ms=250)
     with grpc.insecure_channel(options.endpoint) as channel:
         yield SpiceDbRelations(channel, options, token_key=b"k" * 32)

@@ -1,4 +1,4 @@
-"""Contract wallets, good and hostile, on a running embedded chain."""
+"""Deploy valid and hostile contract wallets on a running embedded chain."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ RUNTIMES = {
     # REVERT with OffchainLookup(address,string[],bytes,bytes4,bytes), its sender being the wallet itself.
     "off-chain lookup": "%LOOKUP%",
 }
-# Deploys what its call data holds behind a salt, by CREATE2 (the deterministic deployment proxy).
+# Deploys the code in its call data, after a salt, by CREATE2 (the deterministic deployment proxy).
 FACTORY = (
     "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe0"
     "3601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
@@ -42,7 +42,7 @@ FACTORY = (
 
 @dataclass
 class WalletChain:
-    """Test contracts on a running embedded chain."""
+    """Deploys test contracts on a running embedded chain."""
 
     url: str
     payer: LocalAccount
@@ -56,7 +56,7 @@ class WalletChain:
         return answer["result"]
 
     def send(self, data: bytes, to: str | None = None) -> str:
-        """Send a transaction; the address of the contract it created, or empty."""
+        """Send a transaction; returns the address of the contract that it created, or an empty text."""
         transaction: dict[str, Any] = {
             "chainId": CHAIN_ID,
             "nonce": self.nonce,
@@ -75,13 +75,13 @@ class WalletChain:
         return str(receipt["contractAddress"] or "")
 
     def deploy_runtime(self, runtime: bytes) -> str:
-        """Deploy exactly this code."""
+        """Deploy exactly this runtime code."""
         assert len(runtime) < 2**16
         return self.send(bytes.fromhex(f"61{len(runtime):04x}80600a3d393df3") + runtime)
 
 
 def owned_wallet_code(owner: str) -> bytes:
-    """Deployment code of the owned wallet."""
+    """Return the deployment code of the owned wallet."""
     source = Path(__file__).with_name("wallets") / "owned_wallet.vy"
     command = [Path(sys.executable).with_name("vyper"), "-f", "bytecode", source]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -109,7 +109,7 @@ def with_wallets(url: str, payer_key: str) -> WalletChain:
 
 
 def off_chain_lookup() -> bytes:
-    """Code that asks its caller to fetch an answer from a web server on this machine."""
+    """Return code that asks its caller to fetch an answer from a web server on this machine."""
     types = ["address", "string[]", "bytes", "bytes4", "bytes"]
     selector = keccak(text=f"OffchainLookup({','.join(types)})")[:4]
     data = selector + encode(types, [ZERO, ["http://127.0.0.1:1/{data}"], b"", b"\x16\x26\xba\x7e", b""])
@@ -127,7 +127,7 @@ def wrapped(factory: str, preparation: bytes, inner: bytes) -> bytes:
 
 
 def not_yet_deployed(factory: str, salt: int) -> tuple[str, bytes]:
-    """Where a wallet of OWNER would be, and the factory's call data that puts it there."""
+    """Return the future address of a wallet of OWNER, and the factory's call data that deploys it."""
     code = owned_wallet_code(OWNER.address)
     salt_bytes = salt.to_bytes(32, "big")
     place = keccak(b"\xff" + bytes.fromhex(factory[2:]) + salt_bytes + keccak(code))[12:]

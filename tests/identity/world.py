@@ -1,4 +1,4 @@
-"""An identity room on stores in memory, with a clock that the test moves and a chain on which no contract lives."""
+"""The identity package on in-memory stores, with a clock that the test moves and a chain without contracts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ IDLE_MS = 4 * HOUR_MS
 
 
 class Given(dict[str, str]):
-    """The headers of a request."""
+    """Request headers given as a mapping."""
 
     def made_once(self, make: Callable[["Given"], Any], /) -> Any:
         return make(self)
@@ -36,7 +36,7 @@ class Given(dict[str, str]):
 
 @dataclass
 class HandClock:
-    """Stands still until the test moves it."""
+    """A clock that stops until the test moves it."""
 
     at_ms: int = 1_800_000_000_000
 
@@ -46,7 +46,7 @@ class HandClock:
 
 @dataclass
 class CountingIds:
-    """Different values on every call, the same ones in every run."""
+    """Ids that differ on every call and are equal in every run."""
 
     count: int = 0
 
@@ -61,7 +61,7 @@ class CountingIds:
 
 @dataclass
 class PlainChain:
-    """A chain without contracts, which can be out of reach."""
+    """A chain without contracts that can be made unavailable."""
 
     is_down: bool = False
     calls: int = 0
@@ -80,7 +80,7 @@ class PlainChain:
 
 @dataclass
 class Directory:
-    """Workspaces by id."""
+    """An in-memory directory of workspaces."""
 
     workspaces: dict[str, WorkspaceBrief] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class Directory:
 
 
 class World:
-    """The room put together as the server does it."""
+    """The services of the identity package, connected as in the server."""
 
     def __init__(self) -> None:
         self.clock, self.ids, self.chain, self.directory = HandClock(), CountingIds(), PlainChain(), Directory()
@@ -120,7 +120,7 @@ class World:
         return "0x" + bytes(account.sign_message(encode_defunct(text=challenge.message)).signature).hex()
 
     async def workspace(self, owner: str, slug: str = "roof-cam") -> str:
-        """A workspace with its owner's edge; returns its id."""
+        """Create a workspace with its owner's edge; returns its id."""
         brief = WorkspaceBrief(id=self.ids.uuid(), slug=slug, name=slug.title(), roles=("CONSUMER",))
         self.directory.workspaces[brief.id] = brief
         await self.relations.write([TupleUpdate(member_edge(brief.id, owner, Role.OWNER))])

@@ -1,7 +1,7 @@
-"""The faults. Each injects one, and returns when its cause is gone; recovery is measured from there.
+"""The faults. Each function injects one and returns when its cause is removed; the recovery is measured from there.
 
-A fault that ends the server starts it again, as a supervisor (systemd, a container) would. All others must leave it
-running.
+A fault that ends the server starts it again, as a supervisor (systemd, a container) would. The server must survive
+all other faults.
 """
 
 import resource
@@ -33,18 +33,18 @@ FENCED_WITHIN_S: Final = 15.0
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault and where it can happen."""
+    """One kind of fault, and the arrangements in which it can happen."""
 
     name: str
     inject: Inject
     where: frozenset[Arrangement] = EVERYWHERE
 
 
-# Faults of the server's own process.
+# Faults of the server process.
 
 
 async def kill_server(system: System, stage: Stage, _rng: Random) -> None:
-    """kill -9, and a start."""
+    """Kill the server by SIGKILL, and start it."""
     stage.fall()
     await system.server.kill()
     await system.server.start()
@@ -52,7 +52,7 @@ async def kill_server(system: System, stage: Stage, _rng: Random) -> None:
 
 
 async def kill_everything(system: System, stage: Stage, _rng: Random) -> None:
-    """kill -9 of the server and all its children at once, and a start."""
+    """Kill the server and all its children at once by SIGKILL, and start it."""
     stage.fall()
     await system.server.kill_everything()
     await system.server.start()
@@ -60,7 +60,7 @@ async def kill_everything(system: System, stage: Stage, _rng: Random) -> None:
 
 
 async def stop_server(system: System, stage: Stage, _rng: Random) -> None:
-    """SIGTERM under load, and a start."""
+    """Stop the server by SIGTERM under load, and start it."""
     stage.fall()
     code = await system.server.stop()
     if code != 0:
@@ -70,7 +70,7 @@ async def stop_server(system: System, stage: Stage, _rng: Random) -> None:
 
 
 async def kill_starting_server(system: System, stage: Stage, rng: Random) -> None:
-    """kill -9, and another one while it starts."""
+    """Kill the server by SIGKILL, and kill it again while it starts."""
     stage.fall()
     await system.server.kill()
     system.server.spawn()
@@ -81,7 +81,7 @@ async def kill_starting_server(system: System, stage: Stage, rng: Random) -> Non
 
 
 async def suspend_server(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
-    """SIGSTOP of the server alone; its children run on."""
+    """Suspend only the server by SIGSTOP; its children keep running."""
     await _suspend([system.process], seconds)
 
 
@@ -97,7 +97,7 @@ async def _suspend(processes: Iterable[psutil.Process], seconds: float) -> None:
 
 
 async def exhaust_descriptors(system: System, _stage: Stage, _rng: Random) -> None:
-    """The server may open no further file for 8 s, while it loses a child that it has to start again."""
+    """Let the server open no further file for 8 s, while it loses a child that it has to restart."""
     pid = system.process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (system.process.num_fds(), hard))
@@ -111,13 +111,13 @@ async def exhaust_descriptors(system: System, _stage: Stage, _rng: Random) -> No
 
 
 async def kill_postgres(system: System, _stage: Stage, _rng: Random) -> None:
-    """kill -9 of its first process."""
+    """Kill the first process of Postgres by SIGKILL."""
     system.postmaster().kill()
     _restart_external(system)
 
 
 async def stop_postgres_now(system: System, _stage: Stage, _rng: Random) -> None:
-    """Immediate shutdown: what an operating system out of patience does."""
+    """Shut Postgres down in immediate mode (SIGQUIT), without waiting for its connections."""
     system.postmaster().send_signal(signal.SIGQUIT)
     _restart_external(system)
 
@@ -129,13 +129,13 @@ def _restart_external(system: System) -> None:
 
 
 async def kill_postgres_keeper(system: System, _stage: Stage, _rng: Random) -> None:
-    """kill -9 of the child process that looks after Postgres."""
+    """Kill the child process that supervises Postgres by SIGKILL."""
     for child in system.children("postgres_child"):
         child.kill()
 
 
 async def kill_backend(system: System, _stage: Stage, rng: Random) -> None:
-    """kill -9 of one connection's process: Postgres ends all the others and recovers."""
+    """Kill the process of one connection by SIGKILL: Postgres ends all the others and recovers."""
     backends = [child for child in system.postmaster().children() if "sightline" in _title(child)]
     with suppress(psutil.NoSuchProcess):
         rng.choice(backends or system.postmaster().children()).kill()
@@ -149,13 +149,13 @@ def _title(process: psutil.Process) -> str:
 
 
 async def suspend_postgres(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
-    """SIGSTOP of all its processes."""
+    """Suspend all processes of Postgres by SIGSTOP."""
     postmaster = system.postmaster()
     await _suspend([postmaster, *postmaster.children()], seconds)
 
 
 async def terminate_backends(system: System, _stage: Stage, _rng: Random) -> None:
-    """End every connection of the server by SQL, three times."""
+    """Terminate every connection of the server by SQL, three times."""
     for _ in range(3):
         await _on_database(
             system, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sightline'"
@@ -173,7 +173,7 @@ async def _on_database(system: System, *statements: str) -> None:
 
 @asynccontextmanager
 async def _server_setting(system: System, name: str, value: str) -> AsyncIterator[None]:
-    """Change a setting of Postgres for everybody, open connections included."""
+    """Change a setting of Postgres for all connections, open ones included."""
     await _on_database(system, f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
     try:
         yield
@@ -182,13 +182,13 @@ async def _server_setting(system: System, name: str, value: str) -> AsyncIterato
 
 
 async def make_read_only(system: System, _stage: Stage, _rng: Random) -> None:
-    """Every write is refused for 8 s, as by a standby that is not yet promoted."""
+    """Refuse every write for 8 s, as a standby does that is not yet promoted."""
     async with _server_setting(system, "default_transaction_read_only", "on"):
         await trio.sleep(8)
 
 
 async def hold_locks(system: System, _stage: Stage, _rng: Random) -> None:
-    """Somebody holds tables for 6 s, and waiting for a lock is given up after half a second."""
+    """Lock tables for 6 s, with a lock timeout of half a second."""
 
     async def hold(connection: Any) -> None:
         async with connection.transaction():
@@ -197,7 +197,7 @@ async def hold_locks(system: System, _stage: Stage, _rng: Random) -> None:
             await connection.execute("SELECT pg_sleep(6)")
 
     async with _server_setting(system, "lock_timeout", "500ms"):
-        # The server's own limit on waiting may end this one; then it is over.
+        # The server's own limit on waiting may end this connection; then the fault is over.
         with suppress(asyncpg.PostgresError):
             await on_database(system.database_dsn, hold)
 
@@ -211,7 +211,7 @@ async def cut_connections(system: System, _stage: Stage, rng: Random) -> None:
 
 
 async def slow_connections(system: System, _stage: Stage, _rng: Random) -> None:
-    """Each answer of the database takes 200 ms longer, for 8 s."""
+    """Delay each answer of the database by 200 ms, for 8 s."""
     assert system.wire is not None
     system.wire.delay_s = 0.2
     await trio.sleep(8)
@@ -219,7 +219,7 @@ async def slow_connections(system: System, _stage: Stage, _rng: Random) -> None:
 
 
 async def lose_answers(system: System, _stage: Stage, rng: Random) -> None:
-    """Cut connections after the database has carried out what was asked, before its answer arrives; for 6 s."""
+    """Cut connections after the database has executed a request and before its answer arrives, for 6 s."""
     assert system.wire is not None
     with trio.move_on_after(6):
         while True:
@@ -230,7 +230,7 @@ async def lose_answers(system: System, _stage: Stage, rng: Random) -> None:
 
 
 async def fill_disk(system: System, _stage: Stage, _rng: Random) -> None:
-    """No space left for 8 s, on the disk of the database (and of the chain, where it is embedded)."""
+    """Leave no space for 8 s on the disk of the database (and of the chain, if embedded)."""
     system.disk.fill()
     try:
         await trio.sleep(8)
@@ -241,7 +241,7 @@ async def fill_disk(system: System, _stage: Stage, _rng: Random) -> None:
         and system.postgres.process is not None
         and system.postgres.process.poll() is not None
     ):
-        # An external database that gave up is started again by whoever runs it.
+        # The operator of an external database starts it again if it stopped.
         system.postgres.start()
 
 
@@ -249,7 +249,7 @@ async def fill_disk(system: System, _stage: Stage, _rng: Random) -> None:
 
 
 async def kill_chain(system: System, _stage: Stage, _rng: Random) -> None:
-    """kill -9 of the chain's process."""
+    """Kill the chain's process by SIGKILL."""
     if system.chain is not None:
         system.chain.end()
         await trio.sleep(2)
@@ -260,14 +260,14 @@ async def kill_chain(system: System, _stage: Stage, _rng: Random) -> None:
 
 
 async def suspend_chain(system: System, _stage: Stage, _rng: Random) -> None:
-    """SIGSTOP of the chain's process for 8 s."""
+    """Suspend the chain's process by SIGSTOP for 8 s."""
     external = system.chain.process if system.chain is not None else None
     chain = [psutil.Process(external.pid)] if external is not None else system.children("sightline.chain.embedded")
     await _suspend(chain, 8)
 
 
 async def kill_video_workers(system: System, _stage: Stage, _rng: Random) -> None:
-    """kill -9 of the processes that carry media."""
+    """Kill the video workers by SIGKILL."""
     for child in system.children("sightline.video.worker"):
         child.kill()
 
@@ -278,22 +278,22 @@ async def step_clock(seconds: float, system: System, _stage: Stage, _rng: Random
 
 
 async def step_clock_and_kill(seconds: float, system: System, stage: Stage, rng: Random) -> None:
-    """Step the wall clock, and kill the server: what starts next knows the new time only."""
+    """Step the wall clock and kill the server: the restarted one knows only the new time."""
     system.clock.step(seconds)
     await kill_server(system, stage, rng)
 
 
-# A second server.
+# Faults with a second server.
 
 
 async def take_over(system: System, stage: Stage, _rng: Random) -> None:
-    """Start a second server on the same database: the first must end by itself, with an exit code."""
+    """Start a second server on the same database: the first must stop by itself with its exit code."""
     first, second = system.server, system.another_server()
     await second.start()
     stage.fall()
     assert first.process is not None
     with trio.move_on_after(FENCED_WITHIN_S):
-        while first.process.poll() is None:  # noqa: ASYNC110  a process is waited for
+        while first.process.poll() is None:  # noqa: ASYNC110  waits for the end of a process
             await trio.sleep(0.05)
     if first.process.poll() is None:
         stage.history.unexpected.append(f"a fenced server still ran {FENCED_WITHIN_S:.0f} s after it was replaced")
@@ -337,5 +337,5 @@ FAULTS: Final = (
 
 
 def faults_of(arrangement: Arrangement) -> tuple[Fault, ...]:
-    """Those that can happen there."""
+    """Return the faults that can happen in an arrangement."""
     return tuple(fault for fault in FAULTS if arrangement in fault.where)

@@ -1,4 +1,4 @@
-"""The parts that faults are injected into: a disk of its own, an external Postgres, an external chain."""
+"""The parts into which faults are injected: a separate disk, an external Postgres, an external chain."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from sightline.storage.embedded.postgres_child import (
 from tests.conftest import on_server
 
 DISK_BYTES: Final = 1_500 * 1024 * 1024
-"""Room for a cluster, and for the gigabyte of log that Postgres keeps at most."""
+"""Bytes for a cluster and for the gigabyte of log that Postgres keeps at most."""
 DATABASE_PATIENCE_S: Final = 30.0
 LAST_BYTES: Final = 4 * 1024 * 1024
 FILE_BYTES_WHEN_FULL: Final = 64 * 1024
@@ -37,10 +37,10 @@ FILE_BYTES_WHEN_FULL: Final = 64 * 1024
 
 @dataclass
 class Disk:
-    """A file system of its own where the machine allows a mount; else an ordinary directory.
+    """A separate file system if the machine allows a mount; otherwise an ordinary directory.
 
-    `fill` makes writes fail with "no space left on device". Without a mount it limits the size of files of the
-    processes that work there, so that their writes fail with "file too large".
+    `fill` makes writes fail with "no space left on device". Without a mount it limits the file size of the processes
+    that work there, so that their writes fail with "file too large".
     """
 
     path: Path
@@ -59,13 +59,13 @@ class Disk:
                 subprocess.run(["umount", "--lazy", str(self.path)], check=True)
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Fill the disk completely."""
         if not self.is_mounted:
             self._limit_files(FILE_BYTES_WHEN_FULL)
             return
         with self._filler.open("wb", buffering=0) as out, suppress(OSError):
             free = os.statvfs(self.path)
-            # Others are writing too: first nearly all, then block by block until nothing is left.
+            # Other processes write too: first fill nearly everything, then block by block until the disk is full.
             size = max(0, free.f_bavail * free.f_frsize - LAST_BYTES)
             os.posix_fallocate(out.fileno(), 0, max(1, size))
             out.seek(0, os.SEEK_END)
@@ -73,7 +73,7 @@ class Disk:
                 out.write(bytes(free.f_frsize))
 
     def clear(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         if not self.is_mounted:
             self._limit_files(-1)
             return
@@ -91,13 +91,14 @@ class Disk:
         for process in processes_in(self.path):
             with suppress(psutil.NoSuchProcess):
                 uids, gids = process.uids(), process.gids()
-                # As the owner of the process: to limit another user's needs a capability that containers lack.
+                # As the owner of the process: a limit on another user's process needs a capability that containers
+                # lack.
                 as_owner = {"user": uids.real, "group": gids.real, "extra_groups": []} if os.geteuid() == 0 else {}
                 subprocess.run([sys.executable, "-c", program, str(process.pid), str(limit)], check=False, **as_owner)
 
 
 def processes_in(directory: Path) -> list[psutil.Process]:
-    """Processes of databases and chains that work in the directory or name it in their command line."""
+    """List the processes of databases and chains that work in the directory or name it in their command line."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -107,7 +108,7 @@ def processes_in(directory: Path) -> list[psutil.Process]:
 
 
 async def on_database(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
-    """Run a unit of asyncpg on a connection of its own; a database that is still starting is waited for."""
+    """Run a function on an asyncpg connection of its own; waits for a database that is still starting."""
     with trio.fail_after(DATABASE_PATIENCE_S):
         while True:
             try:
@@ -118,7 +119,7 @@ async def on_database(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> Non
 
 @dataclass
 class ExternalPostgres:
-    """A Postgres that the server reaches through `SIGHTLINE_DATABASE_URL`; nothing of the server keeps it running."""
+    """A Postgres that the server reaches by `SIGHTLINE_DATABASE_URL`; the server does not supervise it."""
 
     directory: Path
     process: "subprocess.Popen[bytes] | None" = None
@@ -128,7 +129,7 @@ class ExternalPostgres:
         return lay_out(self.directory, find_binaries())
 
     def start(self) -> None:
-        """Start it; ready on return. Blocks, and must be called on the main thread: Postgres ends with its starter."""
+        """Start Postgres and block until it is ready. Call it on the main thread: Postgres ends with that thread."""
         account = choose_account("nobody")
         account.own(self.directory)
         self.directory.parent.chmod(0o711)
@@ -147,7 +148,7 @@ class ExternalPostgres:
 
 @dataclass
 class ExternalChain:
-    """The chain that comes with Sightline, run by the test, so that it outlives the servers that use it."""
+    """The chain that comes with Sightline, run by the test independently of the servers that use it."""
 
     directory: Path
     port: int = 0
@@ -171,7 +172,7 @@ class ExternalChain:
 
     @property
     def env(self) -> dict[str, str]:
-        """Settings of a server that uses it."""
+        """Return the settings of a server that uses this chain."""
         url = f"http://127.0.0.1:{self.port}"
         return {
             "SIGHTLINE_CHAIN_RPC_URL": url,

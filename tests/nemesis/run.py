@@ -1,4 +1,4 @@
-"""The run: faults drawn from a seed under load, recovery after each, and the check of the whole history at the end."""
+"""Inject faults drawn from a seed under load, check recovery after each, and check the whole history at the end."""
 
 import sys
 import time
@@ -23,7 +23,7 @@ from tests.nemesis.system import Arrangement, System, open_system
 
 RECOVERY_S: Final = 60.0
 TAKES_EFFECT_S: Final = 1.0
-"""Before readiness is asked for: what was killed or stepped is not noticed at once."""
+"""Delay before readiness is read, because the server does not detect a kill or a step at once."""
 BETWEEN_S: Final = (0.5, 3.0)
 DESCRIPTORS_GROWN_MAX: Final = 80
 THREADS_GROWN_MAX: Final = 16
@@ -33,17 +33,17 @@ PROBE_PLACE: Final = (STUDIO[0] + 1.0, STUDIO[1] + 1.0)
 
 @dataclass(frozen=True)
 class Injected:
-    """One fault and what came of it."""
+    """One injected fault and its result."""
 
     arrangement: Arrangement
     name: str
     recovered_s: float | None
-    """None if the server did not recover within the limit."""
+    """Seconds; None if the server did not recover within the limit."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What the server's process holds at one moment."""
+    """Resource use of the server's process at one moment."""
 
     at_s: float
     descriptors: int
@@ -53,7 +53,7 @@ class Size:
 
 @dataclass
 class Outcome:
-    """What one arrangement's run found."""
+    """Result of one arrangement's run."""
 
     arrangement: Arrangement
     injected: list[Injected] = field(default_factory=list)
@@ -64,17 +64,17 @@ class Outcome:
 
 @dataclass
 class Probe:
-    """A pair that carries one session from request to settlement, to prove that the server works."""
+    """A consumer and an operator that run one session from request to settlement, to prove that the server works."""
 
     consumer: Caller
     operator: Caller
     _sequence: int = 0
 
     async def whole_session(self) -> None:
-        """Create, dispatch, start, end, settle; returns when the settlement is confirmed."""
+        """Create, dispatch, start, end and settle a session; returns when the settlement is confirmed."""
         wish = {"lat": PROBE_PLACE[0], "lng": PROBE_PLACE[1], "maxDurationSeconds": 60, "waitTimeoutSeconds": 3600}
         while True:
-            # Read again each round: a step of the clock may end what is under way.
+            # Read again in each round: a clock step may end the session.
             await self._beat()
             session_id = (await self.consumer.act("POST", "/sessions", wish)).data["id"]
             if not (await self.consumer.act("POST", f"/sessions/{session_id}/dispatch")).is_done:
@@ -98,11 +98,11 @@ class Probe:
 
 
 async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = None) -> None:
-    """Inject faults for so long, then check everything.
+    """Inject faults for this many seconds, then check everything.
 
     Args:
-        outcome: What happens is added to it, so that a run that fails half-way still shows what it did.
-        only: Inject the faults whose name contains this text and no others.
+        outcome: Results are added to it, so that a run that fails half-way still reports what it did.
+        only: Inject only the faults whose name contains this text.
     """
     arrangement = outcome.arrangement
     rng = Random(f"{seed}:{arrangement.value}")
@@ -129,7 +129,7 @@ async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = No
 
 
 def faults_drawn(arrangement: Arrangement, rng: Random, only: str | None) -> Iterator[Fault]:
-    """All faults in a random order, and then again in another one, without end."""
+    """Yield all faults in a random order, then again in another order, without end."""
     chosen = [fault for fault in faults_of(arrangement) if only is None or only in fault.name]
     while chosen:
         yield from rng.sample(chosen, len(chosen))
@@ -144,7 +144,7 @@ async def inject_faults(
     minutes: float,
     rng: Random,
 ) -> None:
-    """Inject one fault after the other, each after the server has recovered from the one before."""
+    """Inject one fault after the other, each after the server has recovered from the previous one."""
     until = trio.current_time() + minutes * 60
     for fault in faults:
         if trio.current_time() >= until:
@@ -166,7 +166,7 @@ async def inject_faults(
 
 
 async def recover(system: System, probe: Probe) -> float | None:
-    """Seconds until the server is ready, nothing is parked, and a whole session works; None if that takes too long."""
+    """Seconds until the server is ready, no actor is parked, and a whole session works; None after the limit."""
     began = trio.current_time()
     with trio.move_on_after(RECOVERY_S):
         await trio.sleep(TAKES_EFFECT_S)
@@ -182,14 +182,14 @@ async def recover(system: System, probe: Probe) -> float | None:
 
 
 def measure(system: System) -> Size:
-    """Descriptors, threads and resident memory of the server's process."""
+    """Measure descriptors, threads and resident memory of the server's process."""
     process = system.process
     with process.oneshot():
         return Size(time.monotonic(), process.num_fds(), process.num_threads(), process.memory_info().rss)
 
 
 def growth(sizes: list[Size]) -> list[str]:
-    """What grew by more than its limit between the second and the last measurement; the first is of a cold process."""
+    """List what grew by more than its limit since the second measurement; before it, caches are still cold."""
     if len(sizes) < 3:
         return []
     first, last = sizes[1], sizes[-1]
@@ -207,7 +207,7 @@ def growth(sizes: list[Size]) -> list[str]:
 
 @asynccontextmanager
 async def a_probe(town: Town, system: System) -> AsyncIterator[Probe]:
-    """Sign up a consumer and an operator at a place of their own; the reader at the end checks them with all others."""
+    """Sign up a consumer and an operator at their own place; the final check includes them."""
     chain_directory = system.chain.directory if system.chain is not None else system.data / "chain"
     made: dict[str, Any] = {}
     async with open_running_faucet(chain_directory, SystemIds()) as faucet:
@@ -227,7 +227,7 @@ async def a_probe(town: Town, system: System) -> AsyncIterator[Probe]:
 
 
 async def snoop(town: Town) -> None:
-    """Ask for other tenants' sessions and wallets all the time; an answer with their data breaks a promise."""
+    """Request other tenants' sessions and wallets continuously; an answer with their data is a violation."""
     one, other = town.consumers[0], town.consumers[-1]
     rng = town.stage.rng("snoop")
     while town.stage.is_open:
@@ -240,7 +240,7 @@ async def snoop(town: Town) -> None:
 
 
 def report(outcomes: list[Outcome], seed: str, minutes: float, only: str | None) -> tuple[str, bool]:
-    """The table, and whether everything held."""
+    """Return the table as text, and whether all checks passed."""
     lines, wrong = [], [f"{one.arrangement.value}: {text}" for one in outcomes for text in one.violations]
     names = dict.fromkeys((injected.arrangement, injected.name) for one in outcomes for injected in one.injected)
     lines.append(f"{'where':10} {'fault':36} {'injected':>8} {'survived':>8} {'worst recovery s':>16}")
@@ -266,14 +266,14 @@ def report(outcomes: list[Outcome], seed: str, minutes: float, only: str | None)
 
 
 async def run_all(minutes: float, seed: str, only: str | None, arrangements: list[Arrangement]) -> bool:
-    """Share the time between the arrangements; print the table. Returns whether everything held."""
+    """Divide the time among the arrangements and print the table. Returns whether all checks passed."""
     outcomes = []
     for arrangement in arrangements:
         outcome = Outcome(arrangement)
         outcomes.append(outcome)
         try:
             await run(outcome, minutes / len(arrangements), seed, only)
-        except Exception:  # noqa: BLE001  the table of what was done is printed all the same
+        except Exception:  # noqa: BLE001  the table is printed after any failure
             outcome.violations.append(f"the run did not reach its end:\n{traceback.format_exc()}")
     text, held = report(outcomes, seed, minutes, only)
     _say(text)

@@ -1,4 +1,4 @@
-"""What the faults are injected into: one server with its database, chain, disk and clock."""
+"""The system into which faults are injected: one server with its database, chain, disk and clock."""
 
 import json
 import shutil
@@ -28,9 +28,9 @@ class Arrangement(Enum):
     """Where database and chain run."""
 
     EMBEDDED = "embedded"
-    """As children of the server."""
+    """Database and chain are children of the server."""
     EXTERNAL = "external"
-    """By themselves; the database is reached through a TCP proxy. Only here can a second server take over."""
+    """Both run independently; the database is reached through a TCP proxy. Only here can a second server take over."""
 
 
 @dataclass
@@ -45,9 +45,9 @@ class System:
     chain: ExternalChain | None = None
     wire: Wire | None = None
     ended_by_itself: list[str] = field(default_factory=list)
-    """Ends of the server that no fault asked for."""
+    """Exits of the server that no fault caused."""
     servers: list[Server] = field(default_factory=list)
-    """All that were started; the last is the one in charge."""
+    """All servers that were started; the last is the active one."""
 
     @property
     def data(self) -> Path:
@@ -59,7 +59,7 @@ class System:
         return psutil.Process(self.server.process.pid)
 
     def another_server(self) -> Server:
-        """A server on the same database and chain, with a data directory of its own and the same secrets."""
+        """Create a server on the same database and chain, with its own data directory and the same secrets."""
         directory = self.server.directory.with_name(f"server-{len(self.servers) + 1}")
         (directory / "data").mkdir(parents=True, mode=0o700)
         shutil.copy(self.data / "secrets.json", directory / "data")
@@ -68,7 +68,7 @@ class System:
         return made
 
     def children(self, *words: str) -> list[psutil.Process]:
-        """Processes below the server whose command line has one of the words."""
+        """List the processes below the server whose command line contains one of the words."""
         found = []
         for child in self.process.children(recursive=True):
             with suppress(psutil.Error):
@@ -77,7 +77,7 @@ class System:
         return found
 
     def postmaster(self) -> psutil.Process:
-        """The first process of Postgres."""
+        """Return the first process of Postgres."""
         return psutil.Process(int((self.postgres_layout.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
 
     @property
@@ -87,11 +87,11 @@ class System:
 
     @property
     def database_dsn(self) -> str:
-        """The database itself, past any proxy."""
+        """Return the address of the database itself, without a proxy."""
         return self.postgres_layout.dsn
 
     async def unready(self) -> str | None:
-        """Why the server is not ready; None if it is: the process runs, /readyz is green, no actor is parked."""
+        """Return why the server is not ready; None if its process runs, /readyz passes and no actor is parked."""
         if self.server.process is None or self.server.process.poll() is not None:
             return "the server is not running"
         try:
@@ -109,7 +109,7 @@ class System:
         return str(json.loads((self.data / "server.json").read_text())["internalUrl"])
 
     async def restart_if_ended(self) -> None:
-        """Start the server again if it has ended, as its supervisor would, and remember that it had."""
+        """Start the server again if it has exited, as its supervisor would, and record the exit."""
         process = self.server.process
         if process is not None and process.poll() is not None:
             said = self.server.log().strip().rpartition("\n")[2][-300:]
@@ -118,7 +118,7 @@ class System:
             await self.server.start()
 
     async def rows(self) -> Rows:
-        """What the database holds."""
+        """Read the contents of the database."""
         heartbeats: dict[str, Counter[int]] = defaultdict(Counter)
         found = Rows(heartbeats, {}, {})
 
@@ -143,10 +143,10 @@ class System:
 
 @asynccontextmanager
 async def open_system(arrangement: Arrangement) -> AsyncIterator[System]:
-    """Make a system; its server is not yet started. Nothing of it is left behind."""
+    """Create a system whose server is not yet started, and remove everything at the end."""
     with ExitStack() as stack:
         root = stack.enter_context(open_data_directory())
-        root.chmod(0o711)  # the clock's file and the database are used by the account of Postgres too
+        root.chmod(0o711)  # the account of Postgres uses the clock's file and the database too
         clock = ClockShim(root / "clock")
         directory = root / "server-1"
         directory.mkdir(mode=0o711)

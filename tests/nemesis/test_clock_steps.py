@@ -1,4 +1,4 @@
-"""A server whose wall clock is set back and forward: money, sign-ins and stored rows stay as they are."""
+"""Set a server's wall clock back and forward: money, sign-ins and stored rows do not change."""
 
 import sys
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def server(data_directory: Path, clock: ClockShim) -> Iterator[Server]:
 
 
 class Pair:
-    """A funded consumer and an operator with a LIVE session that is filmed."""
+    """A funded consumer and an operator with a LIVE session that is published."""
 
     def __init__(self, server: Server, consumer: Tenant, operator: Tenant) -> None:
         self.server = server
@@ -146,7 +146,7 @@ async def test_a_start_with_the_clock_forty_days_ahead_deletes_nothing(server: S
     await server.stop()
     clock.step(DAYS_AHEAD * 24 * HOUR_S)
     await server.start()
-    # Retention runs at the start; by the time that a call is answered after it, it has had its first run.
+    # Retention runs at the start. When a call is answered after the start, its first run has finished.
     async with pair.watcher() as watcher:
         again = await watcher.call("POST", "/sessions", wish, idempotency_key="created once")
     assert again["id"] == created["id"]
@@ -154,7 +154,7 @@ async def test_a_start_with_the_clock_forty_days_ahead_deletes_nothing(server: S
 
 
 async def rows(server: Server) -> tuple[int, int]:
-    """Stored heartbeats and recorded answers."""
+    """Count stored heartbeats and recorded answers."""
     found: list[int] = []
 
     async def read(connection: Any) -> None:

@@ -1,4 +1,4 @@
-"""Two minutes of faults on real processes: everything recovers by itself, and the history holds."""
+"""Inject faults into real processes for two minutes: the server recovers and no check of the history fails."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""One seed is one history: the private switch of trio does what we lean on, and nothing else decides the order."""
+"""One seed gives one history: trio's private switch works as the simulator needs, and nothing else sets the order."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from sightline.sim.simulate import simulate
 
 
 async def scheduler_trace():
-    """A copy of trio's own test of the switch: tasks that race through checkpoints."""
+    """Run a copy of trio's own test of the switch: tasks that race through checkpoints."""
     trace = []
 
     async def tracer(name):

@@ -1,4 +1,4 @@
-"""The examples of the guide run as they stand there."""
+"""Run the examples of docs/guides/simulation.md unchanged."""
 
 import re
 from pathlib import Path

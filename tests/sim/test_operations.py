@@ -1,4 +1,4 @@
-"""Stories of single operations: hand-made ones that say what they show, and generated ones that shrink."""
+"""Worlds made of single operations: written by hand for one claim each, and generated ones that shrink."""
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -31,7 +31,7 @@ RATES = st.sampled_from(
 
 
 def told(*operations, seed=1, rates=None):
-    """Play a story; its report."""
+    """Run a list of operations and return its report."""
     return play(seed, story_of(operations, rates=rates), name="story")
 
 

@@ -1,4 +1,4 @@
-"""Each checker is proven by breaking the code on purpose: a table of bugs, and who must catch each."""
+"""Prove each checker by a planted bug: a table of bugs and the checkers that must detect each."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def two_sessions_live(patch):
 
 
 def live_without_occupying(patch):
-    """A start does not tie the operator up."""
+    """A start does not occupy the operator."""
     patch.setattr(operator_machine, "_occupy", lambda workspace, session_id: workspace)
 
 
@@ -77,7 +77,7 @@ def heartbeat_acknowledged_before_commit(patch):
 
 
 def command_acknowledged_before_commit(patch):
-    """The store says committed and writes later, if ever."""
+    """The store reports a commit and writes later, or never."""
     from sightline.ports.store import Committed
 
     async def write_session(self, write):
@@ -87,7 +87,7 @@ def command_acknowledged_before_commit(patch):
 
 
 def window_never_closes(patch):
-    """Proof of media that comes after a silence is not taken in."""
+    """Proof of media after a silence is ignored."""
     prove = Signal.prove
 
     def forgetful(self, at_ms, *limits, **more):
@@ -102,17 +102,17 @@ def silence_is_free(patch):
 
 
 def charge_is_off_by_one(patch):
-    """One second too many."""
+    """The charge is one second too high."""
     patch.setattr(machine, "charge", lambda seconds, rate, hold: MicroUsdc(min((seconds + 1) * rate, hold)))
 
 
 def hold_is_not_released(patch):
-    """A session that was never live keeps its hold."""
+    """The hold of a session that was never LIVE is not released."""
     patch.setattr(MemoryLedger, "release_hold_now", lambda self, session_id: None)
 
 
 def hold_is_not_lowered(patch):
-    """A session that ended keeps the whole hold."""
+    """The hold of an ended session is not lowered to the charge."""
     without_effect(patch, ChargeHold)
 
 
@@ -146,7 +146,7 @@ def fee_is_rounded_up(patch):
 
 
 def no_fence(patch):
-    """The store does not look at the epoch."""
+    """The store does not check the epoch."""
 
     def admit(self, lease, record):
         known = (
@@ -160,7 +160,7 @@ def no_fence(patch):
 
 
 def commits_are_applied_twice(patch):
-    """An adapter repeats a write that was applied, and the store does not look at the version."""
+    """An adapter repeats a write that was applied, and the store does not check the version."""
     write = FaultyStore._write
 
     async def twice(self, act, note):
@@ -183,7 +183,7 @@ def _hold(store, write):
 
 
 def requests_never_expire(patch):
-    """The deadline of a request is not looked at."""
+    """The deadline of a request is not checked."""
     settle = machine.settle_deadline
 
     def patient(session, now_ms, limits):
@@ -193,12 +193,12 @@ def requests_never_expire(patch):
 
 
 def timers_are_lost(patch):
-    """A timer that is set is not armed."""
+    """A timer that is set never fires."""
     patch.setattr(Timers, "set", lambda self, *args, **named: None)
 
 
 def reply_is_dropped(patch):
-    """Some asks are never answered, nor do they time out."""
+    """Some asks are never answered and do not time out."""
     reply = Envelope.reply
 
     def lossy(self, command, value):
@@ -213,7 +213,7 @@ def reply_is_dropped(patch):
 
 
 def sequence_may_repeat(patch):
-    """A heartbeat with the last number is taken again."""
+    """A heartbeat with the last accepted sequence is accepted again."""
     judge = heartbeats.judge
 
     def lenient(workspace, report, last_sequence, now_ms, limits):
@@ -248,7 +248,7 @@ def hang_up_becomes_cancellation(patch):
 
 
 def answers_are_not_recorded(patch):
-    """A repeat of a command is handled as a new command."""
+    """A repeated command is handled as a new command."""
 
     async def once(self, key, act, *_replay):
         return await act()
@@ -259,7 +259,7 @@ def answers_are_not_recorded(patch):
 
 
 def relation_is_not_written(patch):
-    """An assignment is committed without its edge."""
+    """An assignment is committed without its relation edge."""
 
     async def stage(self, updates):
         return Staged()
@@ -268,23 +268,23 @@ def relation_is_not_written(patch):
 
 
 def heartbeats_are_not_fenced(patch):
-    """A server that lost its shards goes on taking heartbeats."""
+    """A server that lost its shards still accepts heartbeats."""
     append = MemoryStore.append_heartbeats
     patch.setattr(MemoryStore, "append_heartbeats", lambda self, batch, leases=(), answers=(): append(self, batch))
 
 
 def meter_runs_back(patch):
-    """A look at a LIVE session counts what is not proved, and takes it back later."""
+    """A reading of a LIVE session counts time that is not proved, and a later reading is lower."""
     patch.setattr(metering, "horizon_ms", lambda evidence, now_ms: now_ms + 5_000 * (now_ms // 1000 % 2))
 
 
 def time_after_the_last_proof_is_charged(patch):
-    """The end charges up to `endedAt` and not up to the last proof."""
+    """The end charges up to `endedAt` instead of up to the last proof."""
     patch.setattr(Signal, "unproven_from_ms", lambda self, started_at_ms, at_ms, limits: None)
 
 
 def windows_of_the_end_are_dropped(patch):
-    """The window that reached the limit of the pauses is not in the meter."""
+    """The window that reached the limit of the pauses is missing in the meter."""
     end = machine._end
 
     def careless(session, phase, reason, at_ms, limits, **decided):
@@ -296,7 +296,7 @@ def windows_of_the_end_are_dropped(patch):
 
 
 def recovery_loads_no_session(patch):
-    """A start that loads operators and no sessions: the server's own recovery, not the simulator's."""
+    """A start recovers operators but no sessions; this breaks the server's own recovery, not the simulator's."""
     load = recovery._load
 
     async def partly(registry, wanted):
@@ -306,7 +306,7 @@ def recovery_loads_no_session(patch):
 
 
 def recovery_takes_silence_as_proved(patch):
-    """A restart takes all media between the stored row and the newest checkpoint as proved."""
+    """A restart counts all media between the stored row and the newest checkpoint as proved."""
     patch.setattr(evidence, "_recovered_media", lambda live, at_ms, limits: Signal(((live.started_at_ms, at_ms),)))
 
 

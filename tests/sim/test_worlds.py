@@ -1,4 +1,4 @@
-"""Worlds hold: a slice of the seeds that are played at length elsewhere, every scenario, and what a failure shows."""
+"""Worlds hold their promises: some seeds, every scenario, and the content of a failure report."""
 
 import pytest
 
@@ -78,6 +78,6 @@ def test_failures_are_collected_up_to_a_limit(monkeypatch):
 
 
 def test_a_claim_that_outlived_its_session_is_given_back_however_busy_the_operator_is():
-    """The answer to the session's last write was lost, and the operator went on accepting others every few seconds."""
+    """The answer to the session's last write was lost, and the operator accepted others every few seconds."""
     report = simulate(749, scenario="city")
     assert report.violation is None, report.explained()

@@ -1,1 +1,1 @@
-"""Faulty ports: the adapters that one simulated server process uses."""
+"""Adapters of one simulated server process that inject faults."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @final
 class FaultyRelations:
-    """The Relations port over a graph in memory that outlives the server.
+    """The Relations port over an in-memory graph that survives crashes of the server.
 
-    With `is_apart` the graph is a system of its own, as SpiceDB is: edges are written before the row they belong to,
-    and taken back if the row does not come.
+    With `is_apart` the graph is a separate system, like SpiceDB: edges are written before the row they belong to, and
+    removed again if the row is not committed.
     """
 
     def __init__(self, inner: MemoryRelations, faults: Faults, line: Line, *, is_apart: bool) -> None:
@@ -44,7 +44,7 @@ class FaultyRelations:
         return await self._inner.write(updates, requires=requires)
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
-        """Hand the updates to the caller's commit, or write them now; another operator's edge gives way."""
+        """Give the updates to the caller's commit, or write them now; another operator's edge is removed."""
         await self._travel()
         if not self._is_apart:
             return await self._inner.stage(updates)
@@ -62,7 +62,7 @@ class FaultyRelations:
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
     ) -> bool:
-        """Tell whether the edge stands."""
+        """Return whether the edge exists."""
         await self._travel()
         return await self._inner.check(resource, relation, subject, at_least=at_least)
 
@@ -81,5 +81,5 @@ class FaultyRelations:
         )
 
     def token_for(self, revision: int) -> str:
-        """Make the token of a revision."""
+        """Return the token of a revision."""
         return self._inner.token_for(revision)

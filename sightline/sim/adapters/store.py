@@ -1,4 +1,4 @@
-"""The store as one server process sees it: slow, refusing, silent after a commit, or gone with its process."""
+"""The store of one simulated server process: slow calls, refused calls, lost answers, or a dead process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @final
 class Line:
-    """The line between one server process and everything outside of it."""
+    """The connection between one server process and everything outside of it."""
 
     def __init__(self) -> None:
         self._is_dead = False
@@ -46,7 +46,7 @@ class Line:
         self._resumed.set()
 
     def cut(self) -> None:
-        """The process is dead: nothing it still does has any effect."""
+        """Kill the process: nothing that it does afterwards has any effect."""
         self._is_dead = True
 
     @property
@@ -55,19 +55,19 @@ class Line:
         return self._is_dead
 
     def pause(self) -> None:
-        """The process is stopped; what it is doing goes on only after `resume`."""
+        """Pause the process; its calls wait until `resume`."""
         self._pauses += 1
         if self._pauses == 1:
             self._resumed = trio.Event()
 
     def resume(self) -> None:
-        """One pause is over; with the last one the process goes on, not knowing how long it stood."""
+        """End one pause. After the last one the process continues, without knowing how long it was paused."""
         self._pauses -= 1
         if not self._pauses:
             self._resumed.set()
 
     async def pass_through(self) -> None:
-        """Wait until the process may speak to the outside; for ever if it is dead."""
+        """Wait until the process may communicate; never returns if the process is dead."""
         await self._resumed.wait()
         if self._is_dead:
             await trio.sleep_forever()
@@ -75,7 +75,7 @@ class Line:
 
 @final
 class FaultyStore:
-    """The Store port over a store in memory that outlives the server."""
+    """The Store port over an in-memory store that survives crashes of the server."""
 
     def __init__(self, inner: MemoryStore, faults: Faults, line: Line, history: History, owner: str) -> None:
         self._inner = inner
@@ -102,7 +102,7 @@ class FaultyStore:
             raise StoreUnavailableError("simulated: the write was refused")
         if outcome is not Outcome.UNKNOWN_LOST:
             result = await act()
-            # Within the step of the commit: what is checked here is what every reader sees from now on.
+            # In the same step as the commit: the checkers see what every reader sees from now on.
             note(result)
             await self._travel()
             if outcome is Outcome.FINE:
@@ -158,7 +158,7 @@ class FaultyStore:
         await self._write(lambda: self._inner.insert_quote(quote), lambda _: None)
 
     async def record_idempotent(self, record: IdempotencyRecord) -> bool:
-        """Keep the answer of a call."""
+        """Record the answer of a call."""
         return await self._write(lambda: self._inner.record_idempotent(record), lambda _: None)
 
     async def load_session(self, session_id: str) -> StoredSession | None:
@@ -166,19 +166,19 @@ class FaultyStore:
         return await self._read(lambda: self._inner.load_session(session_id))
 
     async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
-        """Read one page."""
+        """Read one page of sessions."""
         return await self._read(lambda: self._inner.list_sessions(query))
 
     async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
-        """Ids of the operator's sessions in a state."""
+        """List the ids of the operator's sessions in a state."""
         return await self._read(lambda: self._inner.sessions_of_operator(workspace_id, state))
 
     async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
-        """Every session that is not terminal."""
+        """List every session that is not terminal."""
         return await self._read(self._inner.unfinished_sessions)
 
     async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
-        """The recorded events of a session."""
+        """List the recorded events of a session."""
         return await self._read(lambda: self._inner.session_events(session_id))
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
@@ -190,11 +190,11 @@ class FaultyStore:
         return await self._read(lambda: self._inner.workspaces(ids))
 
     async def suppliers(self) -> Sequence[Workspace]:
-        """Every supplier the dispatcher must know of."""
+        """List every supplier that the dispatcher needs."""
         return await self._read(self._inner.suppliers)
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
-        """The newest recorded heartbeat."""
+        """Read the newest recorded heartbeat."""
         return await self._read(lambda: self._inner.latest_heartbeat(workspace_id))
 
     async def load_quote(self, quote_id: str) -> Quote | None:
@@ -204,7 +204,7 @@ class FaultyStore:
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
     ) -> Demand:
-        """Count others' open requests near a point."""
+        """Count open requests of other workspaces near a point."""
         return await self._read(
             lambda: self._inner.demand_near(
                 lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
@@ -212,5 +212,5 @@ class FaultyStore:
         )
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
-        """The record of a call."""
+        """Find the record of a call."""
         return await self._read(lambda: self._inner.find_idempotent(key))

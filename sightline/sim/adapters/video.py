@@ -1,4 +1,4 @@
-"""A video engine without video: inputs, publishers that prove media, and events that come late or twice."""
+"""A simulated video engine without media: inputs, publishers that prove media, and late or duplicate events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVENTS_MAX = 100_000
 
 @final
 class SimVideo:
-    """The VideoBackend port of one server process. Its inputs are gone with the process."""
+    """The VideoBackend port of one server process. Its inputs are lost with the process."""
 
     def __init__(self, faults: Faults, line: Line, clock: Clock, nursery: trio.Nursery) -> None:
         self._faults = faults
@@ -52,21 +52,21 @@ class SimVideo:
         return self.describe_input(session_id)
 
     async def close_input(self, ref: str) -> None:
-        """Forget the input."""
+        """Remove the input."""
         await self._line.pass_through()
         self._inputs.discard(ref.removeprefix("vid-"))
 
     def describe_input(self, session_id: str) -> VideoInput:
-        """The input of a session."""
+        """Describe the input of a session."""
         ref = f"vid-{session_id}"
         return VideoInput(ref=ref, whip_url=f"sim:whip/{ref}", whep_url=f"sim:whep/{ref}")
 
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
-        """Media facts of all inputs."""
+        """Yield the media events of all inputs."""
         return self._receive
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
-        """There is never a picture."""
+        """Report that there is no frame."""
         await trio.lowlevel.checkpoint()
         return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
 
@@ -76,7 +76,7 @@ class SimVideo:
         return SignalReply(status=404)
 
     def publish(self, session_id: str, kind: MediaKind) -> bool:
-        """A publisher shows frames, or leaves. False if the input is not there."""
+        """Publish frames, or stop publishing. Returns False if the input does not exist."""
         if session_id not in self._inputs or self._line.is_dead:
             return False
         ref = f"vid-{session_id}"

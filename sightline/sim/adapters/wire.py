@@ -1,4 +1,4 @@
-"""Messages between actors, made double or late. Only where the actors promise to bear it."""
+"""Deliver messages between actors twice or late, but only the messages for which the actors allow it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ MAY_REPEAT: Final = (
     OperatorSeen,
 )
 MAY_BE_LATE: Final = (FixReported, MediaProved)
-"""Evidence carries its own time. What moves a claim is kept in order by the mailbox, and the actors lean on that."""
+"""Evidence carries its own time. Messages that change a claim are delivered in order, because the actors rely on it."""
 
 
 @final
 class FaultyWire:
-    """The Wire of one server process."""
+    """Implements the Wire port of one server process."""
 
     def __init__(self, faults: Faults, nursery: trio.Nursery) -> None:
         self._faults = faults
         self._nursery = nursery
 
     def carry(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> Sent:
-        """Bring a tell to its mailbox."""
+        """Deliver a tell to its mailbox."""
         faults, message = self._faults, envelope.message
         if isinstance(message, MAY_BE_LATE) and faults.hits(faults.rates.late):
             self._nursery.start_soon(self._carry_late, ref, envelope, lane)

@@ -1,4 +1,4 @@
-"""Checkers: each watches one promise over a world's history and knows nothing of scenarios."""
+"""Checkers: each checks one promise over a world's history, independently of the scenario."""
 
 from sightline.sim.checkers.answers import Acknowledged, OneEffect, Readings, Sequences
 from sightline.sim.checkers.money import Charges, Holds, Meter, Pauses, Settlements
@@ -10,7 +10,7 @@ __all__ = ["Checker", "all_checkers"]
 
 
 def all_checkers() -> list[Checker]:
-    """A fresh set of every checker."""
+    """Create a new instance of every checker."""
     return [
         Epochs(),
         Versions(),

@@ -1,4 +1,4 @@
-"""Promises about answers: what was acknowledged is durable, what was refused did not happen, nothing happens twice."""
+"""Checks of answers: acknowledged calls are durable, refused calls have no effect, no call takes effect twice."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PROOF: Final = {
     "end": (EventKind.ENDED, EventKind.CANCELLED),
     "cancel": (EventKind.CANCELLED,),
 }
-"""The recorded events of which an acknowledged command needs one. `end` in ASSIGNED cancels the session."""
+"""The recorded events of which an acknowledged command needs at least one. `end` in ASSIGNED cancels the session."""
 
 
 @final
 class Acknowledged(Checker):
-    """A command that was acknowledged, and a heartbeat, are in the store: at once, and for ever."""
+    """An acknowledged command or heartbeat is in the store when it is acknowledged, and stays there."""
 
     name: ClassVar[str] = "acknowledged"
 
@@ -79,7 +79,7 @@ class OneEffect(Checker):
         record = step.write.idempotency
         if record is None:
             return
-        # The path tells the parts of one command apart: cancel-all has a record for each assignment it drops.
+        # The path distinguishes the parts of one command: cancel-all has a record for each assignment that it cancels.
         self._keys.add(record.key.key)
         sessions = self._by_key.setdefault((record.key.path, record.key.key), set())
         sessions.add(f"{step.after.id}/{step.after.version}")
@@ -95,9 +95,9 @@ class OneEffect(Checker):
 
 @final
 class Sequences(Checker):
-    """A workspace's heartbeats are acknowledged in strictly rising order, and a number stands for one report.
+    """A workspace's heartbeats are acknowledged in strictly increasing order, and each number belongs to one report.
 
-    A report may be recorded twice, when its device repeated it while an actor that forgot it was still writing.
+    A report may be stored twice if its device repeated it while an actor that was lost in a crash was still writing it.
     """
 
     name: ClassVar[str] = "sequences"
@@ -123,7 +123,7 @@ def _report(beat: Heartbeat) -> tuple[float, float, float, str | None]:
 
 @final
 class Readings(Checker):
-    """The meter that a caller reads never runs backwards while the session's actor keeps its memory."""
+    """The meter that a caller reads never decreases while the session's actor keeps its memory."""
 
     name: ClassVar[str] = "readings"
 

@@ -1,4 +1,4 @@
-"""Promises about money: what is held, what is charged, what the charge rests on, and that it is settled once."""
+"""Checks of money: holds, charges, the evidence for the charges, and one settlement per session."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRACE_MS: Final = 2_000
 ONE_PAUSE_MS: Final = 60_000
 ALL_PAUSES_MS: Final = 180_000
 HANDLED_MS: Final = 1_000
-"""A session has handled every proof that is older than this; a slower one is noted as such."""
+"""A session handles every proof within this many milliseconds; a slower one is recorded."""
 STEADY_MS: Final = 6_000
-"""Proofs no further apart than this leave no doubt that there was no silence."""
+"""Proofs at most this far apart show that there was no silence."""
 
 
 @final
 class Holds(Checker):
-    """What is held is the sum over open sessions, lowered to the charge at the end, gone if it never was live."""
+    """The held amount is the sum over open sessions; a hold shrinks to the charge at the end, 0 if never LIVE."""
 
     name: ClassVar[str] = "holds"
 
@@ -55,7 +55,7 @@ class Holds(Checker):
 
 @final
 class Charges(Checker):
-    """Charge = clean seconds x rate, never above the hold; clean seconds never exceed the time."""
+    """Charge = clean seconds x rate, at most the hold; clean seconds never exceed the LIVE time."""
 
     name: ClassVar[str] = "charges"
 
@@ -78,7 +78,7 @@ class Charges(Checker):
 
 @final
 class Settlements(Checker):
-    """Exactly one settlement for a session that was live, none otherwise; its amounts add up."""
+    """Exactly one settlement for a session that was LIVE, none otherwise; its amounts add up."""
 
     name: ClassVar[str] = "settlements"
 
@@ -125,9 +125,9 @@ class Pauses(Checker):
 
 @final
 class Meter(Checker):
-    """Time without recorded proof is not charged; time that was plainly clean is not lost.
+    """Time without a recorded proof is not charged, and time that was clearly clean is not lost.
 
-    Works from the heartbeats that are stored and from what the devices did, not from the machine's evidence.
+    Uses the stored heartbeats and the actions of the devices, not the session machine's evidence.
     """
 
     name: ClassVar[str] = "meter"
@@ -177,7 +177,7 @@ class Meter(Checker):
 
 
 def _unproven(proofs: Sequence[int], start: int, end: int) -> list[tuple[int, int]]:
-    """List the spans of a session that these proofs leave open: gaps of 10 s or more, and the time after the last."""
+    """List the spans of a session without proof: gaps of 10 s or more, and the time after the last proof."""
     spans: list[tuple[int, int]] = []
     last: int | None = None
     for at_ms in proofs:

@@ -1,4 +1,4 @@
-"""Promises about operators: at most one live session, BUSY exactly while tied up, no operator given away twice."""
+"""Checks of operators: at most one LIVE session, BUSY only while a session needs it, no double dispatch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sightline.ports.relations import OPERATOR_WORKSPACE, operator_edge
 from sightline.sim.history import Checker, Reply, SessionStep, WorkspaceStep
 
 REPAIR_MS: Final = 120_000
-"""How long the two halves of a claim may disagree while a server is up: several doubts, and a slow store."""
+"""How long a claim and its session may disagree while a server runs: several reconciliations, and a slow store."""
 OPEN: Final = frozenset({SessionState.ASSIGNED, SessionState.LIVE})
 
 
@@ -65,7 +65,7 @@ class DispatchPairs(Checker):
 
 @final
 class Busy(Checker):
-    """An operator's claims are its assigned and live sessions, and BUSY needs one. Disagreements are short."""
+    """An operator's claims are its ASSIGNED and LIVE sessions, and BUSY requires one. Disagreements are short."""
 
     name: ClassVar[str] = "busy"
 
@@ -124,7 +124,7 @@ class Busy(Checker):
 
 @final
 class Relations(Checker):
-    """The authorization edge of an operator stands from the assignment on, and no other operator's in the end."""
+    """A session has its operator's authorization edge from the assignment on, and at the end no other operator's."""
 
     name: ClassVar[str] = "relations"
 

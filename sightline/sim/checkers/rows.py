@@ -1,4 +1,4 @@
-"""Promises about rows: who may write them, in which order, and what may follow what."""
+"""Checks of rows: who may write them, in which order, and which state may follow which."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEGAL: Final = {
 
 @final
 class Epochs(Checker):
-    """One owner per epoch; epochs rise; every write carries the epoch at which its writer holds the shard."""
+    """Each epoch has one owner; epochs increase; every write carries the epoch at which its writer holds the shard."""
 
     name: ClassVar[str] = "epochs"
 
@@ -59,7 +59,7 @@ class Epochs(Checker):
 
 @final
 class Versions(Checker):
-    """Every row's version rises by exactly one with every commit."""
+    """Every commit increases the row's version by exactly one."""
 
     name: ClassVar[str] = "versions"
 
@@ -80,7 +80,7 @@ class Versions(Checker):
 
 @final
 class Transitions(Checker):
-    """A session moves only along the table, and what is fixed stays fixed."""
+    """A session changes state only as the table allows, and its fixed fields never change."""
 
     name: ClassVar[str] = "transitions"
 
@@ -103,7 +103,7 @@ class Transitions(Checker):
 
 @final
 class Chain(Checker):
-    """Events are numbered without gaps and every hash covers the one before."""
+    """Events are numbered without gaps, and every hash covers the previous one."""
 
     name: ClassVar[str] = "chain"
 

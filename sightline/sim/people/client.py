@@ -1,4 +1,4 @@
-"""A caller: gives commands through the broker and repeats them under one key until it knows what became of them."""
+"""A simulated caller: sends commands through the broker and repeats them with one key until the outcome is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Command: TypeAlias = "Callable[[Broker, Caller], Awaitable[Answer[object]]]"
 
 @final
 class Client:
-    """One credential."""
+    """A caller with one credential."""
 
     def __init__(self, world: World, name: str, workspace_id: str = "") -> None:
         self._world = world
@@ -38,37 +38,37 @@ class Client:
         self.workspace_id = workspace_id
 
     async def create(self, new: NewSession) -> Reply:
-        """Ask for a session."""
+        """Create a session."""
         return await self._command("create", None, lambda broker, caller: broker.create_session(caller, new))
 
     async def dispatch(self, session_id: str) -> Reply:
-        """Have an operator sent."""
+        """Dispatch an operator to a session."""
         return await self._command("dispatch", session_id, lambda broker, caller: broker.dispatch(session_id, caller))
 
     async def accept(self, session_id: str) -> Reply:
-        """Take a request."""
+        """Accept a requested session."""
         own = self.workspace_id
         return await self._command("accept", session_id, lambda broker, caller: broker.accept(session_id, caller, own))
 
     async def start(self, session_id: str) -> Reply:
-        """Go live."""
+        """Start a session."""
         return await self._command("start", session_id, lambda broker, caller: broker.start(session_id, caller))
 
     async def end(self, session_id: str) -> Reply:
-        """Hang up."""
+        """End a session."""
         sides = frozenset(Party)
         return await self._command("end", session_id, lambda broker, caller: broker.end(session_id, caller, sides))
 
     async def cancel(self, session_id: str) -> Reply:
-        """Withdraw a request."""
+        """Cancel a requested session."""
         return await self._command("cancel", session_id, lambda broker, caller: broker.cancel(session_id, caller))
 
     async def cancel_all(self) -> Reply:
-        """Drop all assignments."""
+        """Cancel all assignments."""
         return await self._command("cancel-all", None, lambda broker, caller: broker.cancel_all(caller))
 
     async def read(self, act: Callable[[Broker], Awaitable[T]]) -> T | None:
-        """Read something; None when it cannot be had now."""
+        """Read; None if the read fails now."""
         try:
             return await self._world.call(f"a read by {self.name}", act)
         except SightlineError:

@@ -1,4 +1,4 @@
-"""A consumer: asks for a place, waits, watches, hangs up or does not."""
+"""A simulated consumer: requests a session, waits, watches, and may end it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a consumer wants. Chances are per session.
+    """How a consumer behaves. Probabilities are per session.
 
     Attributes:
-        pause_s: Longest time between two sessions; `sessions_max` of them, then it is content.
-        quotes: Takes a quote first; `withdraws`: cancels while waiting; `hangs_up`: ends before the time is over.
-        poll_s: Between looks at a session.
+        pause_s: Longest time between two sessions, in seconds; the consumer stops after `sessions_max` sessions.
+        quotes: Takes a quote first; `withdraws`: cancels while waiting; `hangs_up`: ends before the maximum duration.
+        poll_s: Seconds between reads of a session.
     """
 
     pause_s: float = 5.0
@@ -42,7 +42,7 @@ class Wishes:
 
 @final
 class Consumer:
-    """One consumer."""
+    """A simulated consumer."""
 
     def __init__(self, world: World, name: str, wishes: Wishes) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Consumer:
         self.client = Client(world, name)
 
     async def run(self) -> None:
-        """Sign up and want sessions until the world calms down."""
+        """Sign up and request sessions until the quiet phase."""
         await self.sign_up()
         for _ in range(self.wishes.sessions_max):
             if self.world.is_over:
@@ -67,7 +67,7 @@ class Consumer:
         self.client.workspace_id = await create_workspace(self.world, self.name, WorkspaceRole.CONSUMER)
 
     async def request(self) -> str | None:
-        """Ask for a session; its id, or None if it was refused."""
+        """Request a session. Returns its id, or None if it was refused."""
         wishes, duration_s = self.wishes, self.rng.randint(*self.wishes.duration_s)
         quote_id = await self._quote(duration_s) if self.rng.random() < wishes.quotes else None
         new = NewSession(
@@ -93,7 +93,7 @@ class Consumer:
         return answer.value.id
 
     async def see_through(self, session_id: str) -> None:
-        """Dispatch, watch, and maybe hang up, until the session is over or the world calms down."""
+        """Dispatch, watch and possibly end the session, until it is over or the quiet phase begins."""
         hang_up_at = None
         while not self.world.is_over:
             session = await self._look(session_id)

@@ -1,4 +1,4 @@
-"""An operator and its device: heartbeats, starts, publishes, and the ways in which devices misbehave."""
+"""A simulated operator with its device: sends heartbeats, starts, publishes, and misbehaves as devices do."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ CITY_LNG: Final = 13.405
 RADIUS_M: Final = 20_000.0
 IDLE_LOOK_S: Final = 60.0
 FAR_DEGREES: Final = 0.02
-"""About two kilometres: outside of every fence."""
+"""Degrees for about two kilometres: outside every fence."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How a device behaves. Chances are per heartbeat or per occasion.
+    """How a device behaves. Probabilities are per heartbeat or per occasion.
 
     Attributes:
-        beat_s: Between heartbeats while it works; `idle_beat_s` while it waits.
-        looks_s: Between looks at its assignments, on average; None: it is told of them at once, as by a live stream.
-        flaps: Falls silent for up to `flap_s`.
-        jumps: Reports one fix far away; `wanders`: walks out of the fence for a while.
-        mumbles: Reports a fix too coarse to prove anything.
-        ignores: Lets an assignment run out; `drops`: cancels it; `hangs_up`: ends a session by itself.
-        grabs: Takes an open request by itself, even while it has one.
-        stutters: Stops publishing for up to `flap_s`.
+        beat_s: Seconds between heartbeats in a session; `idle_beat_s` while waiting.
+        looks_s: Mean seconds between reads of its assignments; None: informed at once, as by a live stream.
+        flaps: Sends nothing for up to `flap_s` seconds.
+        jumps: Reports one fix far away; `wanders`: leaves the fence for a while.
+        mumbles: Reports a fix that is too inaccurate to prove a position.
+        ignores: Lets an assignment expire; `drops`: cancels it; `hangs_up`: ends a session.
+        grabs: Accepts an open request, even while it has a session.
+        stutters: Stops publishing for up to `flap_s` seconds.
         duplicates: Sends a heartbeat twice.
     """
 
@@ -68,7 +68,7 @@ STEADY: Final = Habits()
 
 @final
 class Device:
-    """One operator. Its work is a handful of tasks of the world."""
+    """A simulated operator. It runs as several tasks of the world."""
 
     def __init__(self, world: World, name: str, habits: Habits) -> None:
         self.world = world
@@ -101,7 +101,7 @@ class Device:
         await self.patch(patch)
 
     async def patch(self, patch: Patch) -> None:
-        """Change the workspace; a patch may be repeated."""
+        """Change the workspace; a PATCH may be repeated."""
         workspace_id = self.client.workspace_id
         caller = Caller(workspace_id=workspace_id)
         for _ in range(20):
@@ -124,7 +124,7 @@ class Device:
             await trio.sleep(self.habits.beat_s if self.live_session else self.habits.idle_beat_s)
 
     async def send_heartbeat(self) -> bool:
-        """Report the position; repeat the same sequence number while the outcome is unknown."""
+        """Send a heartbeat; repeat the same sequence number while the outcome is unknown."""
         self._sequence += 1
         report = self._report(self._sequence)
         workspace_id = self.client.workspace_id
@@ -133,7 +133,7 @@ class Device:
                 await self.world.call("a heartbeat", lambda broker: broker.heartbeat(workspace_id, report))
             except RefusedError as error:
                 if error.refusal.detail == "location:sequence":
-                    return False  # an earlier try was taken after all
+                    return False  # an earlier try was accepted after all
                 self.world.history.note("beat refused", self.name, error.refusal.detail)
                 return False
             except (OutcomeUnknownError, UnavailableError):
@@ -202,7 +202,7 @@ class Device:
                 self.live_session = session_id
 
     def _ignores(self, session_id: str) -> bool:
-        """Decide once per assignment."""
+        """Decide once per assignment whether to ignore it."""
         if session_id not in self._ignored:
             self._ignored[session_id] = self.rng.random() < self.habits.ignores
         return self._ignored[session_id]
@@ -230,7 +230,7 @@ class Device:
             self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
 
     def show_frames(self) -> None:
-        """Publish for a moment, if a session is live and a server takes it."""
+        """Publish for a moment, if a session is LIVE and a server accepts it."""
         session_id, node = self.live_session, self.world.node
         if session_id is None or node is None or node.video is None:
             return
@@ -247,7 +247,7 @@ async def _create(new: NewWorkspace, broker: Broker) -> Answer[Workspace]:
 
 
 async def create_workspace(world: World, name: str, role: WorkspaceRole) -> str:
-    """Create a workspace; a taken slug after a lost answer is met with another one."""
+    """Create a workspace; if the answer was lost and the slug is now in use, retry with another slug."""
     rng = world.rng(f"sign-up/{name}")
     while True:
         slug = f"{name}-{rng.randrange(10**6)}"
