@@ -55,7 +55,7 @@ class OperationResources:
         statistics = self._registry.statistics()
         kinds: dict[str, Mapping[str, object]] = {}
         for kind, counts in statistics.kinds.items():
-            kinds[kind] = {
+            kinds[str(kind)] = {
                 **{name: value for name, value in asdict(counts).items() if isinstance(value, int)},
                 "parked": dict(counts.parked),
                 "retrying": dict(counts.retrying),

@@ -112,3 +112,10 @@ async def test_a_hook_must_be_signed_and_fresh(world: World) -> None:
 async def test_a_wrong_hook_names_the_field(world: World, change: dict[str, Any], detail: str) -> None:
     answer = await post_event(world, event_of(world, "vid-unknown") | change)
     assert error_of(answer) == (400, "INVALID_INPUT", detail)
+
+
+async def test_actors_are_counted_by_kind(world: World) -> None:
+    await world.request(await world.party("CONSUMER"))
+    kinds = data_of(await world.internal.get("/internal/actors"))["kinds"]
+    assert kinds["session"]["active"] == 1
+    assert (kinds["session"]["parked"], kinds["session"]["retrying"]) == ({}, {})
