@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 TAIL = 60
 """Number of trace lines in a failure report."""
 
+PROMPT_MS = 1_000
+"""Evidence that takes longer than this from its receipt to its session is recorded in `Truth`."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Truth:
     durable_beats: dict[str, list[Heartbeat]] = field(default_factory=dict)
     slow_beats_ms: dict[str, int] = field(default_factory=dict)
     """By workspace: receive time of the newest heartbeat that took over a second to become durable."""
+    late_evidence_ms: dict[str, int] = field(default_factory=dict)
+    """By session: receive time of the newest heartbeat or frame that took over a second to reach the session."""
     odd_fix_ms: dict[str, int] = field(default_factory=dict)
     """By workspace: when its device last sent a fix that was not clearly inside the fence, or stopped publishing."""
     media_ms: dict[str, list[int]] = field(default_factory=dict)
@@ -242,10 +247,15 @@ class History:
         self.note("beats", *(f"{beat.workspace_id[:8]}:{beat.sequence}" for beat in batch))
         for beat in batch:
             self.truth.durable_beats.setdefault(beat.workspace_id, []).append(beat)
-            if now_ms - beat.fix.at_ms > 1_000:
+            if now_ms - beat.fix.at_ms > PROMPT_MS:
                 self.truth.slow_beats_ms[beat.workspace_id] = beat.fix.at_ms
         for checker in self._checkers:
             checker.on_heartbeats(owner, batch)
+
+    def evidence_delivered(self, session_id: str, received_ms: int) -> None:
+        """Record that a delayed heartbeat or frame has reached its session."""
+        if self.clock.now_ms() - received_ms > PROMPT_MS:
+            self.truth.late_evidence_ms[session_id] = received_ms
 
     def replied(self, reply: Reply) -> None:
         """Record that a caller knows the outcome of its command."""

@@ -150,7 +150,7 @@ class Node:
         actors = build_actors(
             deps,
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
-            wire=FaultyWire(faults, nursery),
+            wire=FaultyWire(faults, nursery, outside.history),
             log=CrashReporter(outside, self.name),
         )
         self._registry = actors.registry

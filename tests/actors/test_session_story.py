@@ -3,13 +3,15 @@
 import pytest
 import trio
 
+from sightline.actors.deps import SESSION
 from sightline.actors.types import SessionListing
+from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Availability
 from sightline.domain.refusal import Code
-from sightline.domain.session.messages import Party
+from sightline.domain.session.messages import FixReported, MediaProved, Party
 from sightline.ports.store import SessionKey
 from sightline.ports.video import MediaKind
-from tests.actors.world import BOTH_SIDES, refusal_of
+from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
 
 async def test_a_session_is_requested_dispatched_filmed_paused_resumed_and_ended(world):
@@ -249,3 +251,25 @@ async def test_watchers_see_the_present_and_then_each_change(world):
         await world.broker.start(session, world.caller(operator))
         seen = [await anext(changes) for _ in range(2)]
         assert ("assignment", "LIVE") in [(kind, getattr(value, "state", None)) for kind, value in seen]
+
+
+async def test_evidence_that_waits_when_a_deadline_passes_is_handled_before_it(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 4)
+    world.frames(session, MediaKind.DISCONNECTED)
+    await trio.sleep(57)
+    assert (await world.view(session, consumer)).pause_reason == "LOCATION_STALE"  # both pauses end the session at 64 s
+
+    world.faults.at["write_session"] = ["slow"]
+    await world.heartbeat(operator, 2)  # the reason of the pause changes: this turn writes, and ends after the deadline
+    await trio.sleep(0.1)
+    ref, received_ms = world.registry.ref(SESSION, session), world.clock.now_ms()
+    for sequence in range(3, 65):  # more than a session handles before it lets the timer run
+        fix = Fix(lat=LAT, lng=LNG, accuracy_m=5.0, at_ms=received_ms, taken_at_ms=received_ms)
+        ref.tell(FixReported(fix, sequence))
+    ref.tell(MediaProved(received_ms))
+    await trio.sleep(6)
+    await world.heartbeat(operator, 65)
+    view = await world.view(session, consumer)
+    assert (view.state, view.meter_state) == ("LIVE", "RUNNING")

@@ -32,6 +32,7 @@ from sightline.storage.memory.store import MemoryStore
 LAT, LNG = 48.137154, 11.576124
 BOTH_SIDES = frozenset(Party)
 WALLET = "0x" + "a" * 40
+SLOW_S = 5.0
 
 
 class WallClock:
@@ -60,7 +61,7 @@ class Faults:
     """What goes wrong at the ports: `at[name]` is a list of faults for the next calls of that name.
 
     refused: nothing happens and the port says so; lost: nothing happens and nobody knows; applied: it happens and
-    nobody knows. `on_call` is called with the name of each call, before and after it.
+    nobody knows; slow: it happens after `SLOW_S`. `on_call` is called with the name of each call, before and after it.
     """
 
     at: dict[str, list[str]] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class Port:
                 raise self._refused("refused by the test")
             if fault == "hang":
                 await trio.sleep_forever()
+            if fault == "slow":
+                await trio.sleep(SLOW_S)
             result = None if fault == "lost" else await method(*args, **kwargs)
             self._faults.on_call(f"after {name}")
             await trio.lowlevel.checkpoint()

@@ -299,4 +299,5 @@ class SessionActor:
             if session is None or session.is_terminal:
                 self._context.passivate()
         else:
-            self._context.timers.set(self._context.ref, due_ms, Tick(), lane=Lane.CONTROL)
+            # In the data lane: evidence that was received before a deadline is handled before it.
+            self._context.timers.set(self._context.ref, due_ms, Tick())

@@ -18,6 +18,7 @@ from sightline.domain.session.messages import FixReported, MediaBroke, MediaProv
 
 if TYPE_CHECKING:
     from sightline.sim.faults import Faults
+    from sightline.sim.history import History
 
 MAY_REPEAT: Final = (
     FixReported,
@@ -37,9 +38,10 @@ MAY_BE_LATE: Final = (FixReported, MediaProved)
 class FaultyWire:
     """Implements the Wire port of one server process."""
 
-    def __init__(self, faults: Faults, nursery: trio.Nursery) -> None:
+    def __init__(self, faults: Faults, nursery: trio.Nursery, history: History) -> None:
         self._faults = faults
         self._nursery = nursery
+        self._history = history
 
     def carry(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> Sent:
         """Deliver a tell to its mailbox."""
@@ -57,3 +59,8 @@ class FaultyWire:
     async def _carry_late(self, ref: AnyRef, envelope: Envelope[object], lane: Lane) -> None:
         await trio.sleep(self._faults.random() * self._faults.rates.late_s)
         ref.receive(envelope, lane)
+        message = envelope.message
+        if isinstance(message, FixReported):
+            self._history.evidence_delivered(ref.id, message.fix.at_ms)
+        elif isinstance(message, MediaProved):
+            self._history.evidence_delivered(ref.id, message.at_ms)

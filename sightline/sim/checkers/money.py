@@ -11,14 +11,12 @@ from sightline.domain.metering import PauseReason
 from sightline.domain.session.model import Closed, Ended, Session
 from sightline.domain.settlement import fee_of
 from sightline.ports.ledger import HoldState
-from sightline.sim.history import Checker, SessionStep
+from sightline.sim.history import PROMPT_MS, Checker, SessionStep
 
 SILENCE_MS: Final = 10_000
 GRACE_MS: Final = 2_000
 ONE_PAUSE_MS: Final = 60_000
 ALL_PAUSES_MS: Final = 180_000
-HANDLED_MS: Final = 1_000
-"""A session handles every proof within this many milliseconds; a slower one is recorded."""
 STEADY_MS: Final = 6_000
 """Proofs at most this far apart show that there was no silence."""
 
@@ -164,16 +162,23 @@ class Meter(Checker):
             truth.disturbed_ms,
             truth.odd_fix_ms.get(workspace_id, -1),
             truth.slow_beats_ms.get(workspace_id, -1),
+            truth.late_evidence_ms.get(session_id, -1),
         )
         if max(troubles) >= start - SILENCE_MS:
             return False
         shown = truth.media_ms.get(session_id, [])
         media = shown[bisect_left(shown, start) : bisect_right(shown, end)]
-        return all(
-            end - max([start, *(at_ms for at_ms in instants if at_ms <= end - HANDLED_MS)]) <= GRACE_MS
-            and all(later - earlier <= STEADY_MS for earlier, later in pairwise([start, *instants]))
-            for instants in (proofs, media)
-        )
+        return all(_is_unbroken(instants, start, end) for instants in (proofs, media))
+
+
+def _is_unbroken(proofs: Sequence[int], start: int, end: int) -> bool:
+    """Whether proofs cover the whole session. The newest ones may not have arrived yet. The start is not a proof."""
+    arrived = [at_ms for at_ms in proofs if at_ms <= end - PROMPT_MS]
+    return (
+        bool(arrived)
+        and end - arrived[-1] <= GRACE_MS
+        and all(later - earlier <= STEADY_MS for earlier, later in pairwise([start, *proofs]))
+    )
 
 
 def _unproven(proofs: Sequence[int], start: int, end: int) -> list[tuple[int, int]]:
