@@ -1,9 +1,9 @@
-"""What the actors cost: asks per second, memory per idle actor, latency under heartbeats, time to recover.
+"""Benchmarks of the actors: asks per second, memory per idle actor, latency under heartbeats, recovery time.
 
     python bench/actors.py [--quick] [--json FILE]
 
-One process, one core, the real actors over the store in memory: what is measured is the kernel and the actors, not
-Postgres (bench/storage.py measures that). Every figure is taken in a fresh process. Compare medians of several runs.
+One process on one core runs the real actors over the store in memory. This measures the kernel and the actors;
+bench/storage.py measures Postgres. Every figure is taken in a new process. Compare medians of several runs.
 """
 
 import argparse
@@ -59,7 +59,7 @@ PING = Ping()
 
 
 class Echo:
-    """An actor that does nothing but answer."""
+    """An actor that answers each ask and does nothing else."""
 
     def __init__(self, context: Context[Ping]) -> None:
         self.handled = 0
@@ -79,7 +79,7 @@ class Echo:
 
 
 class NoVideo:
-    """A video engine that always says yes, and reports what it is told to."""
+    """A video engine that accepts every call and reports the media events it is given."""
 
     def __init__(self) -> None:
         self.told, self._events = trio.open_memory_channel[MediaEvent](100_000)
@@ -95,7 +95,7 @@ class NoVideo:
         return self._events
 
     async def play(self, sessions: list[str], clock: SystemClock) -> None:
-        """Frames arrive in each session once a second, each at its own moment of it."""
+        """Report one frame a second in each session, at a different phase for each."""
         began = trio.current_time()
         for number in itertools.count():
             second, place = divmod(number, len(sessions))
@@ -106,7 +106,7 @@ class NoVideo:
 
 
 def resident_bytes() -> int:
-    """What the process occupies."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -118,20 +118,20 @@ ROUNDS = 7
 
 
 async def rate_of(count: int, work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    """How often per second: of the wall clock, and of processor time (which other processes do not disturb)."""
+    """Return the rate per second of wall-clock time and of processor time. Other processes do not affect the latter."""
     began, busy = time.perf_counter(), time.process_time()
     await work()
     return count / (time.perf_counter() - began), count / (time.process_time() - busy)
 
 
 async def repeat(times: int, act: Callable[[], Awaitable[object]]) -> None:
-    """Do it again and again."""
+    """Repeat a measurement."""
     for _ in range(times):
         await act()
 
 
 def summed_up(rates: list[tuple[float, float]]) -> dict[str, float]:
-    """The middle of the rounds."""
+    """Return the medians of the rounds."""
     wall, busy = (round(statistics.median(column)) for column in zip(*rates, strict=True))
     return {"per_wall_s": wall, "per_cpu_s": busy}
 
@@ -140,7 +140,7 @@ def summed_up(rates: list[tuple[float, float]]) -> dict[str, float]:
 
 
 async def ask_one_after_another(asks: int) -> dict[str, float]:
-    """One asker, one actor: the round trip of an ask."""
+    """Measure the round trip of an ask with one caller and one actor."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
     registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
@@ -153,7 +153,7 @@ async def ask_one_after_another(asks: int) -> dict[str, float]:
 
 
 async def ask_many_actors(actors: int, asks: int) -> dict[str, float]:
-    """A hundred askers over many actors."""
+    """Measure asks of 100 callers to many actors."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
     registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
@@ -177,7 +177,7 @@ async def ask_many_actors(actors: int, asks: int) -> dict[str, float]:
 
 
 async def ask_with_a_scope_each(asks: int) -> dict[str, float]:
-    """The same with `trio.fail_after` around every ask: what the shared deadlines save."""
+    """Measure the same with `trio.fail_after` around every ask; the difference is the saving of shared deadlines."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
     registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
@@ -195,7 +195,7 @@ async def ask_with_a_scope_each(asks: int) -> dict[str, float]:
 
 
 async def idle_kernel_actors(actors: int) -> dict[str, float]:
-    """Memory of an actor without any state of its own."""
+    """Measure the memory of an actor without state of its own."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
     registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
@@ -211,7 +211,7 @@ async def idle_kernel_actors(actors: int) -> dict[str, float]:
 
 
 async def timers_pushed_out(timers: int) -> dict[str, float]:
-    """Setting a timer later, as every heartbeat does."""
+    """Measure moving a timer to a later time, as every heartbeat does."""
     registry = Registry(clock=SystemClock(), rng=random.Random(1))
     registry.register(ECHO, Echo)
     async with trio.open_nursery() as nursery:
@@ -232,7 +232,7 @@ async def timers_pushed_out(timers: int) -> dict[str, float]:
 
 
 class City:
-    """So many LIVE sessions with an operator each, in a store in memory."""
+    """A number of LIVE sessions, each with an operator, in a store in memory."""
 
     def __init__(self) -> None:
         self.ids = SystemIds()
@@ -296,7 +296,7 @@ class City:
         return session, workspace
 
     async def build(self) -> Actors:
-        """Build the server's actors over this store."""
+        """Create the server's actors over this store."""
         deps = Deps(
             store=self.store,
             video=self.video,  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ class City:
         return build_actors(deps)
 
     async def open(self, nursery: trio.Nursery) -> Actors:
-        """Start the actors without recovery: nothing is in memory yet."""
+        """Start the actors without recovery, so that none is in memory yet."""
         actors = await self.build()
         nursery.start_soon(actors.writer.run)
         nursery.start_soon(actors.pump.run)
@@ -321,7 +321,7 @@ class City:
 
 
 async def activate_all(registry: Registry, kind: str, ids: list[str], at_once: int = 64) -> None:
-    """Bring actors into memory, as recovery does."""
+    """Load all actors into memory, as recovery does."""
     queue = iter(ids)
 
     async def worker() -> None:
@@ -334,7 +334,7 @@ async def activate_all(registry: Registry, kind: str, ids: list[str], at_once: i
 
 
 async def idle_session_actors(live: int) -> dict[str, float]:
-    """Memory of a LIVE session's actor with its state, on top of the store's copy."""
+    """Measure the memory of a LIVE session's actor with its state, in addition to the store's copy."""
     city = City()
     await city.fill(live)
     async with trio.open_nursery() as nursery:
@@ -353,7 +353,7 @@ async def idle_session_actors(live: int) -> dict[str, float]:
 
 
 async def recovery(live: int) -> dict[str, float]:
-    """From nothing in memory to every LIVE session and its operator loaded and armed."""
+    """Measure the time until every LIVE session and its operator are loaded with their timers set."""
     city = City()
     await city.fill(live)
     gc.collect()
@@ -372,8 +372,10 @@ async def recovery(live: int) -> dict[str, float]:
 
 
 async def under_heartbeats(live: int, seconds: float) -> dict[str, float]:
-    """Latency of an ask while every live session's device sends a heartbeat every 2 s and its video frames every
-    second, phases spread."""
+    """Measure the latency of an ask under load.
+
+    Each LIVE session's device sends a heartbeat every 2 s and video frames every second, at spread phases.
+    """
     city = City()
     await city.fill(live)
     asks: list[float] = []
@@ -454,7 +456,7 @@ MEASURES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]]
 
 
 def measure(name: str, quick: bool) -> dict[str, float]:
-    """Take one figure, in this process."""
+    """Take one figure in this process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     function, full, short = MEASURES[name]
     result: dict[str, float] = trio.run(function, *(short if quick else full))
@@ -462,7 +464,7 @@ def measure(name: str, quick: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    """Take every figure in a process of its own and print them."""
+    """Take every figure in a new process and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small numbers: shows that it runs, measures nothing")
     parser.add_argument("--json", type=Path, help="also write the figures here")

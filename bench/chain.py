@@ -1,9 +1,9 @@
-"""How fast money moves: settlements per second, time from a session's end to CONFIRMED, and the watcher's lag.
+"""Benchmarks settlement: settlements per second, time from a session's end to CONFIRMED, and the watcher's lag.
 
     python -m bench.chain [--sessions 300]
 
-Runs on the embedded chain, and on anvil (automine, if it is in .interop) as well. The ledger is in memory, so
-that what is measured is the chain's side; with Postgres each round costs a few milliseconds more.
+Runs on the embedded chain, and also on anvil (automine) if it is installed in .interop. The ledger is in memory, so
+the figures are those of the chain code; with Postgres each round takes a few milliseconds more.
 """
 
 import argparse
@@ -51,7 +51,7 @@ async def anvil_world() -> AsyncIterator[World]:
 
 async def measure_settlements(name: str, world: World, sessions: int) -> None:
     await world.ready_parties(micro=10**12)
-    # Past the tests' endpoint, straight to the node.
+    # Connect directly to the node, without the test endpoint.
     async with running(world, Path(), rpc_url=world.node_url) as service:
         singles = []
         for _ in range(20):

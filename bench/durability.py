@@ -1,10 +1,9 @@
-"""Kill the server at full speed, under each kind of load, and look for what it had acknowledged:
+"""Kills the server under each kind of load and checks that no acknowledged data is lost:
 `python -m bench.durability [--devices 4000] [--seed 1]`.
 
-For each load: the server and (every other time) its database are killed with SIGKILL at a seeded moment of it and
-started again on the same data. Then the database is read: every heartbeat that was acknowledged stands there once;
-every dispatch that was answered stands with its operator, and no operator has two. Exits 1 when something is lost or
-doubled.
+For each load, the server and (every other time) its database are killed with SIGKILL at a seeded moment and restarted
+on the same data. Then the database is read: it must hold every acknowledged heartbeat once, and every answered dispatch
+with its operator; no operator may have two sessions. Exits with 1 when data is lost or duplicated.
 """
 
 import argparse
@@ -30,11 +29,11 @@ from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 
 SECONDS = 6.0
 KILL_AFTER_S = (2.5, 4.5)
-"""Within the load, whose connections need up to a second to come up."""
+"""Range of the moment of the kill. The connections of the load need up to one second to open."""
 
 
 def loads(target: Target, sessions: list[str]) -> dict[str, dict[str, Any]]:
-    """The jobs of the load generator, as `bench.run` has them."""
+    """Return the load generator's jobs, with the parameters of `bench.run`."""
     devices, key = target.devices, target.consumer["key"]
     usual = {"seconds": SECONDS, "acknowledged": True}
     dispatches = [{"method": "POST", "path": f"/api/v1/sessions/{each}/dispatch", "key": key} for each in sessions]
@@ -53,7 +52,7 @@ def loads(target: Target, sessions: list[str]) -> dict[str, dict[str, Any]]:
 
 
 async def generate(target: Target, job: dict[str, Any]) -> tuple[asyncio.subprocess.Process, "asyncio.Task[bytes]"]:
-    """Start the load; the task gives its result."""
+    """Start the load generator; the task returns its result."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.load", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, limit=2**26
     )
@@ -66,7 +65,7 @@ async def generate(target: Target, job: dict[str, Any]) -> tuple[asyncio.subproc
 
 
 def kill(target: Target, *, database: bool) -> None:
-    """SIGKILL: nobody says goodbye. With the database, that one first."""
+    """Kill the server with SIGKILL; with `database`, kill the database processes first."""
     if database:
         for child in reversed(psutil.Process(target.process.pid).children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
@@ -76,7 +75,7 @@ def kill(target: Target, *, database: bool) -> None:
 
 
 async def one_load(directory: Path, target: Target, job: dict[str, Any], after_s: float, *, database: bool) -> Any:
-    """Kill the server within the load, and return what the load generator was told until then."""
+    """Kill the server during the load, and return what was acknowledged before."""
     _, result = await generate(target, job)
     await asyncio.sleep(after_s)
     kill(target, database=database)
@@ -84,7 +83,7 @@ async def one_load(directory: Path, target: Target, job: dict[str, Any], after_s
 
 
 async def wrong_in(directory: Path, told: dict[str, Any]) -> list[str]:
-    """What was acknowledged and is not in the database, or is there twice."""
+    """Return acknowledged data that is missing in the database or stored twice."""
     connection = await asyncpg.connect(lay_out(directory / "sightline" / "postgres", find_binaries()).dsn)
     found: list[str] = []
     try:
@@ -117,7 +116,7 @@ async def wrong_in(directory: Path, told: dict[str, Any]) -> list[str]:
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Every load once."""
+    """Run every load once."""
     rng, directory = random.Random(options.seed), Path(tempfile.mkdtemp(prefix="sightline-durability-"))
     async with sightline(directory) as first:
         await populate_sightline(first, operators=options.operators, devices=options.devices)
@@ -139,7 +138,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.durability")
     parser.add_argument("--devices", type=int, default=4_000)
     parser.add_argument("--operators", type=int, default=8_000)

@@ -1,8 +1,8 @@
-"""A publisher that answers keyframe requests, as the encoder of a browser or a phone does; a file cannot.
+"""A publisher that answers keyframe requests like the encoder of a browser or a phone; a file cannot.
 
-Encoding live would take the cores that are measured. So a clip is encoded ten times beforehand, each time with the
-same keyframe interval but its keyframes three frames later: to answer a request is to go on with the rendition
-that has a keyframe next, at most two frames later. `python -m bench.encoder RENDITIONS --whip URL`.
+Live encoding would use the cores that are measured. Therefore a clip is encoded ten times beforehand, with the same
+keyframe interval but with keyframes three frames later in each rendition. To answer a request, the publisher switches
+to the rendition whose keyframe is next, at most two frames later. `python -m bench.encoder RENDITIONS --whip URL`.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from sightline.video.whip_client import OfferClient
 
 RATE: Final = 30
 STEP: Final = 3
-"""Frames between the keyframes of neighbouring renditions."""
+"""Offset in frames between the keyframes of successive renditions."""
 Renditions = list[list[bytes]]
 
 
 def encode(images: list[Any], *, first_key: int, kbit: int) -> list[bytes]:
-    """Annex B packets, one a picture, with a keyframe a second from picture `first_key` on."""
+    """Encode to Annex B packets, one per picture, with one keyframe a second from picture `first_key` on."""
     context: Any = av.CodecContext.create("libx264", "w")
     context.width, context.height, context.pix_fmt = images[0].width, images[0].height, "yuv420p"
     context.time_base, context.framerate = Fraction(1, RATE), Fraction(RATE)
@@ -45,7 +45,7 @@ def encode(images: list[Any], *, first_key: int, kbit: int) -> list[bytes]:
 
 
 def prepare(clip: Path, target: Path, kbit: int) -> None:
-    """Write the renditions of a clip; about a minute."""
+    """Write the renditions of a clip; takes about a minute."""
     with av.open(str(clip)) as container:
         images = list(container.decode(video=0))
     renditions = [encode(images, first_key=first, kbit=kbit) for first in range(0, RATE, STEP)]
@@ -55,7 +55,7 @@ def prepare(clip: Path, target: Path, kbit: int) -> None:
 
 @final
 class EncoderTrack(MediaStreamTrack):
-    """The renditions, paced at 30 frames a second, for ever."""
+    """Sends the renditions at 30 frames a second in an endless loop."""
 
     kind = "video"
 
@@ -68,11 +68,11 @@ class EncoderTrack(MediaStreamTrack):
         self._wanted = False
 
     def key_wanted(self) -> None:
-        """The receiver asks for a keyframe."""
+        """Handle a keyframe request of the receiver."""
         self._wanted = True
 
     async def recv(self) -> Any:
-        """The next packet, when its time has come."""
+        """Return the next packet at its presentation time."""
         loop = asyncio.get_running_loop()
         if self._start is None:
             self._start = loop.time()
@@ -97,7 +97,7 @@ async def publish(renditions: Renditions, whip_url: str) -> None:
     transceiver = peer.addTransceiver(track, direction="sendonly")
     known = RTCRtpSender.getCapabilities("video").codecs
     transceiver.setCodecPreferences([codec for codec in known if codec.mimeType in ("video/H264", "video/rtx")])
-    # aiortc tells only its own encoders of a request, and ours comes encoded.
+    # aiortc reports keyframe requests only to its own encoders, but these packets are already encoded.
     transceiver.sender._send_keyframe = track.key_wanted  # noqa: SLF001  # its only hook
     try:
         await client.connect(peer)
@@ -108,7 +108,7 @@ async def publish(renditions: Renditions, whip_url: str) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="bench.encoder", description=__doc__.partition("\n")[0])
     parser.add_argument("renditions", type=Path)
     parser.add_argument("--whip", required=True, metavar="URL")

@@ -1,9 +1,9 @@
-"""The load generator, a process of its own: reads a job as JSON from stdin, prints its result as JSON.
+"""The load generator, a separate process: reads a job as JSON from stdin and prints its result as JSON.
 
-Jobs: `closed` (each connection sends its next request when it has the answer to the last), `once` (a list of requests,
-each sent once, over some connections), `paced` (each connection sends one heartbeat every two seconds, at its own
-phase), `stream` (WebSocket heartbeats, some under way at a time). With `acknowledged` the result also names the
-heartbeats of each device that were acknowledged.
+Jobs: `closed` (each connection sends its next request after the answer to the previous one), `once` (a list of
+requests, each sent once, over several connections), `paced` (each connection sends one heartbeat every two seconds, at
+its own phase), `stream` (WebSocket heartbeats with several in flight). With `acknowledged` the result also lists the
+acknowledged heartbeats of each device.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ PERIOD_S = 2.0
 
 
 def first_sequence() -> int:
-    """Above every sequence of an earlier run."""
+    """Return a sequence number above those of every earlier run."""
     return time.time_ns() // 50_000
 
 
 class Device:
-    """The requests of one device, for ever: one heartbeat each, or batches; and what was acknowledged of them."""
+    """The endless requests of one device, one heartbeat or one batch each, and which of them were acknowledged."""
 
     def __init__(self, made: dict[str, str], batch: int = 1) -> None:
         self._path = f"/api/v1/workspaces/{made['id']}/location" + ("s" if batch > 1 else "")
@@ -47,7 +47,7 @@ class Device:
         return request("POST", self._path, self._key, b'{"items":[' + items + b"]}")
 
     def answered(self, status: int, body: bytes) -> None:
-        """Remember what the answer to the last request acknowledges."""
+        """Record what the answer to the last request acknowledges."""
         if status == 200 and self._batch == 1:
             self.acknowledged.append(self._sent)
         elif status == 200:
@@ -55,7 +55,7 @@ class Device:
 
 
 def callers_of(job: dict[str, Any], tally: Tally, deadline: float | None) -> list[Caller]:
-    """A caller for each device, paced if there is no deadline."""
+    """Create a caller for each device; paced if there is no deadline."""
     callers = []
     for made in job["devices"][: job["connections"]]:
         device = Device(made, job.get("batch", 1))
@@ -69,18 +69,18 @@ def callers_of(job: dict[str, Any], tally: Tally, deadline: float | None) -> lis
 
 
 def heartbeat(sequence: int) -> bytes:
-    """The body of one heartbeat; the device shivers by some decimetres."""
+    """Build the body of one heartbeat; the position varies by a few decimetres."""
     lat = 52.52 + sequence % 9 * 0.000001
     return b'{"lat":%.6f,"lng":13.405,"accuracyMeters":5,"sequence":%d}' % (lat, sequence)
 
 
 def until(deadline: float, requests: Iterator[bytes]) -> Callable[[], bytes | None]:
-    """The next request, None after the deadline or at the end."""
+    """Return the next request; None after the deadline or at the end."""
     return lambda: next(requests, None) if time.perf_counter() < deadline else None
 
 
 async def connected(job: dict[str, Any], callers: list[Any]) -> None:
-    """Open one connection for each, a few at a time."""
+    """Open one connection per caller, a few at a time."""
     loop = asyncio.get_running_loop()
     for at in range(0, len(callers), 100):
         await asyncio.gather(
@@ -92,7 +92,7 @@ async def connected(job: dict[str, Any], callers: list[Any]) -> None:
 
 
 async def closed(job: dict[str, Any], tally: Tally) -> float:
-    """Closed loop; returns how long it took."""
+    """Run the closed loop and return its duration."""
     count, began = job["connections"], time.perf_counter()
     deadline = began + job["seconds"]
     if "devices" in job:
@@ -107,7 +107,7 @@ async def closed(job: dict[str, Any], tally: Tally) -> float:
 
 
 async def once(job: dict[str, Any], tally: Tally) -> float:
-    """Every request once."""
+    """Send every request once."""
     wanted = iter([request(**each) for each in job["requests"]])
     tally.bodies = []
     began = time.perf_counter()
@@ -118,7 +118,7 @@ async def once(job: dict[str, Any], tally: Tally) -> float:
 
 
 async def stream(job: dict[str, Any], tally: Tally) -> float:
-    """WebSocket heartbeats."""
+    """Send WebSocket heartbeats."""
     deadline = time.perf_counter() + job["seconds"]
     began = time.perf_counter()
     streamers = []
@@ -140,9 +140,9 @@ async def stream(job: dict[str, Any], tally: Tally) -> float:
 
 
 async def paced(job: dict[str, Any], tally: Tally) -> float:
-    """One heartbeat per device every two seconds. A device that still waits for its answer skips a beat.
+    """Send one heartbeat per device every two seconds. A device that still waits for an answer skips one.
 
-    The first beat of each is not counted: it finds a cold server.
+    The first heartbeat of each device is not counted, because the server's caches are empty.
     """
     callers = callers_of(job, tally, None)
     await connected(job, callers)
@@ -180,7 +180,7 @@ async def paced(job: dict[str, Any], tally: Tally) -> float:
 
 
 async def hold(job: dict[str, Any], tally: Tally) -> float:
-    """Keep-alive connections that made one call each and then stay, until stdin says so."""
+    """Open keep-alive connections that make one call each, and keep them open for `seconds`."""
     wanted = [request(**each) for each in job["requests"]]
     calls = [wanted[place % len(wanted)] for place in range(job["connections"])]
     callers = [Caller(tally, lambda data=data: data, paced=True) for data in calls]
@@ -201,7 +201,7 @@ KINDS = {"hold": hold, "closed": closed, "once": once, "stream": stream, "paced"
 
 
 async def main() -> None:
-    """Do the job."""
+    """Run the job."""
     job = json.load(sys.stdin)
     tally = Tally()
     took = await KINDS[job["kind"]](job, tally)

@@ -1,9 +1,9 @@
-"""Measure Sightline beside what one would write instead: `python -m bench.run [--quick] [--only ROW,...]`.
+"""Measures Sightline against a baseline implementation: `python -m bench.run [--quick] [--only ROW,...]`.
 
 Each row is measured in alternating runs (Sightline, baseline, Sightline, ...) on the same machine; while one is
-measured the other stands still (SIGSTOP). Load generator, Postgres and server share the cores. The table shows
-medians; the ratio is the median of the ratios of neighbouring runs, with the smallest and the largest. CPU is that of
-the serving process alone per item, from /proc: it tells what a core is worth where a busy machine blurs the rest.
+measured, the other is paused with SIGSTOP. Load generator, Postgres and server share the cores. The table shows
+medians; the ratio is the median of the ratios of neighbouring runs, with the smallest and the largest. CPU is the time
+of the serving process alone per item, from /proc; it is less affected by other processes than the rates are.
 """
 
 import argparse
@@ -62,15 +62,15 @@ class Row:
     theirs: list[Result] = field(default_factory=list)
 
     def median(self, runs: list[Result], what: str) -> float:
-        """The median of one figure."""
+        """Return the median of one figure."""
         return statistics.median(run[what] for run in runs) if runs else 0.0
 
     def ratios(self) -> list[float]:
-        """Ours to the baseline's of the same round."""
+        """Return the ratios of Sightline's figures to the baseline's of the same round."""
         return [mine["per_s"] / max(other["per_s"], 0.1) for mine, other in zip(self.ours, self.theirs, strict=False)]
 
     def cells(self) -> list[str]:
-        """As the table shows it."""
+        """Format the row's cells."""
         ratios = self.ratios()
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
         return [
@@ -89,7 +89,7 @@ HEADS = ["work", "Sightline", "baseline", "per second", "ratio (spread)", "aim",
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process."""
+    """Return the CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -111,7 +111,7 @@ async def load(target: Target, **job: Any) -> Result:
 
 @contextlib.contextmanager
 def alone(target: Target, others: list[Target]) -> Any:
-    """Let everybody else stand still."""
+    """Pause every other target inside the block."""
     for other in others:
         if other is not target:
             other.rest()
@@ -138,14 +138,14 @@ class Bench:
     async def alternate(
         self, work: str, aim: str, ours: Measure, theirs: Measure, *, unit: str = "requests", base: Target | None = None
     ) -> None:
-        """Measure a row."""
+        """Measure a row in alternating runs."""
         row = Row(work, unit, aim)
         for _ in range(self.options.rounds):
             await self.round(row, ours, theirs, base or self.base)
         self.keep(row)
 
     async def round(self, row: Row, ours: Measure, theirs: Measure, base: Target) -> Row:
-        """Measure both once."""
+        """Measure both targets once."""
         for target, measure, runs in ((self.ours, ours, row.ours), (base, theirs, row.theirs)):
             with alone(target, self.everybody):
                 await asyncio.sleep(0.5)
@@ -159,14 +159,14 @@ class Bench:
         return row
 
     def keep(self, row: Row) -> None:
-        """Take a measured row into the table, in place of an older one."""
+        """Put a measured row into the table; it replaces an older one of the same name."""
         self.rows = [each for each in self.rows if each.work != row.work] + [row]
         self.write()
 
     # Rows.
 
     async def heartbeats(self) -> None:
-        """Single, batch, WebSocket; the baseline is one INSERT per request each time."""
+        """Measure single, batch and WebSocket heartbeats; the baseline is always one INSERT per request."""
         seconds = self.options.seconds
 
         async def single(target: Target) -> Result:
@@ -186,7 +186,7 @@ class Bench:
         await self.alternate("WebSocket heartbeats, durable", ">= 5", stream, single, unit="heartbeats")
 
     async def reads(self) -> None:
-        """GET session and quote."""
+        """Measure GET session and quote."""
         ids = {
             self.ours.name: await sightline_sessions(self.ours, 50),
             self.base.name: await fastapi_sessions(self.base, 50),
@@ -208,7 +208,7 @@ class Bench:
         await self.alternate("quote", ">= 1.2", quote, quote)
 
     async def frames(self) -> None:
-        """A warm frame and a 304, beside a static file; each on a fresh frame, which is good for ten seconds."""
+        """Measure a warm frame and a 304 against a static file, each with a new frame (valid for ten seconds)."""
         key = self.ours.consumer["key"]
         for work, aim, good in (("warm 80 KB frame", ">= 1.5", 200), ("304", ">= 2", 304)):
             row: Row | None = None
@@ -234,7 +234,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def a_frame(self) -> AsyncIterator[tuple[str, str, bytes]]:
-        """A LIVE session whose publisher has just left: the newest frame stays good for ten seconds."""
+        """Create a LIVE session whose publisher has just left: the newest frame stays valid for ten seconds."""
         device = self.ours.devices[0]
         client = Client(HOST, self.ours.port)
         (session,) = await sightline_sessions(self.ours, 1)
@@ -261,7 +261,7 @@ class Bench:
         client.close()
 
     async def dispatch(self) -> None:
-        """Dispatch over HTTP with everybody ONLINE; no operator may be given twice."""
+        """Measure dispatch over HTTP with all operators ONLINE; no operator may be assigned twice."""
         count = self.options.dispatches
 
         def measure(make: Callable[[Target, int], Awaitable[list[str]]]) -> Measure:
@@ -286,7 +286,7 @@ class Bench:
         self.notes.append(f"dispatch p95: {p95[0]:.1f} ms, baseline {p95[1]:.1f} ms; 0 operators given twice")
 
     async def devices(self) -> None:
-        """Devices that heartbeat every two seconds on keep-alive connections."""
+        """Measure devices that send a heartbeat every two seconds on keep-alive connections."""
         for count in DEVICE_COUNTS:
             if count > len(self.ours.devices):
                 break
@@ -299,7 +299,7 @@ class Bench:
             self.options.rounds = rounds
 
     async def memory(self) -> None:
-        """Resident memory per keep-alive connection."""
+        """Measure the resident memory per keep-alive connection."""
         for target in (self.ours, self.base):
             wanted = [
                 {"method": "GET", "path": "/api/v1/pricing/quote?lat=1&lng=2&durationSeconds=9", "key": "none"},
@@ -328,12 +328,12 @@ class Bench:
     # Output.
 
     def write(self) -> None:
-        """Write what is known so far."""
+        """Write the results measured so far."""
         self.options.output.write_text(report(self))
 
 
 async def raw_get(port: int, path: str, key: str = "") -> tuple[dict[str, str], bytes]:
-    """One GET on a connection of its own."""
+    """Send one GET on its own connection."""
     reader, writer = await asyncio.open_connection(HOST, port)
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n{authorization}\r\n".encode())
@@ -345,13 +345,13 @@ async def raw_get(port: int, path: str, key: str = "") -> tuple[dict[str, str], 
 
 
 async def static_etag(target: Target) -> str:
-    """The ETag of the baseline's file."""
+    """Return the ETag of the baseline's file."""
     head, _ = await raw_get(target.port, "/frame.jpg")
     return head["etag"]
 
 
 def report(bench: Bench) -> str:
-    """RESULTS.md."""
+    """Format RESULTS.md."""
     lines = ["# Results of `make bench`", ""]
     lines += [f"- {line}" for line in surroundings(bench.options)]
     lines += ["", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
@@ -371,7 +371,7 @@ def report(bench: Bench) -> str:
 
 
 def surroundings(options: argparse.Namespace) -> list[str]:
-    """Machine, versions, command."""
+    """Describe the machine, the versions and the command."""
     model = next(
         (
             line.split(":", 1)[1].strip()
@@ -424,7 +424,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.run")
     parser.add_argument("--quick", action="store_true", help="a tenth of the operators, short runs")
     parser.add_argument("--only", type=lambda text: text.split(","), help=f"of {', '.join(ROWS)}")

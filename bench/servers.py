@@ -1,4 +1,4 @@
-"""The programs under test, each started as its user would, and what they need to be spoken to."""
+"""Starts the measured programs as a user would, and creates the tenants that the load needs."""
 
 import asyncio
 import contextlib
@@ -25,15 +25,17 @@ HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = {"lat": 52.52, "lng": 13.405}
 REGION = {"lat": 0.5, "lng": 0.8}
-"""Operators and sessions are spread evenly over so many degrees around the place, 55 km each way: of 10,000 operators
-who cover 5 km each, some 260 cover any one point."""
+"""Operators and sessions are spread evenly over this many degrees around the place, 55 km each way.
+
+Of 10,000 operators who cover 5 km each, about 260 cover any one point.
+"""
 RADIUS_M = 5_000
 SETTERS = 12
 
 
 @dataclass
 class Target:
-    """A server that is up."""
+    """A running server."""
 
     name: str
     port: int
@@ -45,19 +47,19 @@ class Target:
 
     @property
     def address(self) -> dict[str, Any]:
-        """Where the load goes."""
+        """Address to which the load is sent."""
         return {"host": HOST, "port": self.port}
 
     def rest(self) -> None:
-        """Stand still while another is measured."""
+        """Pause the server with SIGSTOP while another one is measured."""
         self.process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Go on."""
+        """Resume the server."""
         self.process.send_signal(signal.SIGCONT)
 
     def rss_kb(self) -> int:
-        """Resident memory of the process that serves."""
+        """Return the resident memory of the serving process."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1])
@@ -65,7 +67,7 @@ class Target:
 
 
 def spot(number: int) -> dict[str, float]:
-    """The place of an operator or of a session: evenly spread, and the same in every run."""
+    """Return the place of an operator or a session: evenly spread, and equal in every run."""
     return {
         "lat": round(PLACE["lat"] + REGION["lat"] * ((number * 0.7548776662466927) % 1 - 0.5), 6),
         "lng": round(PLACE["lng"] + REGION["lng"] * ((number * 0.5698402909980532) % 1 - 0.5), 6),
@@ -73,7 +75,7 @@ def spot(number: int) -> dict[str, float]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that is free now."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         return int(found.getsockname()[1])
@@ -81,7 +83,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
-    """`sightline serve`, rate limits off, everything else as it comes."""
+    """Run `sightline serve` with rate limits off and every other setting at its default."""
     command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
     env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", **settings}
     log_path = directory / "sightline.log"
@@ -108,7 +110,7 @@ async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
 
 @contextlib.asynccontextmanager
 async def fastapi(directory: Path) -> AsyncIterator[Target]:
-    """The FastAPI baseline on a Postgres of the same make and settings."""
+    """Run the FastAPI baseline on a Postgres of the same version with the same settings."""
     options = EmbeddedPostgresOptions(directory=directory / "baseline", log_path=directory / "baseline-postgres.log")
     with options.log_path.open("ab") as log_file:
         postgres = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)
@@ -147,7 +149,7 @@ async def fastapi(directory: Path) -> AsyncIterator[Target]:
 
 @contextlib.asynccontextmanager
 async def quart_static(directory: Path, content: bytes) -> AsyncIterator[Target]:
-    """Stock Quart-Trio on Hypercorn with one file."""
+    """Run unmodified Quart-Trio on Hypercorn with one file."""
     path = directory / "frame.jpg"
     path.write_bytes(content)
     port = free_port()
@@ -168,7 +170,7 @@ async def quart_static(directory: Path, content: bytes) -> AsyncIterator[Target]
 
 
 async def listening(port: int) -> None:
-    """Wait until somebody listens."""
+    """Wait until a server accepts connections on the port."""
     for _ in range(300):
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(HOST, port)
@@ -178,11 +180,11 @@ async def listening(port: int) -> None:
     raise RuntimeError(f"nobody listens on {port}")
 
 
-# Who uses Sightline, all of it made through its public API.
+# Tenants of Sightline, created through its public API.
 
 
 async def populate_sightline(target: Target, *, operators: int, devices: int) -> None:
-    """One wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
+    """Create one wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
     account = Account.create()
 
     async def sign(client: Client, challenge: str) -> dict[str, str]:
@@ -245,7 +247,7 @@ async def populate_sightline(target: Target, *, operators: int, devices: int) ->
 
 
 async def sightline_sessions(target: Target, count: int) -> list[str]:
-    """Requested sessions that wait an hour."""
+    """Create requested sessions that expire after an hour."""
     ids: list[str] = []
 
     async def make(first: int) -> None:
@@ -261,7 +263,7 @@ async def sightline_sessions(target: Target, count: int) -> list[str]:
 
 
 async def populate_fastapi(target: Target, like: Target) -> None:
-    """The same tenants in the baseline's tables."""
+    """Create the same tenants in the baseline's tables."""
     target.consumer = {"id": like.consumer["id"], "key": "consumer-" + like.consumer["id"]}
     target.devices = [{"id": device["id"], "key": "device-" + device["id"]} for device in like.devices]
     spare = [str(UUID(int=number)) for number in range(like.operators - len(like.devices))]
@@ -287,7 +289,7 @@ async def populate_fastapi(target: Target, like: Target) -> None:
 
 
 async def fastapi_sessions(target: Target, count: int) -> list[str]:
-    """Requested sessions."""
+    """Create requested sessions."""
     connection = await asyncpg.connect(target.cookie)
     places = [spot(number) for number in range(count)]
     rows = await connection.fetch(

@@ -1,8 +1,8 @@
-"""What the store does per second, on an embedded Postgres with fsync on. Prints a table; takes about a minute.
+"""Benchmarks the store's operations per second, on an embedded Postgres with fsync on. Takes about a minute.
 
     python bench/storage.py [--seconds 2] [--pool 8] [--dsn postgresql://...]
 
-With --dsn the database must be an empty one: it is migrated and filled.
+With --dsn the database must be empty: it is migrated and filled.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Bench:
     seconds: float
 
     async def measure(self, name: str, callers: int, call: Callable[[int], Awaitable[int]]) -> None:
-        """Let so many callers call again and again; `call` gets its caller's number and returns how much it did."""
+        """Run this many callers in a loop; `call` gets the caller's number and returns how many items it processed."""
         done, waits = 0, list[float]()
         began, busy = time.perf_counter(), time.process_time()
         ends = began + self.seconds
@@ -57,7 +57,7 @@ class Bench:
         async def caller(number: int) -> None:
             nonlocal done
             while (start := time.perf_counter()) < ends:
-                # Not in one expression: that would read `done` before the wait and lose what others add.
+                # Not in one expression: that would read `done` before the wait and lose the additions of other callers.
                 result = await call(number)
                 done += result
                 waits.append(time.perf_counter() - start)
@@ -113,7 +113,7 @@ async def bench_sessions(bench: Bench) -> None:
 
     async def step(number: int) -> int:
         session = sessions.get(number) or a_session(str(uuid.uuid4()))
-        # Over shards as real sessions are: 256 rows, not one.
+        # Spread over shards as real sessions are: 256 rows instead of one.
         lease = ShardLease(number % 256, bench.epochs[number % 256])
         result = await bench.store.write_session(
             SessionWrite(lease=lease, session=session, at_ms=NOW_MS, due_at_ms=NOW_MS)

@@ -1,7 +1,7 @@
-"""List the Python functions that one heartbeat of a LIVE session runs through, from socket to socket.
+"""Lists the Python functions that one heartbeat of a LIVE session calls, from socket to socket.
 
 Runs a whole server (embedded database and chain) in this process, brings a session LIVE with one operator, and profiles
-the server's thread during one POST /location on a connection that has sent twenty before.
+the server's thread during one POST /location on a connection that has already sent twenty.
 
     python -m bench.trace_heartbeat
 """
@@ -30,14 +30,14 @@ LIBRARIES = "site-packages/"
 
 
 class Trace:
-    """Counts the functions that the server's thread calls while it is on."""
+    """Counts the functions that the server's thread calls while tracing is on."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.is_on = False
 
     def __call__(self, frame: FrameType, event: str, _arg: object) -> None:
-        """See sys.setprofile."""
+        """Handle a profile event; see sys.setprofile."""
         if event == "call" and self.is_on:
             code = frame.f_code
             path = code.co_filename
@@ -46,13 +46,13 @@ class Trace:
 
 
 def exchange(connection: socket.socket, message: bytes) -> bytes:
-    """Send a request and read its response, which comes in one piece."""
+    """Send a request and read its response, which arrives in one piece."""
     connection.sendall(message)
     return connection.recv(65_536)
 
 
 async def live_device(port: int) -> dict[str, str]:
-    """The device of an operator that is LIVE."""
+    """Create the device of an operator with a LIVE session."""
     target = Target("sightline", port, None)  # type: ignore[arg-type]  # this process is the server
     await populate_sightline(target, operators=1, devices=1)
     client, device = Client(HOST, port), target.devices[0]
@@ -64,7 +64,7 @@ async def live_device(port: int) -> dict[str, str]:
 
 
 def drive(trace: Trace, output: io.StringIO) -> None:
-    """Wait for the server, send heartbeats, trace the last, and stop the server."""
+    """Wait for the server, send heartbeats, trace the last one, and stop the server."""
     try:
         while "ready " not in output.getvalue():
             time.sleep(0.1)
@@ -78,7 +78,7 @@ def drive(trace: Trace, output: io.StringIO) -> None:
                 time.sleep(0.05)
             trace.is_on = True
             exchange(connection, request("POST", path, device["key"], heartbeat(WARM_UPS + 1)))
-            time.sleep(0.02)  # the session takes the fix after the answer
+            time.sleep(0.02)  # the session processes the fix after the answer
             trace.is_on = False
     finally:
         os.kill(os.getpid(), signal.SIGTERM)

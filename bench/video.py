@@ -1,11 +1,12 @@
 """Measures the embedded video backend: `python -m bench.video [--sessions 8] [--seconds 8] [--json FILE]`.
 
-720p30 H.264 at 2 Mbit/s with a keyframe a second, rendered by scripts/make_clip.py. Publishers and viewers are other
-processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured with both kinds of
-publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder). Baselines in
-the same run, as one does without Sightline: ffmpeg (where installed) taking one snapshot per poll from a live stream of
-the same clip, and go2rtc's own frame endpoint (where scripts/interop_engines.sh has brought it). Rendering takes a
-minute and a half before anything is measured.
+The input is 720p30 H.264 at 2 Mbit/s with one keyframe a second, rendered by scripts/make_clip.py. Publishers and
+viewers are separate processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured
+with
+both kinds of publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder).
+Baselines in the same run: ffmpeg (where installed), which takes one snapshot per poll from a live stream of the same
+clip, and go2rtc's frame endpoint (where scripts/interop_engines.sh has installed it). Rendering takes 90 s before
+the first measurement.
 """
 
 import argparse
@@ -37,18 +38,18 @@ Row = tuple[str, str]
 
 
 def cpu_s(pid: int, *, reaped: bool = False) -> float:
-    """CPU seconds that a process has used, and with `reaped` its children that have ended."""
+    """Return the CPU seconds that a process has used; with `reaped`, also those of its children that have exited."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(int(field) for field in fields[11 : 15 if reaped else 13]) / TICKS
 
 
 def percentile(values: list[float], part: float) -> float:
-    """The value below which `part` of the values lie."""
+    """Return the value below which the fraction `part` of the values lies."""
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
 async def worker_percent(rig: Rig, seconds: float) -> float:
-    """CPU of the worker over a while, in percent of one core."""
+    """Measure the worker's CPU over an interval, in percent of one core."""
     (row,) = await rig.backend.stats()
     before, began = cpu_s(row["pid"]), trio.current_time()
     await trio.sleep(seconds)
@@ -56,7 +57,7 @@ async def worker_percent(rig: Rig, seconds: float) -> float:
 
 
 async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery, taken: list[float]) -> None:
-    """Poll for ever; writes down the service times in ms."""
+    """Poll in an endless loop and record the service times in ms."""
     while True:
         began = trio.current_time()
         reply = await rig.backend.frame(ref, query)
@@ -67,7 +68,7 @@ async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery, taken: lis
 
 @dataclass(frozen=True)
 class Polling:
-    """What it costs to have every input polled, and what the pollers get."""
+    """The cost of polling every input, and what the pollers receive."""
 
     percent: float
     """CPU of the worker per input."""
@@ -77,7 +78,7 @@ class Polling:
 
 
 async def with_pollers(rig: Rig, refs: list[str], every_s: float, seconds: float) -> Polling:
-    """The worker while every input is polled, one after the other within each period."""
+    """Measure the worker while every input is polled once in each period, one after the other."""
     taken: list[float] = []
     async with trio.open_nursery() as nursery:
         for index, ref in enumerate(refs):
@@ -93,7 +94,7 @@ async def with_pollers(rig: Rig, refs: list[str], every_s: float, seconds: float
 
 
 async def times(rig: Rig, ref: str, query: FrameQuery, count: int) -> tuple[list[float], list[Frame]]:
-    """Service times in ms of polls at random phases, with the frames."""
+    """Return the service times in ms of polls at random phases, with the frames."""
     taken: list[float] = []
     frames: list[Frame] = []
     for index in range(count):
@@ -107,14 +108,14 @@ async def times(rig: Rig, ref: str, query: FrameQuery, count: int) -> tuple[list
 
 
 def line(values: list[float]) -> str:
-    """p50 and p95."""
+    """Format p50 and p95."""
     return f"p50 {percentile(values, 0.5):.1f}, p95 {percentile(values, 0.95):.1f}"
 
 
 async def measure_cpu(rig: Rig, refs: list[str], seconds: float, results: dict[str, Any]) -> None:
-    """CPU per session in each gear."""
+    """Measure the CPU per session in each mode of the frame tap."""
     count = len(refs)
-    await trio.sleep(4)  # decoders woken while the publishers came up go to sleep
+    await trio.sleep(4)  # decoders that were woken while the publishers connected go to sleep
     asleep = await worker_percent(rig, seconds) / count
     results["cpu_asleep"] = asleep
     results["cpu_1fps"], results["decoded_1fps"], results["service_1fps_ms"] = astuple(
@@ -127,7 +128,7 @@ async def measure_cpu(rig: Rig, refs: list[str], seconds: float, results: dict[s
 async def measure_asked(
     rig: Rig, made: list[VideoInput], renditions: str, seconds: float, results: dict[str, Any]
 ) -> None:
-    """CPU per session polled once a second, from publishers that answer keyframe requests."""
+    """Measure the CPU per session polled once a second, with publishers that answer keyframe requests."""
     command = [sys.executable, "-m", "bench.encoder", renditions, "--whip"]
     publishers = [await trio.lowlevel.open_process([*command, one.whip_url]) for one in made]
     try:
@@ -144,7 +145,7 @@ async def measure_asked(
 
 
 async def measure_viewers(rig: Rig, whep_url: str, seconds: float, results: dict[str, Any]) -> None:
-    """CPU per extra viewer and how soon viewers are connected and see something."""
+    """Measure the CPU per extra viewer, and the time until viewers are connected and until their first picture."""
     await trio.sleep(4)
     without = await worker_percent(rig, seconds / 2)
     reports: list[dict[str, Any]] = []
@@ -166,7 +167,7 @@ async def measure_viewers(rig: Rig, whep_url: str, seconds: float, results: dict
 
 
 async def measure_frames(rig: Rig, ref: str, results: dict[str, Any]) -> None:
-    """Service time and age of frames of one input."""
+    """Measure the service time and the age of one input's frames."""
     results["cold_ms"], _ = await times(rig, ref, FrameQuery(), 1)
     results["warm_ms"], frames = await times(rig, ref, FrameQuery(), 100)
     results["resized_ms"], _ = await times(rig, ref, FrameQuery(width=640), 100)
@@ -187,7 +188,7 @@ async def measure_frames(rig: Rig, ref: str, results: dict[str, Any]) -> None:
 
 
 async def measure_http(rig: Rig, ref: str, results: dict[str, Any]) -> None:
-    """The same picture over HTTP: served fresh, and as a static file of the same size by the same small server."""
+    """Measure the picture over HTTP: as a fresh frame, and as a static file of the same size by the same server."""
     still = await a_frame(rig.backend, ref)
 
     async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
@@ -213,7 +214,7 @@ async def measure_http(rig: Rig, ref: str, results: dict[str, Any]) -> None:
 
 
 async def measure_first_frame(rig: Rig, clip: str, results: dict[str, Any]) -> None:
-    """From a publisher's connection to the first JPEG."""
+    """Measure the time from a publisher's connection to the first JPEG."""
     results["first_frame_ms"] = []
     for _ in range(3):
         made = await rig.backend.create_input(a_session_id())
@@ -227,7 +228,7 @@ async def measure_first_frame(rig: Rig, clip: str, results: dict[str, Any]) -> N
 
 
 async def measure_ffmpeg(clip: str, results: dict[str, Any]) -> None:
-    """The usual way: one ffmpeg per snapshot from a live stream of the same clip."""
+    """Measure one ffmpeg process per snapshot from a live stream of the same clip."""
     if shutil.which("ffmpeg") is None:
         return
     source = "udp://127.0.0.1:47555"
@@ -256,7 +257,7 @@ async def measure_ffmpeg(clip: str, results: dict[str, Any]) -> None:
 
 
 async def measure_go2rtc(clip: str, results: dict[str, Any]) -> None:
-    """A media server with a frame endpoint: go2rtc, which runs ffmpeg on the next keyframe for each snapshot."""
+    """Measure go2rtc's frame endpoint, which runs ffmpeg on the next keyframe for each snapshot."""
     if shutil.which("ffmpeg") is None or not (ENGINES / "go2rtc").exists():
         return
     async with a_go2rtc({"clip": ""}) as peer, publishing(peer.whip_url("clip"), path=clip):
@@ -274,7 +275,7 @@ async def measure_go2rtc(clip: str, results: dict[str, Any]) -> None:
 
 
 def table(results: dict[str, Any]) -> list[Row]:
-    """The figures as people read them."""
+    """Format the figures as a table."""
     rows: list[Row] = [
         ("CPU per session, asleep", f"{results['cpu_asleep']:.2f} % of a core"),
         ("CPU per session, polled at 1 fps, publisher on request", f"{results['cpu_1fps_asked']:.2f} %"),
@@ -318,7 +319,7 @@ def table(results: dict[str, Any]) -> list[Row]:
 
 
 async def run(sessions: int, seconds: float, clip: str, renditions: str) -> dict[str, Any]:
-    """Everything, one after the other."""
+    """Run every measurement in sequence."""
     results: dict[str, Any] = {"sessions": sessions}
     async with a_rig(Options(secret=SECRET, public_url="", workers=1)) as rig, AsyncExitStack() as publishers:
         made = [await rig.backend.create_input(a_session_id()) for _ in range(sessions)]
@@ -341,7 +342,7 @@ async def run(sessions: int, seconds: float, clip: str, renditions: str) -> dict
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="bench.video", description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=8.0)

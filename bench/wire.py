@@ -1,4 +1,4 @@
-"""A lean HTTP/1.1 and WebSocket client on asyncio streams and protocols: what loads a server must not be the limit."""
+"""A small HTTP/1.1 and WebSocket client on asyncio, fast enough that it does not limit the measured server."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ PERCENTS = (50, 95, 99)
 
 
 def percentiles(times_s: list[float]) -> dict[str, float]:
-    """p50, p95, p99 and the largest, in milliseconds."""
+    """Return p50, p95, p99 and the maximum in milliseconds."""
     ordered = sorted(times_s) or [0.0]
     found = {f"p{part}": ordered[min(len(ordered) - 1, len(ordered) * part // 100)] * 1000 for part in PERCENTS}
     return {name: round(value, 3) for name, value in (found | {"max": ordered[-1] * 1000}).items()}
 
 
 def request(method: str, path: str, key: str = "", body: bytes = b"", extra: str = "") -> bytes:
-    """One request as bytes."""
+    """Encode one request."""
     head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\n{extra}"
     if key:
         head += f"Authorization: Bearer {key}\r\n"
@@ -28,7 +28,7 @@ def request(method: str, path: str, key: str = "", body: bytes = b"", extra: str
 
 
 class Tally:
-    """What came back."""
+    """Counts of responses and their latencies."""
 
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
@@ -39,7 +39,7 @@ class Tally:
 
 
 class Caller(asyncio.Protocol):
-    """A keep-alive connection with one request at a time. `next_request` returns None when there is no more to do."""
+    """A keep-alive connection with one request at a time. `next_request` returns None at the end."""
 
     def __init__(self, tally: Tally, next_request: Callable[[], bytes | None], *, paced: bool = False) -> None:
         self.tally = tally
@@ -107,7 +107,7 @@ class Caller(asyncio.Protocol):
 
 
 class Streamer(asyncio.Protocol):
-    """A WebSocket that keeps `window` messages under way; each answer is one acknowledgement."""
+    """A WebSocket that keeps `window` messages in flight; each answer is one acknowledgement."""
 
     def __init__(self, tally: Tally, handshake: bytes, next_message: Callable[[], bytes | None], window: int) -> None:
         self.tally = tally
@@ -170,7 +170,7 @@ class Streamer(asyncio.Protocol):
                 if not self.sent:
                     self.finish()
                 break
-            # A mask of zeros is a mask: the payload goes as it is.
+            # A mask of zeros is valid and leaves the payload unchanged.
             size = len(message)
             head = bytes((0x81, 0x80 | size)) if size < 126 else bytes((0x81, 0xFE)) + size.to_bytes(2, "big")
             out.append(head + b"\0\0\0\0" + message)
@@ -190,7 +190,7 @@ class Streamer(asyncio.Protocol):
 
 
 class Client:
-    """For setting things up: one connection, calls that return JSON, a cookie jar of one cookie."""
+    """A client for the setup: one connection, calls that return JSON, a jar for one cookie."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -198,7 +198,7 @@ class Client:
         self.cookie = ""
 
     async def call(self, method: str, path: str, body: Any = None, key: str = "") -> Any:
-        """The `data` of the answer; raises RuntimeError for anything but 200."""
+        """Return the `data` of the answer; raises RuntimeError for any status except 200."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
@@ -217,6 +217,6 @@ class Client:
         return json.loads(answer)["data"]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()

@@ -1,4 +1,4 @@
-"""Compiles the contracts into the artefacts which the package carries. Run by hand after a change of a source.
+"""Compiles the contracts into the artefacts that the package contains. Run it by hand after a source has changed.
 
 python contracts/build.py
 """
@@ -18,10 +18,10 @@ EVM_VERSION = "cancun"
 
 
 def compile_contract(name: str) -> dict[str, object]:
-    """Compile one contract; equal for equal source and compiler.
+    """Compile one contract. The result is reproducible: it depends on source and compiler only.
 
     Raises:
-        UnicodeDecodeError: For a source that is not ASCII: this compiler misreads literals behind other bytes.
+        UnicodeDecodeError: The source is not ASCII: this compiler misreads literals after other bytes.
     """
     source = (SOURCES / f"{name}.vy").read_bytes()
     text = source.decode("ascii")
@@ -39,7 +39,7 @@ def compile_contract(name: str) -> dict[str, object]:
 
 
 def artefact_text(name: str) -> str:
-    """The artefact as it is committed."""
+    """Format the artefact as it is committed."""
     return json.dumps(compile_contract(name), indent=1, sort_keys=True) + "\n"
 
 

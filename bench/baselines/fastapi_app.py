@@ -1,9 +1,10 @@
-"""The stack one would write instead: FastAPI on uvicorn (uvloop, httptools) with asyncpg, kept lean.
+"""The baseline of the benchmarks: FastAPI on uvicorn (uvloop, httptools) with asyncpg and little code.
 
-One INSERT per heartbeat, one SELECT per read, `FOR UPDATE SKIP LOCKED` per dispatch. It answers the same questions as
-Sightline: a quote counts the operators that cover the point, by an index of places; a dispatch takes the longest idle
-of them, in the order of an index of idleness, which is faster here than that of places. Keys are cached in the
-process, statements are prepared by asyncpg, answers are written by orjson, the pool never waits. Run by bench.run:
+One INSERT per heartbeat, one SELECT per read, `FOR UPDATE SKIP LOCKED` per dispatch. It answers the same requests as
+Sightline. A quote counts the operators that cover the point, with an index on the place. A dispatch takes the operator
+that is idle for the longest time, in the order of an index on idle time; here this is faster than the index on the
+place. API keys are cached in the process, asyncpg prepares the statements, orjson writes the answers, and the pool
+opens all its connections at the start. bench.run starts it:
 
     BENCH_DSN=postgresql://... uvicorn bench.baselines.fastapi_app:app --loop uvloop --http httptools
 """
@@ -27,7 +28,7 @@ _keys: dict[str, UUID] = {}
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Keep a pool open."""
+    """Keep the connection pool open while the application runs."""
     app.state.pool = await asyncpg.create_pool(os.environ["BENCH_DSN"], min_size=POOL, max_size=POOL)
     yield
     await app.state.pool.close()
@@ -37,7 +38,7 @@ app = FastAPI(lifespan=lifespan)
 
 
 def envelope(data: Any) -> Response:
-    """The same envelope as Sightline's."""
+    """Build a response envelope equal to Sightline's."""
     body = {
         "statusCode": 200,
         "message": "Request successful",
@@ -48,7 +49,7 @@ def envelope(data: Any) -> Response:
 
 
 async def principal(authorization: Annotated[str, Header()]) -> UUID:
-    """The workspace of an API key; looked up once per process."""
+    """Return the workspace of an API key; queried once per process."""
     found = _keys.get(authorization)
     if found is None:
         digest = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
@@ -63,7 +64,7 @@ Workspace = Annotated[UUID, Depends(principal)]
 
 
 class Heartbeat(BaseModel):
-    """A heartbeat's body."""
+    """The body of a heartbeat."""
 
     lat: float = Field(ge=-90, le=90)
     lng: float = Field(ge=-180, le=180)
@@ -73,7 +74,7 @@ class Heartbeat(BaseModel):
 
 @app.post("/api/v1/workspaces/{workspace_id}/location")
 async def location(workspace_id: UUID, beat: Heartbeat, mine: Workspace) -> Response:
-    """Record one heartbeat."""
+    """Insert one heartbeat."""
     if workspace_id != mine:
         raise HTTPException(403)
     try:
@@ -93,7 +94,7 @@ async def location(workspace_id: UUID, beat: Heartbeat, mine: Workspace) -> Resp
 
 @app.get("/api/v1/sessions/{session_id}")
 async def read_session(session_id: UUID, mine: Workspace) -> Response:
-    """One session."""
+    """Read one session."""
     row = await app.state.pool.fetchrow("SELECT * FROM session WHERE id = $1", session_id)
     if row is None:
         raise HTTPException(404)
@@ -125,7 +126,7 @@ async def quote(
     durationSeconds: Annotated[int, Query(ge=1, le=14400)],  # noqa: N803 (the name on the wire)
     mine: Workspace,
 ) -> Response:
-    """Price a point by supply and demand, and keep the quote: one statement."""
+    """Price a point by supply and demand and store the quote, in one statement."""
     row = await app.state.pool.fetchrow(
         """
         WITH facts AS (
@@ -161,7 +162,7 @@ async def quote(
 
 @app.post("/api/v1/sessions/{session_id}/dispatch")
 async def dispatch(session_id: UUID, mine: Workspace) -> Response:
-    """Assign the longest-idle ONLINE operator, in one transaction."""
+    """Assign the ONLINE operator that is idle for the longest time, in one transaction."""
     async with app.state.pool.acquire() as connection, connection.transaction():
         session = await connection.fetchrow("SELECT * FROM session WHERE id = $1 FOR UPDATE", session_id)
         if session is None:

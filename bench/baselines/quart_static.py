@@ -1,4 +1,4 @@
-"""Stock Quart-Trio on Hypercorn serving one file: `python -m bench.baselines.quart_static PORT FILE`."""
+"""Unmodified Quart-Trio on Hypercorn that serves one file: `python -m bench.baselines.quart_static PORT FILE`."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ FILE = Path(sys.argv[2])
 
 @app.get("/frame.jpg")
 async def frame() -> Response:
-    """The file, with an ETag, or 304."""
+    """Serve the file with an ETag, or answer 304."""
     return await send_file(FILE, mimetype="image/jpeg", conditional=True)
 
 

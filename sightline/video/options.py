@@ -18,7 +18,7 @@ ICE_SCHEMES: Final = ("stun:", "stuns:", "turn:", "turns:")
 
 
 def read_ice_servers(text: str) -> tuple[IceServer, ...]:
-    """Read servers as a setting has them: blank-separated, each a URL or URL|username|credential.
+    """Parse servers from a setting: separated by blanks, each a URL or URL|username|credential.
 
     Raises:
         ValueError: An entry is neither; the message does not repeat its credential.
@@ -58,17 +58,20 @@ class NetOptions:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The embedded backend."""
+    """Options of the embedded backend."""
 
     secret: bytes = field(repr=False)
-    """At least 16 bytes; the secrets in publish and play URLs derive from it. Change it and all URLs change."""
+    """Secret of at least 16 bytes from which the tokens in publish and play URLs derive.
+
+    A new secret changes all URLs.
+    """
     public_url: str
-    """Scheme and authority that publish and play URLs begin with, no trailing slash."""
+    """Scheme and authority of publish and play URLs, without a trailing slash."""
     workers: int = 0
     """Worker processes; 0 means one per core."""
     net: NetOptions = NetOptions()
     ice_servers: tuple[IceServer, ...] = ()
-    """Told to clients with a valid token; the server itself needs none."""
+    """ICE servers sent to clients with a valid token; the server itself needs none."""
     turn_secret: str = field(default="", repr=False)
     """Secret shared with the TURN servers (coturn: static-auth-secret). TURN servers without a username of their own
     then get short-lived credentials."""
@@ -83,15 +86,15 @@ class Options:
     takeover_grace_ms: int = 5_000
     """A publisher that reconnects within this time is not reported as disconnected."""
     viewers_max: int = 64
-    """Viewers of one input, connected and connecting."""
+    """Maximum number of viewers of one input, connected and connecting."""
     peers_max: int = 400
-    """Peers of one worker."""
+    """Maximum number of peers of one worker."""
     publisher_places: int = 100
-    """Of these, places that only publishers may take."""
+    """Part of `peers_max` reserved for publishers."""
     connecting_max: int = 24
-    """Viewers of one input that are not connected yet."""
+    """Maximum number of viewers of one input that are not connected yet."""
     connecting_per_address_max: int = 48
-    """Viewers from one client address, over all inputs of a worker, that are not connected yet."""
+    """Maximum number of viewers from one client address that are not connected yet, over all inputs of a worker."""
     publish_bitrate_max_bps: int = 0
     """What a publisher may send, bits per second (b= lines of the answer; REMB where transport-wide congestion control
     was not negotiated); 0 means as much as its congestion control allows."""
@@ -99,7 +102,7 @@ class Options:
     gop_max_ms: int = 12_000
     """A longer or larger group of pictures is not cached: new viewers then wait for a keyframe."""
     warm_ms: int = 3_000
-    """How long after a poll decoding goes on."""
+    """How long decoding continues after a poll."""
     poll_key_ms: int = 900
     """Minimum interval of keyframes requested just before a steady slow poll; 0 means never, for uplinks that
     a keyframe a second would overload."""

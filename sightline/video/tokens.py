@@ -1,4 +1,4 @@
-"""Secrets in publish and play URLs, derived and not stored: a restart of everything gives the same URLs."""
+"""Tokens in publish and play URLs. They are derived and not stored, so a restart gives the same URLs."""
 
 import base64
 import binascii

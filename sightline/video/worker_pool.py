@@ -24,7 +24,7 @@ RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
 CLOCKS_DIFFER_MS: Final = 100
-"""Clocks of two processes that differ by less are read as equal: reading them takes time too."""
+"""Clock differences of two processes below this count as zero, because reading the clocks takes time."""
 STEADY_S: Final = 30.0
 """A worker that ran for this long is restarted without backoff."""
 log = structlog.get_logger()
@@ -159,7 +159,7 @@ class WorkerPool:
         return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
 
     def _on_events(self, slot: _Slot, events: list[list[object]], clock_offset_ms: int) -> None:
-        # A worker that was started after the wall clock was set back lives behind server time.
+        # A worker that was started after the wall clock was set back has a clock behind the server's.
         behind_ms = self._clock.now_ms() - boot_now_ms() - clock_offset_ms
         shift_ms = behind_ms if abs(behind_ms) > CLOCKS_DIFFER_MS else 0
         for session, value, at_ms in events:

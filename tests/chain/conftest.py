@@ -1,4 +1,4 @@
-"""What the chain's suites share: an EVM in this process, and whole chains behind an endpoint that can misbehave."""
+"""Fixtures of the chain tests: an EVM in the test process, and chains behind an endpoint with injected faults."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tests.chain.world import World, open_world
 
 @pytest.fixture(scope="module")
 def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
-    """Both contracts on a machine that a module's tests share."""
+    """Both contracts on one EVM, shared by the tests of a module."""
     evm = an_evm(tmp_path_factory.mktemp("evm"))
     yield evm
     evm.machine.store.close()
@@ -21,7 +21,7 @@ def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
 
 @pytest.fixture(scope="session")
 def shared_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of an embedded chain that runs as long as the suite."""
+    """The directory of an embedded chain that runs until the end of the test session."""
     directory = tmp_path_factory.mktemp("shared") / "chain"
     args = [
         sys.executable, "-m", "sightline.chain.embedded", "--data-dir", str(directory), "--chain-id", "84532001",
@@ -39,6 +39,6 @@ def shared_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 async def world(shared_chain: Path) -> AsyncIterator[World]:
-    """The shared chain, with an endpoint, wallets and a ledger of the test's own."""
+    """The shared chain with an endpoint, wallets and a ledger for one test."""
     async with open_world(shared_chain) as world:
         yield world

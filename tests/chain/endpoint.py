@@ -1,4 +1,4 @@
-"""A JSON-RPC endpoint in front of a node, which loses requests and replies, lags and lies as a test tells it."""
+"""A JSON-RPC endpoint in front of a node that loses requests or replies, lags, or gives wrong answers on demand."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +16,7 @@ from sightline.system.ids import SystemIds
 Request = dict[str, Any]
 Response = dict[str, Any]
 Forward = Callable[[Request], Awaitable[Response]]
-# Answers one request, by asking the node or by itself; None loses the reply to the whole exchange.
+# Answers one request from the node or by itself; None drops the reply to the whole exchange.
 Fault = Callable[[Request, Forward], Awaitable[Response | None]]
 
 
@@ -26,7 +26,7 @@ async def honest(request: Request, forward: Forward) -> Response | None:
 
 @dataclass
 class Endpoint:
-    """Forwards to a node through `fault`; counts what passes."""
+    """Forwards requests to a node through `fault` and counts them."""
 
     rpc: JsonRpc
     url: str = ""
@@ -34,7 +34,7 @@ class Endpoint:
     seen: list[str] = field(default_factory=list)
     is_down: bool = False
     weather: Callable[[], str] = lambda: "fine"
-    """Asked once per exchange: fine, lose_request or lose_reply."""
+    """Called once per exchange; returns fine, lose_request or lose_reply."""
 
     async def forward(self, request: Request) -> Response:
         answer: Response = json.loads(await self.rpc.forward(json.dumps(request).encode()))
@@ -64,7 +64,7 @@ class Endpoint:
                 text = json.dumps(answer).encode()
                 await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ChainUnavailableError):
-            return  # the node or the client went away in the middle: so does this exchange
+            return  # the node or the client disconnected during the exchange, so the exchange ends
         finally:
             await trio.aclose_forcefully(stream)
 
@@ -87,7 +87,7 @@ class Endpoint:
 
 @asynccontextmanager
 async def open_endpoint(node_url: str) -> AsyncIterator[Endpoint]:
-    """An honest endpoint until its `fault` is set."""
+    """Open an endpoint that forwards everything until its `fault` is set."""
     async with open_rpc(node_url, RpcOptions(timeout_ms=60_000), SystemIds()) as rpc, trio.open_nursery() as nursery:
         endpoint = Endpoint(rpc)
         listeners = await nursery.start(partial(trio.serve_tcp, endpoint.serve, 0, host="127.0.0.1"))
@@ -97,7 +97,7 @@ async def open_endpoint(node_url: str) -> AsyncIterator[Endpoint]:
 
 
 def of_method(method: str, fault: Fault) -> Fault:
-    """A fault that meets one method only."""
+    """A fault that applies to one method only."""
 
     async def picked(request: Request, forward: Forward) -> Response | None:
         return await (fault if request["method"] == method else honest)(request, forward)
@@ -106,7 +106,7 @@ def of_method(method: str, fault: Fault) -> Fault:
 
 
 def answering(result: Any) -> Fault:
-    """Answer this, without asking the node."""
+    """Answer with this value without asking the node."""
 
     async def answer(request: Request, forward: Forward) -> Response | None:
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
@@ -115,18 +115,18 @@ def answering(result: Any) -> Fault:
 
 
 async def lose_reply(request: Request, forward: Forward) -> Response | None:
-    """Let the node do it, and lose its answer."""
+    """Forward the request to the node and drop its reply."""
     await forward(request)
     return None
 
 
 async def lose_request(request: Request, forward: Forward) -> Response | None:
-    """Lose it before the node sees it."""
+    """Drop the request before the node receives it."""
     return None
 
 
 def some_times(count: int, fault: Fault) -> Fault:
-    """A fault that stops after so many requests."""
+    """A fault that stops after this many requests."""
     left = [count]
 
     async def limited(request: Request, forward: Forward) -> Response | None:

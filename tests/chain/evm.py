@@ -1,4 +1,4 @@
-"""An EVM in the test's process with both contracts deployed: the quickest way to a contract's answer."""
+"""An EVM in the test process with both contracts deployed: the fastest way to test a contract."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,12 @@ KEYS = {name: "0x" + (bytes([number]) * 32).hex() for number, name in enumerate(
 
 
 class RevertedError(Exception):
-    """A transaction reverted, with the contract's reason."""
+    """A transaction reverted; the message is the contract's reason."""
 
 
 @dataclass
 class Evm:
-    """A machine with both contracts. `keys` are private keys by role; `address` gives addresses."""
+    """An EVM with both contracts. `keys` holds private keys by role; `address` returns addresses."""
 
     machine: Machine
     treasury: Treasury
@@ -38,10 +38,10 @@ class Evm:
         return address_of(self.keys[role])
 
     def send(self, role: str, to: str, data: bytes, gas: int = 1_000_000) -> dict[str, Any]:
-        """Mine a transaction of a role; answers its receipt.
+        """Mine a transaction of a role and return its receipt.
 
         Raises:
-            RevertedError: With the reason, from running it again.
+            RevertedError: The transaction reverted; a second run of the call gives the reason.
         """
         sender = self.address(role)
         try:
@@ -79,7 +79,7 @@ class Evm:
     def consent(
         self, call: SettleCall, *, role: str = "payer", signed_for_chain: int = CHAIN_ID, **changed: Any
     ) -> Consent:
-        """A role's EIP-712 signature over a session's terms."""
+        """Sign the terms of a session with a role's key (EIP-712)."""
         terms = {
             "max_total": call.to_amount + call.fee_amount, "max_fee_bps": call.platform_fee_bps,
             "deadline_s": 2**40,
@@ -109,7 +109,7 @@ class Evm:
 
 
 def an_evm(directory: Path, *, clock: Clock | None = None, chain_id: int = CHAIN_ID, **terms: Any) -> Evm:
-    """Both contracts on a fresh machine; `terms` change how the settlement contract is deployed."""
+    """Deploy both contracts on a new EVM; `terms` change the constructor arguments of the settlement contract."""
     keys = load_keys(directory, SystemIds()) | KEYS
     rich = {address_of(key): 1_000_000 * ETHER for key in keys.values()}
     machine = Machine(directory / "chain.sqlite", chain_id=chain_id, rich=rich, clock=clock or SystemClock())

@@ -1,4 +1,7 @@
-"""A chain written by a test: it can fork, lag and lie. Served as an endpoint's fault, with no node behind."""
+"""A chain scripted by the test: it can fork, lag and give wrong answers.
+
+Served as an endpoint's fault, without a node.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,14 +50,14 @@ class Block:
 
 
 class ScriptedNode:
-    """Blocks as a test mines them."""
+    """A node whose blocks the test mines."""
 
     def __init__(self) -> None:
         self.blocks = [Block(0, word(0), word(2**255))]
         self.shown: int | None = None
-        """The newest block this node admits to; None is the head."""
+        """The newest block that the node reports; None means the head."""
         self.limits: dict[str, tuple[int, int, int]] = {}
-        """Per session, per day, and 1 if set, by lower-case address."""
+        """Limits (per session, per day, and 1 if set) by lower-case address."""
         self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
@@ -76,7 +79,7 @@ class ScriptedNode:
         return block
 
     def fork(self, depth: int) -> None:
-        """Take the last blocks away; what is mined next is another branch."""
+        """Remove the last blocks; blocks mined next form another branch."""
         del self.blocks[-depth:]
 
     # Reading.

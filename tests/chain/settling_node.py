@@ -1,6 +1,6 @@
-"""A node in the test's process for the relayer: mempool, blocks on demand, forks, and a contract that settles once.
+"""A node in the test process for the relayer: mempool, blocks on demand, forks, and a contract that settles once.
 
-Reached through httpx without a socket, so that a test can run on trio's virtual clock.
+It is reached through httpx without a socket, so that a test can run on trio's virtual clock.
 """
 
 import json
@@ -37,7 +37,7 @@ def word(number: int) -> str:
 
 @dataclass(frozen=True)
 class Settled:
-    """One session of a transaction, as the contract logs it."""
+    """One session settled by a transaction, as in the contract's log."""
 
     session: str
     payer: str
@@ -79,7 +79,7 @@ class Block:
     block_hash: str
     parent_hash: str
     mined: list[tuple[Transaction, int]] = field(default_factory=list)
-    """Transactions with their status."""
+    """The block's transactions with their status."""
 
     def view(self, base_fee: int) -> dict[str, Any]:
         return {
@@ -89,7 +89,10 @@ class Block:
 
 
 class SettlingNode:
-    """`mine` puts what waits into a block; `fork` takes blocks away and puts their transactions back."""
+    """A node with a mempool.
+
+    `mine` puts pending transactions into a block; `fork` removes blocks and makes their transactions pending again.
+    """
 
     def __init__(self, *, automine: bool = False) -> None:
         self.blocks = [Block(0, word(0), word(2**255))]
@@ -98,12 +101,12 @@ class SettlingNode:
         self.automine = automine
         self.base_fee = 10**9
         self.refuses: Callable[[Settled], str | None] = lambda _: None
-        """Why the contract would not settle this now, as eth_call answers."""
+        """Returns why eth_call of the settlement fails now, or None."""
         self.fails: Callable[[Settled], bool] = lambda _: False
-        """Whether the transaction reverts when it is mined."""
+        """Returns whether the transaction reverts when it is mined."""
         self.examined = 0
         self.receipts_from: dict[str, str] = {}
-        """Receipts that claim another block hash, by transaction."""
+        """Receipts that report a wrong block hash, by transaction."""
         self.identity = ChainIdentity(
             chain_id=7, genesis_hash=word(0), usdc_address=TOKEN, settlement_address=SETTLEMENT
         )
@@ -128,7 +131,7 @@ class SettlingNode:
         return block
 
     def fork(self, depth: int) -> None:
-        """Take the last blocks away; their transactions wait again."""
+        """Remove the last blocks; their transactions become pending again."""
         for block in self.blocks[-depth:]:
             self.pool |= {transaction.tx_hash: transaction for transaction, _ in block.mined}
         del self.blocks[-depth:]
@@ -216,12 +219,12 @@ class SettlingNode:
 
 
 class RefusedCallError(Exception):
-    """The contract reverts with this text."""
+    """The contract reverts with this reason."""
 
 
 @asynccontextmanager
 async def open_node(node: SettlingNode) -> AsyncIterator[JsonRpc]:
-    """A client whose every request the node answers, in this process."""
+    """Open a client whose requests this node answers in the test process."""
 
     async def handle(request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)

@@ -1,4 +1,4 @@
-"""Blocks of the embedded chain are timed by the clock it is given."""
+"""The timestamps of the embedded chain's blocks come from the injected clock."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.chain.evm import Evm, an_evm
 
 @dataclass
 class HandClock:
-    """Stands still until the test moves it."""
+    """A clock that changes only when the test sets it."""
 
     at_ms: int = 1_800_000_000_999
 
@@ -29,7 +29,7 @@ def test_a_block_has_the_second_of_its_clock_and_never_one_before_its_parent(tmp
     evm.treasury.fund(evm.address("payer"), 1)
     assert head_time(evm) == 1_800_000_060
 
-    clock.at_ms -= 30_000  # stepped back
+    clock.at_ms -= 30_000  # the clock is set back
     evm.treasury.fund(evm.address("payer"), 1)
     assert head_time(evm) == 1_800_000_060
     evm.machine.store.close()

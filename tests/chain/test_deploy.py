@@ -1,4 +1,4 @@
-"""The contracts deploy to a network from the command's own code, and a server works on them."""
+"""The deployment command deploys both contracts, and a server runs on them."""
 
 from dataclasses import replace
 from pathlib import Path

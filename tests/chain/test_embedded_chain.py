@@ -1,4 +1,4 @@
-"""The embedded chain answers as a node does, and is whole after every kind of end."""
+"""The embedded chain answers like a node, and its data is complete after every kind of exit."""
 
 import itertools
 import os
@@ -92,7 +92,7 @@ async def test_what_was_answered_survives_kill_9_and_the_chain_comes_back_on_its
 
 @contextmanager
 def full_disk(node: EmbeddedNode, directory: Path) -> Iterator[None]:
-    """Let no file of the running chain grow; what SQLite then gets is what a full disk gives (EFBIG for ENOSPC)."""
+    """Limit the file size of the running chain process: SQLite handles EFBIG like the ENOSPC of a full disk."""
     size = (directory / "chain.sqlite-wal").stat().st_size
     soft, hard = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (size, hard))
@@ -245,7 +245,7 @@ async def test_endless_code_is_stopped_by_its_gas(world: World) -> None:
 
 
 async def test_creation_code_runs_as_a_call(world: World) -> None:
-    # PUSH1 1, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, RETURN: what a universal signature validator answers.
+    # PUSH1 1, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, RETURN: the output of a universal signature validator.
     assert await world.rpc.call("eth_call", {"data": "0x600160005360016000f3"}, "latest") == "0x01"
 
 
@@ -325,7 +325,7 @@ async def test_reads_can_be_pinned_to_an_old_block(world: World) -> None:
     assert await world.rpc.call("eth_getBalance", world.payer.address, before["number"]) == "0x0"
 
 
-# What strangers may cost.
+# CPU time limits for calls from clients.
 
 # JUMPDEST PUSH1 0 JUMP.
 ENDLESS_LOOP = "0x5b600056"

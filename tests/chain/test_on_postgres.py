@@ -1,4 +1,4 @@
-"""Relayer and watcher over the real database: what the ledger in memory promises, Postgres keeps."""
+"""Relayer and watcher on Postgres keep the same guarantees as on the ledger in memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The public endpoint answers reads and eth_sendRawTransaction, and nothing else."""
+"""The guarded endpoint answers reads and eth_sendRawTransaction, and nothing else."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settlements reach the chain once, whatever the endpoint does in between."""
+"""Each settlement reaches the chain exactly once while the endpoint loses requests and replies."""
 
 import os
 import random

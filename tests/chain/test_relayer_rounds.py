@@ -1,4 +1,4 @@
-"""The relayer step by step against a node in this process: depth, reorganisations, replacements, lanes, proofs."""
+"""Single rounds of the relayer against an in-process node: depth, reorganisations, replacements, lanes, proofs."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ NO_ALLOWANCE = "execution reverted: TestUSDC: amount exceeds allowance"
 
 
 class TrioClock:
-    """The wall clock as trio's: virtual where the test's clock is."""
+    """A wall clock that follows trio's clock, which is virtual in these tests."""
 
     def now_ms(self) -> int:
         return round(trio.current_time() * 1_000)
@@ -46,7 +46,7 @@ class TrioClock:
 
 @dataclass
 class Desk:
-    """A relayer over a ledger in memory, stepped or run by the test."""
+    """A relayer with a ledger in memory; the test runs single rounds or the loop."""
 
     node: SettlingNode
     rpc: JsonRpc
@@ -63,7 +63,7 @@ class Desk:
         self.told.append(update)
 
     async def ended(self, *, payer: str = PAYER, seconds: int = SECONDS, **changed: Any) -> str:
-        """A session ends; `changed` makes the settlement differ from what was recorded."""
+        """End a session; `changed` makes the settlement differ from the recorded session."""
         session_id, now_ms = ids.uuid(), TrioClock().now_ms()
         total = RATE * seconds
         fee = total * 1_500 // 10_000
@@ -93,7 +93,7 @@ class Desk:
         return (await self.record(session_id)).state
 
     async def set_funds(self, payer: str, micro: int) -> None:
-        """What the watcher last read of a wallet."""
+        """Set the watcher's last reading of a wallet."""
         previous = await self.ledger.chain_head()
         number = 1 if previous is None else previous.number + 1
         head = BlockRef(number=number, block_hash=f"0x{number}", parent_hash=f"0x{number - 1}")
@@ -256,7 +256,7 @@ async def test_a_replacement_never_passes_the_fee_cap(desk: Desk, autojump_clock
     assert record.attempts[0].max_fee_wei <= 3_100_000_000
 
 
-# What is signed at all.
+# Checks before signing.
 
 
 async def test_a_row_without_session_or_hold_is_not_signed(desk: Desk) -> None:
@@ -299,7 +299,7 @@ async def test_a_hold_of_another_amount_proves_nothing(desk: Desk) -> None:
     assert desk.node.sent == []
 
 
-# Adoption.
+# Adoption of transactions that the database does not know.
 
 
 async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
@@ -433,7 +433,7 @@ async def test_a_paused_contract_is_tried_again_within_minutes(desk: Desk, autoj
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_unpayable_settlements_do_not_delay_payable_ones(desk: Desk, autojump_clock: Any, is_known: bool) -> None:
-    """100,000 that cannot be paid beside one honest settlement a second: the honest ones settle within two rounds."""
+    """With 100,000 unpayable settlements and one payable a second, the payable ones settle within two rounds."""
     poor = [f"0x{number:040x}" for number in range(1, 101)]
 
     def refuses(call: Settled) -> str | None:
@@ -461,7 +461,7 @@ async def test_unpayable_settlements_do_not_delay_payable_ones(desk: Desk, autoj
                 assert record.state is SettlementState.CONFIRMED
                 waits.append((record.confirmed_at_ms or 0) - composed_ms)
         if not is_known:
-            # Wallets that were never read are examined once each; then they wait apart.
+            # Wallets that were never read are examined once each; then they wait in the RETRY lane.
             assert await desk.state(session_id) is SettlementState.CONFIRMED
             assert len(desk.told) == 15
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""A chain is opened only when it is the right one, with the right contracts and a key of its own."""
+"""A chain is opened only if chain id, genesis block and contracts are as expected and the key is private."""
 
 import json
 from dataclasses import replace
@@ -126,7 +126,7 @@ async def test_reads_tell_no_from_do_not_know(world: World, tmp_path: Path) -> N
 
 
 async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World, tmp_path: Path) -> None:
-    """A chain made before settleMany and the owner's delay: charged and free sessions settle, one by one."""
+    """On a chain deployed before settleMany and the admin delay, charged and free sessions settle one by one."""
     old = json.loads((Path(__file__).parent / "data" / "SessionSettlement_1.json").read_text())
     owner = Account.from_key(world.treasury_key).address
     arguments = encode(
@@ -157,7 +157,7 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
             raise StoreUnavailableError("busy")
 
     async def ignored(_: SettlementUpdate) -> None:
-        """Settlements are not this test's."""
+        """Ignore settlement updates, which this test does not need."""
 
     payer = world.payer.address.lower()
 

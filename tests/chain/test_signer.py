@@ -1,4 +1,4 @@
-"""The relayer's transactions are what eth_account would have made of them."""
+"""The signer's transactions equal those that eth_account makes from the same fields."""
 
 from eth_account import Account
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Wallets and their ledger equal the chain, also when it forks and when its endpoint lags or lies."""
+"""Wallets and ledger rows equal the chain, also when it forks and when its endpoint lags or gives wrong answers."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ OPTIONS = RpcOptions(timeout_ms=2_000, tries=1)
 
 @dataclass
 class Watch:
-    """A watcher over a scripted node, stepped by the test."""
+    """A watcher over a scripted node; the test runs single steps."""
 
     node: ScriptedNode
     endpoint: Endpoint
@@ -299,7 +299,7 @@ async def test_a_slow_sweep_notices_what_no_log_told(watch: Watch) -> None:
     alice, _ = addresses(watch)
     watch.node.mine(mint(alice, 100, "a"), approval(alice, 100, "b"))
     await watch.catch_up()
-    # As by a rebasing token: the number changes, and there is no log.
+    # A rebasing token changes a balance without a log.
     watch.node.blocks[1].logs[1]["data"] = "0x" + (7).to_bytes(32, "big").hex()
     old = await watch.view(watch.alice)
     assert old.allowance_micro == 100

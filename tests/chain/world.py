@@ -1,4 +1,4 @@
-"""A whole chain for a test: node, misbehaving endpoint, ledger, service; and wallets that act on it."""
+"""A whole chain for a test: node, endpoint with faults, ledger, service, and wallets that send transactions."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,7 +36,7 @@ ids, clock = SystemIds(), SystemClock()
 
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]], patience_s: float = PATIENCE_S) -> None:
-    """Wait for a thing, and say which when it does not come."""
+    """Wait until a condition holds; the time-out message names it."""
     with trio.move_on_after(patience_s):
         while not await condition():  # noqa: ASYNC110  # the chain has no event to wait for
             await trio.sleep(0.02)
@@ -46,7 +46,7 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]], patience_s:
 
 @dataclass
 class Wallet:
-    """Somebody with a key; `workspace_id` is theirs."""
+    """A wallet with its key and the workspace that owns it."""
 
     key: str = field(default_factory=lambda: "0x" + ids.token_bytes(32).hex())
     workspace_id: str = field(default_factory=ids.uuid)
@@ -58,7 +58,7 @@ class Wallet:
 
 @dataclass
 class World:
-    """Everything a test acts on. `rpc` and `faucet` speak to the node itself, past the endpoint's faults."""
+    """The objects that a test uses. `rpc` and `faucet` reach the node directly, without the endpoint's faults."""
 
     chain_dir: Path
     node_url: str
@@ -77,7 +77,7 @@ class World:
     database: Database | None = None
 
     async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9, gas: int = 500_000) -> str:
-        """A transaction of a wallet, mined when this returns if the node mines by itself; answers its hash."""
+        """Send a transaction of a wallet and return its hash. It is mined on return if the node mines by itself."""
         sender = str(Account.from_key(wallet_key).address)
         chain_id, nonce, price = await self.rpc.batch(
             [("eth_chainId", []), ("eth_getTransactionCount", [sender, "pending"]), ("eth_gasPrice", [])]
@@ -90,7 +90,7 @@ class World:
         return str(await self.rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex()))
 
     async def fund(self, wallet: Wallet, micro: int = 100 * USDC) -> None:
-        """Mint test USDC and give native coin, as the treasury."""
+        """Mint test USDC and give native coin from the treasury."""
         await self.send(self.treasury_key, self.token, call_data("mint(address,uint256)", [wallet.address, micro]))
 
     async def give_coin(self, wallet: Wallet) -> None:
@@ -107,12 +107,12 @@ class World:
         await self.send(wallet.key, self.token, call_data("approve(address,uint256)", [self.settlement, micro]))
 
     async def approve_above(self, wallet: Wallet, micro: int) -> str:
-        """Approve with a tip that goes before everybody else's."""
+        """Approve with a tip above all other transactions, so that it is mined first."""
         data = call_data("approve(address,uint256)", [self.settlement, micro])
         return await self.send(wallet.key, self.token, data, tip_wei=10**11)
 
     async def ready_parties(self, micro: int = 100 * USDC) -> None:
-        """Payer funded and approving, both tracked."""
+        """Fund both parties, approve the payer's allowance, and track both wallets."""
         for wallet in (self.payer, self.payee):
             await self.ledger.track(wallet.workspace_id, wallet.address, now_ms=clock.now_ms())
         await self.give_coin(self.payer)
@@ -126,7 +126,7 @@ class World:
     async def end_session(
         self, *, rate: int = 1_000, seconds: int = 60, fee_bps: int = 1_500, payer: Wallet | None = None
     ) -> str:
-        """A session ends: its hold becomes its charge and its settlement is composed; answers its id."""
+        """End a session and return its id: its hold becomes its charge and its settlement is composed."""
         session_id, now_ms = ids.uuid(), clock.now_ms()
         self.sessions.append(session_id)
         source = payer or self.payer
@@ -147,7 +147,7 @@ class World:
         return session_id
 
     async def _record_end(self, session_id: str, payer: Wallet, *, rate: int, seconds: int, fee_bps: int) -> None:
-        """Store the ended session that proves a settlement, in whatever is beside the ledger."""
+        """Store the ended session that proves a settlement in the store used with the ledger."""
         operator = replace(an_operator(self.payee.workspace_id), wallet_address=self.payee.address)
         session = a_session(
             id=session_id, consumer_workspace_id=payer.workspace_id, payer_address=payer.address,
@@ -159,7 +159,7 @@ class World:
         await self.remember(replace(ended, phase=phase))
 
     async def remember(self, session: Session) -> None:
-        """Store a session where the ledger's proofs look for it."""
+        """Store a session where the ledger's `proofs` finds it."""
         if isinstance(self.ledger, MemoryLedger):
             self.remembered[session.id] = session
             self.ledger.session_of = self.remembered.get
@@ -191,7 +191,7 @@ class World:
         await until("settlements are told", told, patience_s)
 
     async def until_in_step(self) -> None:
-        """The wallets' cache stands at the chain's head, with no charge waiting."""
+        """Wait until the stored wallets match the chain's head and no charge is held."""
 
         async def in_step() -> bool:
             head = int(await self.rpc.call("eth_blockNumber"), 16)
@@ -210,7 +210,7 @@ class World:
         return int(await self.rpc.call("eth_call", {"to": self.token, "data": "0x" + data.hex()}, "latest"), 16)
 
     async def settled_on_chain(self) -> dict[str, int]:
-        """Session id to total of this world's sessions, read from the chain alone."""
+        """Read the totals of this world's settled sessions by session id, from the chain alone."""
         logs = await self.rpc.call(
             "eth_getLogs",
             {"address": self.settlement, "topics": [SETTLED_TOPIC], "fromBlock": "0x0", "toBlock": "latest"},
@@ -222,7 +222,7 @@ class World:
         return {session_id: totals[hashed] for session_id, hashed in mine.items() if hashed in totals}
 
     async def transfers_on_chain(self, wallet: Wallet) -> int:
-        """What the token's logs sum up to for a wallet."""
+        """Sum the token's logs of a wallet."""
         word = "0x" + "0" * 24 + wallet.address[2:].lower()
         total = 0
         for sign, topics in ((1, [TRANSFER_TOPIC, None, word]), (-1, [TRANSFER_TOPIC, word])):
@@ -231,7 +231,7 @@ class World:
         return total
 
     async def ledger_sum(self, wallet: Wallet) -> int:
-        """What the ledger's rows sum up to for a wallet."""
+        """Sum the ledger rows of a wallet."""
         rows = await self.ledger.ledger(wallet.workspace_id, LedgerQuery(limit=100_000))
         mine = wallet.address.lower()
         total = 0
@@ -242,7 +242,7 @@ class World:
         return total
 
     async def assert_books_balance(self) -> None:
-        """Ledger, cache and chain say the same of both parties, to the last micro-USDC."""
+        """Assert that ledger, stored wallets and chain agree for both parties to the last micro-USDC."""
         await self.until_in_step()
         for wallet in (self.payer, self.payee):
             view = await self.ledger.wallet(wallet.workspace_id)
@@ -260,7 +260,7 @@ VALUES ($1, 0, 1, $2, $3, $4, 0, 0, 0, 0, $5, 0)
 
 
 async def insert_session(database: Database, session: Session) -> None:
-    """Write the row of an ended session."""
+    """Insert the row of an ended session."""
     assert isinstance(session.phase, Ended)
     columns = (
         session.id, session.state.value, session.terms.consumer_workspace_id, session.phase.operator.workspace_id,
@@ -271,7 +271,7 @@ async def insert_session(database: Database, session: Session) -> None:
 
 @asynccontextmanager
 async def open_world(chain_dir: Path, *, ledger: Ledger | None = None) -> AsyncIterator[World]:
-    """A world over the embedded chain that runs in this directory."""
+    """Open a world on the embedded chain that runs in this directory."""
     report = json.loads(await trio.Path(chain_dir / "endpoint.json").read_text())
     keys = json.loads(await trio.Path(chain_dir / "keys.json").read_text())
     url = f"http://127.0.0.1:{report['port']}"
@@ -290,7 +290,7 @@ async def open_world(chain_dir: Path, *, ledger: Ledger | None = None) -> AsyncI
 
 
 def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
-    """The service's settings for a world: through its endpoint, quick, at depth 0."""
+    """The service's options for a world: through its endpoint, with short intervals, at depth 0."""
     settings: dict[str, Any] = {
         "data_dir": directory, "rpc_url": world.endpoint.url, "usdc_address": world.token,
         "settlement_address": world.settlement, "relayer_key": world.relayer_key, "depth": 0, "poll_ms": 30,
@@ -301,7 +301,7 @@ def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
 
 @asynccontextmanager
 async def running(world: World, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
-    """The service at work on a world; its news goes to `world.updates`."""
+    """Run the service on a world; its updates go to `world.updates`."""
 
     async def told(update: SettlementUpdate) -> None:
         world.updates.append(update)

@@ -1,4 +1,4 @@
-"""Things of the domain, with everything that a test does not care about filled in."""
+"""Builders of domain objects with default values for everything that a test does not set."""
 
 import uuid
 from dataclasses import replace
@@ -31,7 +31,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.store import Heartbeat, IdempotencyKey, IdempotencyRecord, RecordedEvent
 
 T0 = 1_760_000_000_000
-"""The instant at which most tests begin, epoch milliseconds."""
+"""Start time of most tests, epoch milliseconds."""
 
 PAYER = "0x" + "a1" * 20
 PAYEE = "0x" + "b2" * 20
@@ -77,7 +77,7 @@ def an_operator(workspace_id: str | None = None) -> Operator:
 
 
 def in_phase(session: Session, state: SessionState, operator: Operator | None = None) -> Session:
-    """The session in another state, as if it had been moved there."""
+    """Return the session in another phase, without the transitions to it."""
     given = operator or an_operator()
     at_ms = session.terms.created_at_ms + 1_000
     phases: dict[SessionState, Phase] = {
@@ -132,7 +132,7 @@ def in_phase(session: Session, state: SessionState, operator: Operator | None = 
 
 
 def recorded(session: Session, *events: Event) -> tuple[Session, tuple[RecordedEvent, ...]]:
-    """The session with events appended to its chain, and the events as they are recorded."""
+    """Return the session with events appended to its chain, and the recorded events."""
     chained, rows = chain(session, events or (Event(EventKind.CREATED, T0, (("by", "x"), ("n", 1), ("none", None))),))
     return chained, tuple(RecordedEvent(*row) for row in rows)
 

@@ -1,4 +1,4 @@
-"""The two stores, each with the relations and the ledger that belong to it."""
+"""Fixtures for both stores, each with its relations and its ledger."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ TOKEN_KEY = b"k" * 32
 
 @dataclass
 class Stored:
-    """A store under test, held at epoch 1."""
+    """A store under test, with fencing epoch 1."""
 
     store: Store
     relations: Relations
@@ -36,7 +36,7 @@ class Stored:
 
 @pytest.fixture(params=["memory", "postgres"])
 def store_address(request: pytest.FixtureRequest) -> str | None:
-    """Where the store under test lives; None for memory."""
+    """Address of the store under test; None for memory."""
     return None if request.param == "memory" else request.getfixturevalue("database_dsn")
 
 

@@ -1,8 +1,7 @@
-"""SpiceDB itself, which its npm package carries as a library, behind a gRPC port.
+"""Runs SpiceDB as a library, from its npm package, behind a gRPC port.
 
-Run as a program with the library's path: prints `ready host:port` and ends with its standard input.
-Requests and answers pass as bytes. The library takes unary calls as functions and offers streams on a
-socket of its own.
+Run as a program with the library's path. It prints `ready host:port` and exits when its standard input closes.
+Requests and answers pass as bytes. The library offers unary calls as functions and streams on a socket of its own.
 """
 
 import ctypes
@@ -22,7 +21,7 @@ UNARY = {
     "/authzed.api.v1.SchemaService/WriteSchema": "spicedb_schema_write_schema",
 }
 STREAMS = {"/authzed.api.v1.PermissionsService/ReadRelationships"}
-# The library says errors as text: "rpc error: code = FailedPrecondition desc = ...".
+# The library returns errors as text: "rpc error: code = FailedPrecondition desc = ...".
 STATUS = re.compile(r"code = (\w+) desc = (.*)", re.DOTALL)
 CODES = {code.name.replace("_", "").lower(): code for code in grpc.StatusCode}
 
@@ -45,7 +44,7 @@ class Library:
         self.streams = grpc.insecure_channel(prefix + answer["data"]["streaming_address"])
 
     def call(self, name: str, request: bytes) -> tuple[bytes, str | None]:
-        """The answer, or the error's text."""
+        """Return the answer, or the error's text."""
         answer, length, error = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_void_p()
         getattr(self.library, name)(
             ctypes.c_ulonglong(self.handle),
@@ -65,7 +64,7 @@ class Library:
 
 
 class Forward(grpc.GenericRpcHandler):  # type: ignore[misc]  grpc has no types
-    """Hands every call to the library."""
+    """Forwards every call to the library."""
 
     def __init__(self, library: Library) -> None:
         self.library = library

@@ -1,7 +1,7 @@
-"""A server of SpiceDB's own protobuf definition, with the part of its behaviour that the adapter relies on.
+"""A server of SpiceDB's protobuf definition, with the part of its behaviour that the adapter uses.
 
-Run as a program: prints `ready host:port` and ends with its standard input. It keeps direct relations only;
-what a schema says beyond names and subject types is not interpreted.
+Run as a program: it prints `ready host:port` and exits when its standard input closes. It stores direct relations
+only; of a schema it reads names and subject types.
 """
 
 import base64
@@ -48,7 +48,7 @@ Row = tuple[str, str, str, str, str]
 
 
 class Refusing(grpc.ServerInterceptor):  # type: ignore[misc]  grpc has no types
-    """Turns away calls without the preshared key."""
+    """Refuses calls without the preshared key."""
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         if ("authorization", f"Bearer {PRESHARED_KEY}") in tuple(tuple(each) for each in details.invocation_metadata):
@@ -61,7 +61,7 @@ class Refusing(grpc.ServerInterceptor):  # type: ignore[misc]  grpc has no types
 
 
 class Graph:
-    """Rows under one lock, with a revision for each write."""
+    """Relation rows under one lock, with a new revision for each write."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -83,7 +83,10 @@ class Graph:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed object id")
 
     def require_reachable(self, request: Any, context: grpc.ServicerContext) -> None:
-        """A token must be of this store; there is one copy of the rows, so every one of them is reached."""
+        """Check that a token was issued by this store.
+
+        There is one copy of the rows, so a valid token is always reached.
+        """
         if request.consistency.HasField("at_least_as_fresh"):
             try:
                 store, _, revision = base64.b64decode(request.consistency.at_least_as_fresh.token).partition(b":")

@@ -1,4 +1,4 @@
-"""The contract of every identity store, run on memory and on Postgres."""
+"""The contract of every identity store, tested on memory and on Postgres."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ ADDRESS = "0x52908400098527886e0f7030069857d2e4169ee7"
 
 @pytest.fixture(params=["memory", "postgres"])
 def postgres_address(request: pytest.FixtureRequest) -> str | None:
-    """Where the store under test lives; None for memory."""
+    """Address of the store under test; None for memory."""
     return None if request.param == "memory" else request.getfixturevalue("database_dsn")
 
 

@@ -1,4 +1,4 @@
-"""What every ledger promises, in memory and on Postgres: the outbox, holds, and the watcher's wallets."""
+"""The contract of every ledger, tested on memory and on Postgres: the outbox, holds, and the watcher's wallets."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -49,7 +49,7 @@ ENDLESS = 2**256 - 1
 
 @pytest.fixture(params=["memory", "postgres"])
 def address_of_store(request: pytest.FixtureRequest) -> str | None:
-    """Where the ledger under test lives; None for memory."""
+    """Address of the ledger under test; None for memory."""
     return None if request.param == "memory" else request.getfixturevalue("database_dsn")
 
 
@@ -137,7 +137,7 @@ def an_application(
 
 
 async def apply(ledger: Ledger, application: BlockApplication, *, now_ms: int) -> None:
-    """Apply blocks on top of whatever the cursor is."""
+    """Apply blocks after the current cursor."""
     await ledger.apply_blocks(replace(application, previous=await ledger.chain_head()), now_ms=now_ms)
 
 

@@ -1,4 +1,4 @@
-"""What every authorization graph promises, in memory, on Postgres and in SpiceDB."""
+"""The contract of every authorization graph, tested on memory, Postgres and SpiceDB."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ BOB = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
 
 
 def running(program: str, *arguments: str) -> Iterator[str]:
-    """A server beside this file in a process of its own; yields its address."""
+    """Run a server program of this folder as a child process; yields its address."""
     command = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
@@ -60,13 +60,13 @@ def running(program: str, *arguments: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def servicer_address() -> Iterator[str]:
-    """A server of SpiceDB's protobuf definition."""
+    """Address of the test server of SpiceDB's protobuf definition."""
     yield from running("spicedb_servicer.py")
 
 
 @pytest.fixture(scope="module")
 def spicedb_address() -> Iterator[str]:
-    """SpiceDB itself."""
+    """Address of SpiceDB itself."""
     library = Path(__file__).parents[2] / ".interop" / "spicedb" / "libspicedb.so"
     assert library.exists(), "scripts/interop_spicedb.sh brings it"
     yield from running("spicedb_library.py", str(library))
@@ -85,7 +85,7 @@ async def on_postgres(address: str) -> AsyncIterator[Relations]:
 
 @asynccontextmanager
 async def in_spicedb(address: str) -> AsyncIterator[Relations]:
-    """An adapter to a server that lasts, whose edges of before are taken away."""
+    """An adapter to a shared server, with the edges of earlier tests deleted."""
     options = SpiceDbOptions(endpoint=address, preshared_key="a preshared key", is_tls=False, deadline_ms=5_000)
     async with open_spicedb(options, token_key=TOKEN_KEY) as relations:
         for resource_type in (SESSION, WORKSPACE):
@@ -107,7 +107,7 @@ GRAPHS: dict[str, tuple[Opener, str | None]] = {
     params=[pytest.param(each, marks=[pytest.mark.interop] if each == "spicedb" else []) for each in GRAPHS]
 )
 def graph(request: pytest.FixtureRequest) -> tuple[Opener, str]:
-    """How the graph under test is opened, and where it is."""
+    """How the graph under test is opened, and its address."""
     opener, fixture = GRAPHS[request.param]
     return opener, request.getfixturevalue(fixture) if fixture else ""
 
@@ -223,7 +223,7 @@ async def test_of_two_writes_that_undo_each_others_requirement_one_wins(relation
         assert len(await relations.read(resource_type=WORKSPACE, resource_id=CONSUMER)) == 1
 
 
-# Rightly signed, and of no meaning to the store: it was set up anew, or restored from a backup.
+# The token has a valid signature but the store does not know it: the store was created anew, or restored from a backup.
 OUTLIVED = [
     ConsistencyTokens(backend="z1", store_id="spicedb", key=TOKEN_KEY).encode("GgYKBENJR04="),
     ConsistencyTokens(backend="m1", store_id="memory", key=TOKEN_KEY).encode("999999"),
@@ -247,9 +247,9 @@ async def test_every_write_gives_a_token_of_its_own(relations: Relations) -> Non
 
 
 async def test_staged_edges_stand_at_once_or_with_the_commit(relations: Relations) -> None:
-    """Whoever stages carries `in_commit` into its transaction.
+    """The caller of `stage` writes `in_commit` in its own transaction.
 
-    Here that transaction is a write of its own.
+    In this test that transaction is a separate write.
     """
     staged = await relations.stage(put(ASSIGNED))
     assert bool(staged.in_commit) != bool(staged.token)
@@ -267,9 +267,9 @@ async def test_what_was_staged_at_once_can_be_undone(relations: Relations) -> No
 
 
 async def test_a_session_has_the_operator_that_was_staged_last(relations: Relations) -> None:
-    """A crash between an edge staged at once and its row leaves the edge.
+    """A crash between staging an edge that is written at once and the commit of its row leaves the edge.
 
-    The next operator takes its place.
+    The next operator replaces it.
     """
     left_behind = operator_edge(SESSION_ID, CONSUMER)
     if (await relations.stage(put(left_behind))).in_commit:

@@ -1,4 +1,4 @@
-"""Contract of the reads of every store: pages, recovery, heartbeats, media, demand."""
+"""The contract of every store for reads: pages, recovery, heartbeats, media, demand."""
 
 import asyncio
 from dataclasses import replace
@@ -304,7 +304,7 @@ async def test_demand_counts_others_open_requests_nearby_and_recent(stored: Stor
 
 
 def points() -> st.SearchStrategy[tuple[float, float]]:
-    """Coordinates with six decimals, as stored."""
+    """Coordinates with the six decimals that are stored."""
     lat, lng = st.integers(-90_000_000, 90_000_000), st.integers(-180_000_000, 180_000_000)
     return st.tuples(lat.map(lambda each: each / 1e6), lng.map(lambda each: each / 1e6))
 

@@ -1,4 +1,4 @@
-"""Contract of the writes of every store: versions, fencing, idempotency, quotes, holds and relations in one commit."""
+"""The contract of every store for writes: versions, fencing, idempotency, quotes, holds, relations in one commit."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ def a_write(stored: Stored, session: Session, **changes: Any) -> SessionWrite:
 
 
 async def commit(stored: Stored, session: Session, **changes: Any) -> Session:
-    """Write a session that the store accepts; returns it as stored."""
+    """Commit a session without a conflict and return the stored session."""
     result = await stored.store.write_session(a_write(stored, session, **changes))
     assert isinstance(result, Committed)
     return replace(session, version=result.version)
@@ -156,7 +156,7 @@ async def test_a_rejected_step_records_no_event(stored: Stored) -> None:
     assert len(await stored.store.session_events(session.id)) == 1
 
 
-# Answers kept with the effect they are about.
+# Idempotent answers, stored in the commit of their effect.
 
 
 async def test_an_answer_is_kept_with_the_step_and_found_whatever_the_body(stored: Stored) -> None:
@@ -243,11 +243,11 @@ async def test_a_quote_is_consumed_once(stored: Stored, *, answered: bool) -> No
     assert await stored.store.find_idempotent(an_answer().key) is None
 
 
-# Money and relations in the same commit.
+# Holds and relations in the same commit.
 
 
 async def followed(stored: Stored) -> str:
-    """A workspace whose wallet is the payer's."""
+    """Create a workspace whose wallet is the payer's."""
     return (await commit_workspace(stored, a_workspace(wallet_address=PAYER))).id
 
 

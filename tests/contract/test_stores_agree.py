@@ -1,4 +1,4 @@
-"""The two stores side by side: whatever is asked of both, they answer the same, so that what simulation shows holds."""
+"""Both stores answer every operation equally, so that results of the simulation hold for Postgres."""
 
 import random
 import uuid
@@ -50,7 +50,7 @@ STEPS = 150
 
 
 class World:
-    """A few of everything, so that what is done collides; ids and choices come from the seed."""
+    """A small number of each object, so that operations conflict; ids and choices come from the seed."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -126,7 +126,7 @@ class World:
         )
 
     def learn(self, write: SessionWrite | WorkspaceWrite, result: object) -> None:
-        """Remember what is stored now."""
+        """Record what is stored now."""
         if isinstance(result, Committed) and isinstance(write, SessionWrite):
             self.sessions[write.session.id] = replace(write.session, version=result.version)
         elif isinstance(result, Committed) and isinstance(write, WorkspaceWrite):
@@ -134,7 +134,7 @@ class World:
 
 
 def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
-    """Something to do to both stores."""
+    """Choose an operation to run on both stores."""
     roll = world.dice.random()
     if roll < 0.05:
         world.epoch += 1
@@ -162,7 +162,7 @@ def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
 
 
 async def answered(call: Awaitable[Any]) -> Any:
-    """The answer, or the kind of error in place of it."""
+    """Return the answer, or the type of the error."""
     try:
         return await call
     except StoreUnavailableError as error:
@@ -170,14 +170,14 @@ async def answered(call: Awaitable[Any]) -> Any:
 
 
 def comparable(result: Any) -> Any:
-    """What must be equal: revisions may have gaps, and a list is a list."""
+    """Convert to what must be equal: revisions may have gaps, and tuples compare as lists."""
     if isinstance(result, Committed):
         return (result.version, result.revision is None)
     return list(result) if isinstance(result, tuple | list) else result
 
 
 async def everything(store: Store, world: World) -> list[Any]:
-    """All that can be read of a store."""
+    """Read everything that a store returns."""
     found: list[Any] = [await store.load_session(each) for each in world.sessions]
     found += [await store.session_events(each) for each in world.sessions]
     found += [await store.load_workspace(each) for each in world.workspaces]

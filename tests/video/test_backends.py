@@ -34,7 +34,7 @@ OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover
 
 @dataclass
 class Setup(Recorder):
-    """A backend under test, and whatever stands behind it."""
+    """A backend under test and the engine that it uses."""
 
     engine: FakeMediaMtx | FakeCloudflare | None = None
     adapter: Engine | None = None

@@ -1,4 +1,4 @@
-"""Which backend the settings choose, and the door through which its engine calls back."""
+"""The settings select the backend, and the internal listener accepts its engine's callbacks."""
 
 from pathlib import Path
 from typing import Any

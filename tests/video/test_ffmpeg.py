@@ -1,4 +1,4 @@
-"""FFmpeg 8's WHIP muxer (inside PyAV) publishes: it answers no consent checks."""
+"""FFmpeg 8's WHIP muxer (in PyAV), which answers no consent checks, can publish."""
 
 import datetime
 import subprocess
@@ -18,11 +18,11 @@ from sightline.video.rtc import ice
 from tests.video.support.harness import a_frame, a_rig, a_session_id, play_json
 
 CONSENT_EXPIRES_S = ice.CONSENT_INTERVAL_S * 1.2 * ice.CONSENT_FAILURES + 1
-"""By then a peer that answers no consent check was dropped."""
+"""By this time a peer that answers no consent check would be dropped."""
 
 
 def write_certificate(folder: Path) -> tuple[str, str]:
-    """A self-signed P-256 certificate and its key as files."""
+    """Write a self-signed P-256 certificate and its key as files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ffmpeg")])
     now = datetime.datetime.now(datetime.UTC)
@@ -48,7 +48,7 @@ def write_certificate(folder: Path) -> tuple[str, str]:
 
 @asynccontextmanager
 async def ffmpeg_publishing(whip_url: str, seconds: float, folder: Path) -> AsyncIterator[trio.Process]:
-    """FFmpeg's muxer in a process of its own."""
+    """Run FFmpeg's muxer in a separate process."""
     command = [sys.executable, "-m", "tests.video.support.ffmpeg_publisher", whip_url, str(seconds)]
     process = await trio.lowlevel.open_process([*command, *write_certificate(folder)], stdout=subprocess.PIPE)
     try:

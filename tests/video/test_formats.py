@@ -1,4 +1,4 @@
-"""Every codec and profile that is taken gives a frame, through the real publisher."""
+"""Every accepted codec and profile gives a frame, with the real publisher."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,7 @@ FORMATS = {
 
 
 def a_clip(path: Path, codec: str, options: dict[str, str], *, frames: int = 30, gop: int = 15) -> None:
-    """A white square that wanders over a dark ground."""
+    """Encode a white square that moves over a dark ground."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=30)
         stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
@@ -53,7 +53,7 @@ async def test_a_clip_of_each_kind_is_decoded_and_played(name: str, tmp_path: Pa
 
 
 async def test_a_late_viewer_sees_a_picture_long_before_the_next_keyframe(tmp_path: Path):
-    """Ten seconds between keyframes, and a publisher that does not answer requests for one."""
+    """The keyframes are ten seconds apart, and the publisher does not answer keyframe requests."""
     clip = tmp_path / "long.mp4"
     a_clip(clip, "libx264", {"profile": "baseline", "x264-params": "scenecut=0"}, frames=300, gop=300)
     async with a_rig() as rig:

@@ -1,4 +1,4 @@
-"""Bytes from anybody: parsers give a value or say no, and never anything else."""
+"""Parsers of untrusted bytes return a value or raise their own error, and never anything else."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Real peers over loopback: publish the clip, read frames, watch, take over, crash."""
+"""Real peers over loopback: publish the clip, read frames, play, take over, crash."""
 
 import contextlib
 import itertools
@@ -29,7 +29,7 @@ from tests.video.support.harness import (
 
 
 def clip_picture(number: int) -> np.ndarray:
-    """A frame of the clip, decoded straight from the file, as full-range RGB."""
+    """Decode a frame of the clip from the file, as full-range RGB."""
     with av.open(str(clip_path())) as container:
         for index, frame in enumerate(container.decode(video=0)):
             if index == number:
@@ -116,7 +116,7 @@ async def test_a_killed_worker_is_replaced_and_its_sessions_told():
             (row,) = await rig.backend.stats()
             os.kill(row["pid"], signal.SIGKILL)
             await rig.heard(MediaKind.DISCONNECTED, after=mark)
-            # The publisher notices by itself and comes back to the same URL.
+            # The publisher detects the loss by itself and reconnects to the same URL.
             after = await a_frame(rig.backend, made.ref, within_s=60)
             assert after.sequence > before.sequence
             (again,) = await rig.backend.stats()
@@ -148,7 +148,7 @@ async def test_a_worker_that_hangs_is_replaced():
         with trio.fail_after(60):
             rows = [row]
             while not rows or rows[0]["pid"] == row["pid"]:
-                await trio.sleep(0.05)  # a poller's pace
+                await trio.sleep(0.05)  # interval of a poller
                 with contextlib.suppress(VideoUnavailableError):
                     rows = await rig.backend.stats()
         async with publishing(made.whip_url):

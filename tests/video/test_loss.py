@@ -1,7 +1,7 @@
-"""Publishing over a bad network: no damaged picture is ever served, and pictures come back within a second.
+"""Publishing over a bad network: no damaged picture is served, and pictures resume within a second.
 
-The frame number drawn in the clip is read back from every served JPEG, and the picture is compared with that
-frame of the file. Loss, jitter and reordering come from a seeded UDP proxy.
+The frame number drawn in the clip is read from every served JPEG, and the picture is compared with that frame of
+the file. Loss, jitter and reordering come from a seeded UDP proxy.
 """
 
 import itertools
@@ -23,7 +23,7 @@ WIDTH = 320
 
 @pytest.fixture(scope="module")
 def clip_pictures() -> list[np.ndarray]:
-    """Every frame of the clip in the size that is polled here."""
+    """Return every frame of the clip in the size that these tests poll."""
     with av.open(str(clip_path())) as container:
         return [
             frame.reformat(width=WIDTH, height=180, format="rgb24").to_ndarray() for frame in container.decode(video=0)
@@ -62,7 +62,7 @@ async def test_no_damaged_picture_is_served_and_pictures_come_back_within_a_seco
         numbers.append(number)
         likeness = psnr(simplejpeg.decode_jpeg(one.jpeg), clip_pictures[number])
         assert likeness > 27, f"frame {number} differs from the clip: {likeness:.1f} dB"
-    # In the clip's own time, so that a busy machine is not taken for a bad network.
+    # Measured on the clip's timeline, so that a busy machine does not look like a bad network.
     longest = max((after - before) % CLIP_FRAMES for before, after in itertools.pairwise(numbers)) / CLIP_RATE
     assert longest <= 1.0, f"the longest time without a picture: {longest:.2f} s"
 

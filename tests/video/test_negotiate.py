@@ -1,4 +1,4 @@
-"""What an offer to publish agrees to: congestion feedback, bundling, the bitrate limit."""
+"""Negotiation with a publisher: congestion feedback, bundling, the bitrate limit."""
 
 import pytest
 
@@ -12,7 +12,7 @@ EXTMAP = ("a=rtpmap:96 H264/90000", f"a=extmap:4/sendrecv {EXTENSION_URI}\r\na=r
 
 
 def answer_to(offer: bytes, *, bitrate_max_bps: int = 0) -> tuple[str, int | None]:
-    """(answer, header extension id of congestion feedback)"""
+    """Return (answer, header extension id of congestion feedback)."""
     described = parse(offer)
     agreement = agree_publish(described, bitrate_max_bps=bitrate_max_bps)
     answer = build(agreement.sections, TRANSPORT, session_number=1, bundled=bool(described.bundle))

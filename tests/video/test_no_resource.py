@@ -1,4 +1,4 @@
-"""Engines whose answer names no resource, as go2rtc's WHEP: the endpoint itself is never deleted."""
+"""Engines whose answer has no Location, such as go2rtc's WHEP: the reader must not DELETE the endpoint itself."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""A publisher that is told to stop does so, whatever the server does."""
+"""A publisher stops when it is told to, even if the server does not answer."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""A publisher behind a NAT that changes its mapping: media goes on, and feedback follows to the new address."""
+"""When a NAT changes a publisher's mapping, media continues and feedback goes to the new address."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""Every method, status and header of WHIP and WHEP, asked of a running backend."""
+"""Tests every method, status and header of WHIP and WHEP on a running backend."""
 
 import base64
 import hmac
@@ -20,7 +20,7 @@ PLAY = (("a=sendonly", "a=recvonly"),)
 
 
 class Client:
-    """Asks one endpoint."""
+    """A client of one endpoint."""
 
     def __init__(self, rig: Rig, url: str) -> None:
         self._rig = rig

@@ -1,4 +1,4 @@
-"""The WHEP reader against stock aiortc, a stack that is not our own: frames, liveness, the death of the engine."""
+"""The WHEP reader against unmodified aiortc, an independent stack: frames, liveness, exit of the engine."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover
 
 
 class StockEngine:
-    """Points at whatever stock engine runs now."""
+    """Points at the unmodified engine that runs now."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -41,7 +41,7 @@ class StockEngine:
         return session_of_ref(ref)
 
     async def watch(self, report: PresenceReport) -> None:
-        """Presence comes from the reader alone."""
+        """Do nothing: presence comes from the reader alone."""
 
 
 @asynccontextmanager

@@ -1,1 +1,1 @@
-"""Engines that others run: MediaMTX and Cloudflare Stream. They carry the media; our workers read frames from them."""
+"""External engines: MediaMTX and Cloudflare Stream. They carry the media; Sightline's workers read frames from them."""

@@ -1,7 +1,7 @@
 """Cloudflare Stream live inputs: created and deleted by its API, presence by its signed notifications.
 
-A live input's publish URL is itself the secret: it reaches the operator and nobody else, and no log. Inputs are found
-again after a restart by the name that we gave them, so nothing is stored here.
+A live input's publish URL is a secret: only the operator receives it, and it is never logged. After a restart inputs
+are found by the name that Sightline gave them, so nothing is stored here.
 """
 
 import hmac
@@ -90,7 +90,7 @@ class Cloudflare:
         return EngineInput(input=described, read_url=described.whep_url)
 
     async def close(self, session_id: str) -> None:
-        """Delete the live input, which disconnects everybody."""
+        """Delete the live input, which disconnects all peers."""
         known = self._inputs.pop(session_id, None)
         if known is not None:
             try:
@@ -100,11 +100,11 @@ class Cloudflare:
                 raise
 
     async def watch(self, report: PresenceReport) -> None:
-        """Nothing to poll: presence comes by notification, and from the reader."""
+        """Do nothing: presence comes by notification and from the reader."""
         del report
 
     def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
-        """Take a notification. One that is ours but says nothing of interest is taken all the same."""
+        """Handle a notification. A valid one without relevant content is accepted too."""
         if not self._is_signed(headers):
             return 401
         told = self.read_notification(headers, body)
@@ -117,7 +117,7 @@ class Cloudflare:
         return bool(expected) and hmac.compare_digest(given.encode(), expected.encode())
 
     def read_notification(self, headers: Mapping[str, str], body: bytes) -> Notification | None:
-        """Check and read a notification; None for one that is forged, unknown or of no interest.
+        """Verify and parse a notification; None for one that is forged, unknown or not relevant.
 
         Args:
             headers: With lower-case names.

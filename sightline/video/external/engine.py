@@ -32,7 +32,7 @@ class EngineInput:
 
     input: VideoInput
     read_url: str = field(repr=False)
-    """Where our workers play it."""
+    """WHEP endpoint from which our workers read it."""
     read_headers: dict[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -40,10 +40,10 @@ class Engine(Protocol):
     """An engine behind its own API. Runs on trio."""
 
     name: str
-    """As in the path of its callbacks."""
+    """Name of the engine in the path of its callbacks."""
 
     async def open(self, session_id: str) -> EngineInput:
-        """Make the input, or find the one made before. Idempotent.
+        """Create the input, or find an existing one. Idempotent.
 
         Raises:
             VideoUnavailableError: The engine did not answer, or refused.
@@ -113,10 +113,10 @@ class ExternalBackend:
             await self._engine.close(session_id)
 
     def describe_input(self, session_id: str) -> VideoInput:
-        """The input as far as it is known here.
+        """Describe the input from what is known in this process.
 
         Raises:
-            VideoUnavailableError: Only the engine knows; `create_input` asks it.
+            VideoUnavailableError: Only the engine knows it; call `create_input`.
         """
         described = self._engine.describe(session_id)
         if described is None:

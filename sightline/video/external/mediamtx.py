@@ -29,10 +29,10 @@ log = structlog.get_logger()
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaMtxOptions:
-    """Where MediaMTX is."""
+    """Addresses and secret of a MediaMTX server."""
 
     media_url: str
-    """Its WebRTC listener as clients reach it, such as http://media.example:8889, no trailing slash."""
+    """Its WebRTC listener as clients reach it, such as http://media.example:8889, without a trailing slash."""
     api_url: str
     """Its API as this server reaches it, such as http://127.0.0.1:9997."""
     secret: bytes = field(repr=False)
@@ -40,7 +40,7 @@ class MediaMtxOptions:
     poll_ms: int = 1_500
     """Interval of polling its API for publishers."""
     page_rows: int = 10_000
-    """Rows of one answer of its API. One page should suffice: a list that changes between pages can miss a row."""
+    """Rows per page of its API. One page should be enough: a list that changes between two pages can miss a row."""
 
 
 @final
@@ -109,7 +109,7 @@ class MediaMtx:
         return 200 if self.authorize(body) else 401
 
     async def watch(self, report: PresenceReport) -> None:
-        """Poll the paths: one that is ready has a publisher."""
+        """Poll the paths: a path that is ready has a publisher."""
         answers = True
         while True:
             try:

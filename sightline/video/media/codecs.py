@@ -160,7 +160,7 @@ class Vp8Format:
         return bool(payload) and payload[0] & 0x17 == 0x10
 
     def complete(self, payloads: Sequence[bytes], *, key: bool) -> tuple[bytes, ...] | None:
-        """Only frames that begin at their beginning."""
+        """Return the payloads if they start with the first packet of the frame; None otherwise."""
         del key
         return tuple(payloads) if payloads and self.surely_opens(payloads[0]) else None
 

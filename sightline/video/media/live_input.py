@@ -24,7 +24,7 @@ from sightline.video.rtc.rtp import RtpPacket
 REPLAY_MAX_SPAN_MS: Final = 3_000
 """Maximum length of a GOP that is replayed to a new viewer; a longer one would be a burst of megabytes."""
 REPLAY_ANYWAY_MS: Final = 700.0
-"""A publisher that has not sent a requested keyframe by then does not answer requests (OBS): replay the cached GOP."""
+"""Time after which a requested keyframe counts as ignored (OBS); the cached GOP is then replayed."""
 log = structlog.get_logger()
 
 

@@ -60,7 +60,7 @@ def _note_alert(connection: SSL.Connection, where: int, value: int) -> None:
 
 @final
 class _DtlsTransport(RTCDtlsTransport):
-    """aiortc's DTLS transport, which logs why a handshake failed but does not tell."""
+    """aiortc's DTLS transport with the reason of a failed handshake, which aiortc logs but does not return."""
 
     failure: str | None = None
 
@@ -119,7 +119,7 @@ class RtcTransport:
 
     @property
     def failure(self) -> str:
-        """Why the transport is not connected, in words for the log."""
+        """The reason why the transport is not connected, for the log."""
         if self._ice.state != "completed":
             return f"ICE is {self._ice.state}: no connectivity check was answered"
         if self._dtls.failure is not None:

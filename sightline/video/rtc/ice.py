@@ -23,7 +23,7 @@ CONSENT_INTERVAL_S: Final = 2.5
 CONSENT_FAILURES: Final = 4
 """A vanished peer is noticed within about 12 s; aioice's own values take more than 30 s."""
 MEDIA_LIFE_MS: Final = 5_000.0
-"""A publisher whose authenticated media arrived within this time is alive, whether it answers checks or not."""
+"""A publisher whose authenticated media arrived within this time is alive, even if it answers no checks."""
 FOLLOW_EVERY_MS: Final = 1_000.0
 ROLE_CONFLICT: Final = 487
 _system_random = random.SystemRandom()
@@ -167,7 +167,7 @@ class IceConnection(aioice.ice.Connection):
         return self._media_ms is not None and now_ms - self._media_ms < MEDIA_LIFE_MS
 
     def media_authenticated(self, source: MediaSource, arrived_ms: float) -> None:
-        """Note a publisher's authenticated packet: it proves life, and its source may be a new address (NAT rebinding).
+        """Record a publisher's authenticated packet: it is alive, and the source may be a new address (NAT rebinding).
 
         Feedback moves to a new address only after the peer has answered a check there.
         """

@@ -25,7 +25,7 @@ EARLY_MAX_PACKETS: Final = 256
 CANDIDATES_MAX: Final = 16
 """Remote candidates that are checked; each costs several datagrams to an address that the client names."""
 CANDIDATE_LINES_MAX: Final = 64
-"""Remote candidate lines that are read at all."""
+"""Maximum number of remote candidate lines that are parsed."""
 log = structlog.get_logger()
 
 

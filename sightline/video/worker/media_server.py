@@ -47,7 +47,7 @@ class _Session:
     kind: str
     client_ip: str
     ufrag: str
-    """The client's, as offered: another one in a PATCH would be an ICE restart."""
+    """The client's ice-ufrag from its offer: another one in a PATCH would be an ICE restart."""
 
 
 @final

@@ -115,7 +115,7 @@ async def _main() -> None:
     try:
         await worker.serve(reader)
     except* (ConnectionError, BrokenPipeMessageError):
-        # The server has gone, which is how a worker is told to stop.
+        # The server has exited or closed the socket to stop this worker.
         pass
 
 

@@ -1,4 +1,4 @@
-"""The committed artefacts are what the sources compile to, and what the code says of them is true."""
+"""The committed artefacts match the compiled sources, and the constants in the code match the artefacts."""
 
 import json
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_the_package_reads_its_artefacts_as_resources() -> None:
 
 
 def test_web3_encodes_and_decodes_the_same() -> None:
-    """web3's contract objects, made from the ABI alone, are the judge of our own encoding (ADR 0085)."""
+    """The expected encoding comes from web3's contract objects, which are built from the ABI alone (ADR 0085)."""
     contract = Web3().eth.contract(
         address=Web3.to_checksum_address("0x" + "cc" * 20), abi=artefact("SessionSettlement").abi
     )

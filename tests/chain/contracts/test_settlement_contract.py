@@ -1,4 +1,4 @@
-"""SessionSettlement on the EVM: it conserves money, settles once, and takes nothing that was not agreed to."""
+"""SessionSettlement on the EVM: it conserves money, settles a session once, and takes only what was agreed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,16 +19,17 @@ rates = st.integers(1, 10**6)
 durations = st.integers(0, 14_400)
 fee_rates = st.integers(0, 3_000)
 
-# A change of these is a change of what every settlement costs: it must be seen in review.
+# Gas limits of the contract's calls. A change raises or lowers the cost of every settlement, so it must be visible in
+# review.
 SETTLE_GAS_PLAIN = 110_700
 SETTLE_GAS_CONSENTED = 118_950
 FREE_GAS_EACH = 31_000
-ZERO_BYTES_GAS = 250  # random hashes and signatures hold some zero bytes, which cost less
+ZERO_BYTES_GAS = 250  # random hashes and signatures contain some zero bytes, which cost less gas
 
 
 @pytest.fixture(scope="module")
 def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
-    """One machine whose payer has money and approved all of it."""
+    """An EVM whose payer has money and approved all of it."""
     evm = an_evm(tmp_path_factory.mktemp("evm"))
     evm.treasury.fund(evm.address("payer"), 10**15)
     evm.approve("payer", 2**256 - 1)
@@ -244,7 +245,7 @@ def test_pause_stops_settling_and_only_the_owner_pauses(evm: Evm) -> None:
 
 @dataclass
 class SteppedClock:
-    """Blocks are timed by the test."""
+    """A clock with which the test sets block timestamps."""
 
     ms: int = 1_900_000_000_000
 
@@ -254,7 +255,7 @@ class SteppedClock:
 
 @pytest.fixture
 def delayed(tmp_path: Path) -> Iterator[tuple[Evm, SteppedClock]]:
-    """A deployment whose owner's changes take two days."""
+    """A deployment with an admin delay of two days."""
     clock = SteppedClock()
     evm = an_evm(tmp_path, clock=clock, admin_delay_s=172_800)
     evm.treasury.fund(evm.address("payer"), 10**12)
@@ -310,7 +311,7 @@ def test_ownership_moves_in_two_steps_after_its_delay(delayed: tuple[Evm, Steppe
     with pytest.raises(RevertedError, match="delay has not passed"):
         evm.send("stranger", evm.settlement, call_data("acceptOwnership()"))
     clock.ms += 2_000
-    evm.treasury.fund(evm.address("payer"), 1)  # a block at the new time
+    evm.treasury.fund(evm.address("payer"), 1)  # mine a block at the new time
     evm.send("stranger", evm.settlement, call_data("acceptOwnership()"))
     with pytest.raises(RevertedError, match="not the owner"):
         evm.send("deployer", evm.settlement, call_data("setPaused(bool)", [True]))
@@ -324,7 +325,7 @@ def test_ownership_moves_in_two_steps_after_its_delay(delayed: tuple[Evm, Steppe
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evm]:
-    """A deployment that settles nothing without the payer's signature."""
+    """A deployment that requires the payer's signature for each settlement."""
     evm = an_evm(tmp_path_factory.mktemp("strict"), consent_required=True)
     evm.treasury.fund(evm.address("payer"), 10**12)
     evm.approve("payer", 2**256 - 1)
@@ -370,7 +371,7 @@ def test_consent_is_valid_to_the_last_second_of_its_deadline(tmp_path: Path) -> 
 
 
 def test_the_signature_domain_names_the_chain_it_runs_on(tmp_path: Path) -> None:
-    """A machine with another chain id: a consent signed for the first chain is none there."""
+    """A consent signed for one chain id is invalid on a chain with another id."""
     first, other = tmp_path / "first", tmp_path / "other"
     first.mkdir()
     other.mkdir()

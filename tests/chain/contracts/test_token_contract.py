@@ -1,4 +1,4 @@
-"""The test USDC behaves as USDC where a settlement or a wallet notices."""
+"""The test USDC behaves like USDC in every way that settlements and wallets use."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -31,7 +31,7 @@ def anvil_binary() -> str:
 
 @dataclass
 class Anvil:
-    """A running anvil with both contracts, automine off: `mine` makes blocks."""
+    """A running anvil with both contracts and automine off: `mine` makes blocks."""
 
     url: str
     rpc: JsonRpc
@@ -77,7 +77,7 @@ class Anvil:
 
 @asynccontextmanager
 async def open_anvil(*, treasury_key: str | None = None, genesis_s: int | None = None) -> AsyncIterator[Anvil]:
-    """A fresh anvil that mines when told; the same treasury key gives the same contract addresses."""
+    """Run a new anvil with automine off. The same treasury key gives the same contract addresses."""
     command = [
         anvil_binary(), "--port", "0", "--hardfork", "cancun", "--chain-id", str(CHAIN_ID), "--no-mining",
         "--timestamp", str(genesis_s or clock.now_ms() // 1_000),

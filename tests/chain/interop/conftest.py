@@ -1,4 +1,4 @@
-"""Worlds on anvil."""
+"""Fixtures with a chain on anvil."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +41,7 @@ async def world(anvil: Anvil) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def mining(anvil: Anvil) -> AsyncIterator[None]:
-    """Blocks come by themselves as long as this lasts."""
+    """Mine blocks at an interval inside the block."""
 
     async def mine_on() -> None:
         while True:

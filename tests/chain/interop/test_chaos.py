@@ -1,4 +1,4 @@
-"""Many random sessions on anvil, whose blocks are reorganised and whose endpoint loses and lies, all at once."""
+"""Many random sessions on anvil while blocks are reorganised and the endpoint loses and falsifies answers."""
 
 import os
 import random

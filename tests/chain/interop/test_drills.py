@@ -1,5 +1,6 @@
-"""The relayer and the watcher on anvil, automine off: in every drill nothing is lost, nothing settles twice, and the
-ledger equals the chain read independently."""
+"""Relayer and watcher on anvil, automine off: after each fault nothing is lost, nothing settles twice, and the
+ledger equals the chain, which the test reads independently.
+"""
 
 import signal
 import subprocess
@@ -74,7 +75,7 @@ async def test_a_fee_spike_where_the_old_transaction_mines(world: World, anvil: 
         assert new.nonce == old.nonce
         assert new.max_fee_wei * 10 >= old.max_fee_wei * 11
         assert new.tip_wei * 10 >= old.tip_wei * 11
-        # The spike passes, and a miner that never saw the replacement takes the old one.
+        # The fee spike ends, and a miner that never received the replacement mines the original transaction.
         for attempt in record.attempts:
             await anvil.rpc.call("anvil_dropTransaction", attempt.tx_hash)
         world.endpoint.fault = of_method(SEND, answering("0x"))

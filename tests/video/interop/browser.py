@@ -18,7 +18,8 @@ PAGE = (
     b"<!doctype html><meta charset=utf-8><title>interop</title>"
     b"<video muted playsinline></video><script src=/clients.js></script>"
 )
-# The debugging pipe is on descriptors 3 and 4, and no shell is sure to move numbers above 9 there.
+# The debugging pipe uses descriptors 3 and 4. The descriptors are moved here because some shells cannot redirect
+# numbers above 9.
 LAUNCH = (
     "import os, sys; a, b = os.dup(int(sys.argv[1])), os.dup(int(sys.argv[2]));"
     "a, b = os.dup(a), os.dup(b); os.dup2(a, 103); os.dup2(b, 104); os.dup2(103, 3); os.dup2(104, 4);"
@@ -40,12 +41,12 @@ FLAGS = (
 
 
 def chromium_path() -> str | None:
-    """Where Chromium is, if it is installed."""
+    """Return the path of Chromium if it is installed."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Page:
-    """One tab."""
+    """One browser tab."""
 
     def __init__(self, browser: "Browser", session: str) -> None:
         self._browser = browser
@@ -53,7 +54,7 @@ class Page:
         self.errors: list[str] = []
 
     async def run(self, expression: str, *, within_s: float = 20) -> Any:
-        """Evaluate an expression, await its promise, and give its value."""
+        """Evaluate an expression, await its promise, and return its value."""
         with trio.fail_after(within_s):
             reply = await self._browser.call(
                 "Runtime.evaluate",
@@ -77,7 +78,7 @@ class Browser:
         self._pages: dict[str, Page] = {}
 
     async def pump(self) -> None:
-        """Deliver what the browser says."""
+        """Deliver the browser's messages."""
         buffer = b""
         while data := await self._read.receive_some(65536):
             buffer += data
@@ -103,7 +104,7 @@ class Browser:
             page.errors.append(" ".join(str(arg.get("value", arg.get("description"))) for arg in parameters["args"]))
 
     async def call(self, method: str, parameters: dict[str, Any] | None = None, session: str | None = None) -> Any:
-        """One command of the DevTools protocol."""
+        """Send one command of the DevTools protocol."""
         number = next(self._ids)
         slot: list[dict[str, Any]] = []
         event = trio.Event()
@@ -118,7 +119,7 @@ class Browser:
         return slot[0]["result"]
 
     async def open(self, url: str) -> Page:
-        """A new tab at a URL, loaded."""
+        """Open a new tab at a URL and wait until it is loaded."""
         target = await self.call("Target.createTarget", {"url": "about:blank"})
         attached = await self.call("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
         session = attached["sessionId"]
@@ -150,7 +151,7 @@ async def _serve_page(script: bytes, stream: trio.SocketStream) -> None:
 
 @asynccontextmanager
 async def a_browser(script: Path, *, flags: tuple[str, ...] = ()) -> AsyncIterator[tuple[Browser, str]]:
-    """Run Chromium with more flags and serve the test page to it; gives the browser and the page's URL."""
+    """Run Chromium with extra flags and serve the test page to it; gives the browser and the page's URL."""
     path = chromium_path()
     assert path is not None, "install Chromium: scripts/interop_video.sh"
     to_child, from_parent = os.pipe()

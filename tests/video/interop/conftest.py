@@ -1,4 +1,4 @@
-"""Everything here needs more than pip brings; scripts/interop.sh installs it and runs these tests."""
+"""Marks and fixtures of the tests that need more than pip installs; scripts/interop.sh installs it and runs them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the whole folder."""
+    """Mark all tests of this folder."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)

@@ -13,7 +13,7 @@ from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame
 
 
 async def watch(page: Page, *, frames: int, within_s: float = 20) -> dict[str, Any]:
-    """What the video element shows once it has shown so many frames."""
+    """Return what the video element shows after this many frames."""
     seen: dict[str, Any] = {}
     with trio.move_on_after(within_s):
         while True:

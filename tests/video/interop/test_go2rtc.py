@@ -1,4 +1,4 @@
-"""go2rtc, which nobody here wrote: it plays from us, and we play from it what we published to it."""
+"""go2rtc, an independent implementation, plays from Sightline; Sightline plays a stream published to go2rtc."""
 
 import io
 import itertools
@@ -29,7 +29,7 @@ WATCHED_S = 10
 
 
 async def as_mp4(peer: RealGo2Rtc, stream: str, seconds: float) -> list[Received]:
-    """Let go2rtc pass a stream on as fragmented MP4; checks that it decodes, gives what go2rtc received each second."""
+    """Convert a stream to fragmented MP4 with go2rtc and decode it; return what go2rtc received each second."""
     taken = bytearray()
     seen: list[Received] = []
 

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("gst_peer.py")
 
 
 async def gstreamer(mode: str, url: str, seconds: float) -> dict[str, Any]:
-    """Run the peer to its end."""
+    """Run the GStreamer peer until it exits."""
     command = ["/usr/bin/python3", str(SCRIPT), mode, url, str(seconds)]
     with trio.fail_after(seconds + 20):
         result = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)

@@ -1,4 +1,4 @@
-"""A real MediaMTX with the manual's settings: behind a whole server, and behind the adapter alone."""
+"""A real MediaMTX with the settings of the manual, tested with a whole server and with the adapter alone."""
 
 import itertools
 import socket
@@ -38,7 +38,7 @@ OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover
 
 @dataclass(kw_only=True)
 class Adapted(Recorder):
-    """The adapter on a real engine."""
+    """The adapter connected to a real engine."""
 
     backend: ExternalBackend
     engine: RealMediaMtx
@@ -68,7 +68,7 @@ async def adapted(**changes: int) -> AsyncIterator[Adapted]:
 
 
 async def refusal(whip_url: str) -> str:
-    """What a publisher is told that may not publish."""
+    """Return the error that a publisher without permission receives."""
     async with publishing(whip_url, show=True) as publisher:
         with trio.fail_after(20):
             assert await publisher.wait() == 1
@@ -95,7 +95,7 @@ async def test_a_session_of_a_whole_server_lives_on_a_real_mediamtx(data_directo
 
 
 async def beat(device: Api, operator: Tenant) -> None:
-    """Heartbeats from the place, a second apart, for ever."""
+    """Send heartbeats from the place once a second in an endless loop."""
     for sequence in itertools.count(1):
         await device.post(
             f"/workspaces/{operator.workspace_id}/location",
@@ -108,7 +108,7 @@ async def beat(device: Api, operator: Tenant) -> None:
 
 
 async def live_on(url: str, engine: RealMediaMtx) -> None:
-    """From request to end over the public interface."""
+    """Bring a session from request to end over the public API."""
     consumer, operator = await a_tenant(url, "CONSUMER", "consumer"), await a_tenant(url, "SUPPLIER", "operator")
     await go_online(url, operator)
     async with Api(url, key=consumer.key) as watcher, Api(url, key=operator.key) as device:
@@ -132,7 +132,7 @@ async def live_on(url: str, engine: RealMediaMtx) -> None:
 
 
 async def watch(watcher: Api, session_id: str) -> str:
-    """See the clip as an agent and as a viewer, and the meter run; gives the viewer's URL."""
+    """Read the clip as an agent and as a viewer, check that the meter runs, and return the viewer's URL."""
 
     async def frame() -> JpegFrame | None:
         return await watcher.frame(session_id)

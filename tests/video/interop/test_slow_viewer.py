@@ -1,4 +1,4 @@
-"""Chromium watches over a link that is slower than the stream: it sees keyframes, again and again."""
+"""Chromium plays over a link slower than the stream: it keeps receiving keyframes."""
 
 from pathlib import Path
 
@@ -21,9 +21,9 @@ async def test_a_viewer_below_the_streams_bitrate_sees_keyframes(client_script: 
             await a_frame(rig.backend, made.ref)
             viewer = await browser.open(url)
             await viewer.run(f"playPlain({made.whep_url!r})", within_s=SETTLE_S + WATCH_S)
-            await trio.sleep(SETTLE_S)  # time to see that the link is too slow
+            await trio.sleep(SETTLE_S)  # time to detect that the link is too slow
             before = (await viewer.run("window.stats()"))["inbound-rtp video"]
-            await trio.sleep(WATCH_S)  # what a person sees in this time is what is measured
+            await trio.sleep(WATCH_S)  # the pictures shown in this time are measured
             after = (await viewer.run("window.stats()"))["inbound-rtp video"]
     decoded = after["framesDecoded"] - before["framesDecoded"]
     log.info("slow_viewer_measured", decoded=decoded, freezes=after.get("totalFreezesDuration"), dropped=link.dropped)

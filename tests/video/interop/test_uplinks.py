@@ -1,7 +1,7 @@
-"""Chromium publishes over slow, lossy and changing uplinks: it adapts, stays connected, and pictures stay fresh.
+"""Chromium publishes over slow, lossy and changing uplinks: it adapts, stays connected, and pictures stay recent.
 
-The bottleneck is a UDP proxy. The fake camera plays noise over moving bars, so that the encoder always has more to
-send than the link takes.
+The bottleneck is a UDP proxy. The fake camera plays noise over moving bars, so that the encoder always produces more
+than the link can carry.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from tests.video.support.shaped import ShapedLink
 
 WATCH_S: Final = 60.0
 SETTLE_S: Final = 10.0
-"""After the start and after each change of the link the bitrate may still be on its way."""
+"""Time after the start and after each change of the link in which the bitrate may still be changing."""
 WIDTH, HEIGHT, FRAMES = 640, 360, 60
 QUEUE_MAX_S: Final = 0.3
 AGE_MAX_MS: Final = 600
@@ -46,7 +46,7 @@ def noisy_camera(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def ages_while(rig: Rig, ref: str, work: Callable[[], Awaitable[None]]) -> list[tuple[float, int]]:
-    """(time, age of the newest picture since its capture in ms), polled while the work runs."""
+    """Poll while the work runs; return (time, age of the newest picture since its capture in ms)."""
     ages: list[tuple[float, int]] = []
 
     async def poll() -> None:
@@ -54,7 +54,7 @@ async def ages_while(rig: Rig, ref: str, work: Callable[[], Awaitable[None]]) ->
             reply = await rig.backend.frame(ref, FrameQuery(width=320))
             if isinstance(reply, Frame) and reply.captured_by_rtcp:  # the first pictures come before a sender report
                 ages.append((trio.current_time(), SystemClock().now_ms() - reply.captured_at_ms))
-            await trio.sleep(0.1)  # a poller's pace
+            await trio.sleep(0.1)  # interval of a poller
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poll)

@@ -1,4 +1,4 @@
-"""Packets and streams for the pure video tests."""
+"""Builders of packets and streams for the tests without I/O."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ PPS = bytes.fromhex("68ce3c80")
 
 
 def a_packet(sequence: int, payload: bytes, *, timestamp: int = 0, marker: bool = False) -> RtpPacket:
-    """One video packet."""
+    """Build one video packet."""
     return RtpPacket(
         marker=marker,
         payload_type=96,
@@ -25,7 +25,7 @@ def _fragment(kind: int, body: bytes, *, first: bool, last: bool) -> bytes:
 
 
 def an_h264_stream(frames: int, *, gop: int = 10, parts: int = 4, start: int = 65_500) -> Iterator[list[RtpPacket]]:
-    """Packets of `frames` frames, a keyframe (with SPS and PPS) every `gop`; numbers wrap on the way."""
+    """Build packets of `frames` frames, with a keyframe (with SPS and PPS) every `gop`; sequence numbers wrap."""
     sequence = start
     for index in range(frames):
         key = index % gop == 0

@@ -1,4 +1,4 @@
-"""Pure: a frame is given whole and in order, or not at all."""
+"""The assembler delivers each frame complete and in order, or not at all. No I/O."""
 
 import random
 
@@ -95,7 +95,7 @@ def test_a_whole_keyframe_behind_a_gap_ends_the_waiting():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_is_lost_only_frames_that_can_be_decoded_come_out(seed: int):
-    """Every delta frame given must directly follow the frame given before it."""
+    """Every delivered delta frame must directly follow the previously delivered frame."""
     chance = random.Random(seed)
     assembler, frames = an_assembler()
     now_ms = 0.0

@@ -1,4 +1,4 @@
-"""Pure: keyframes and frame starts are recognised in every packing."""
+"""Keyframes and frame starts are recognised in every packetization. No I/O."""
 
 from sightline.video.media.codecs import H264Format, Vp8Format
 from tests.video.media.builders import PPS, SPS

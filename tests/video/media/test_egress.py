@@ -1,4 +1,4 @@
-"""What one viewer is sent: repeated requests are limited, and one below the stream's bitrate gets keyframes."""
+"""Sending to one viewer: retransmissions are limited, and a viewer below the stream's bitrate gets keyframes only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ FMT = H264Format()
 
 @dataclass
 class Wire:
-    """The end of a viewer's connection: keeps what is sent."""
+    """The receiving end of a viewer's connection; records what is sent."""
 
     sent: list[bytes] = field(default_factory=list)
     closed: bool = False

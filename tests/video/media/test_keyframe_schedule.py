@@ -1,4 +1,4 @@
-"""When a slow poller's next poll is foreseen, and which polls are worth a keyframe."""
+"""Prediction of a slow poller's next poll, and which polls justify a keyframe request."""
 
 from itertools import pairwise
 
@@ -22,11 +22,11 @@ def asked_at(
     answer_ms: int | None = None,
     own_key_ms: int | None = None,
 ) -> list[int]:
-    """Let frames come 30 times a second, and say when keyframes were asked for.
+    """Deliver frames 30 times a second, and return when keyframes were requested.
 
     Args:
         answer_ms: How long the publisher takes to answer; None if it never does.
-        own_key_ms: How often a keyframe comes by itself.
+        own_key_ms: Interval of keyframes that the publisher sends without a request.
     """
     asked: list[int] = []
     key_due: int | None = None

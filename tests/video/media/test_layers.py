@@ -1,4 +1,4 @@
-"""One stream of a simulcast publisher is shown, and it is the highest that flows."""
+"""Of a simulcast publisher's streams, the highest one that flows is shown."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,10 @@ SIZES = {LOW: 200, MIDDLE: 600, HIGH: 1200}
 
 
 def chosen_over_time(layers_at: dict[int, tuple[int, ...]], *, until_ms: int) -> list[tuple[int, int | None]]:
-    """Each change of the choice as (ms, SSRC), for layers that send a packet each 10 ms; `layers_at`: from ms on."""
+    """Return each change of the choice as (ms, SSRC), for layers that send a packet every 10 ms.
+
+    `layers_at` gives the layers from a time in ms on.
+    """
     chooser = LayerChooser()
     changes: list[tuple[int, int | None]] = []
     layers: tuple[int, ...] = ()

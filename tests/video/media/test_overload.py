@@ -1,4 +1,4 @@
-"""A process that is behind drops late media up to the next keyframe, and says the true age of what it serves."""
+"""A process that is behind drops late media up to the next keyframe and reports the true age of its frames."""
 
 from sightline.video.media.assembler import EncodedFrame
 from sightline.video.media.codecs import H264Format

@@ -1,4 +1,4 @@
-"""Colours and shape of the JPEGs."""
+"""Colours and aspect ratio of the JPEGs."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""The frame tap alone: when it decodes, what it shares, and which pictures it refuses to show."""
+"""The frame tap alone: when it decodes, what it shares, and which pictures it does not serve."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from sightline.video.media.tap import FrameTap
 
 
 class Bench:
-    """A tap with a clock of its own and an encoder that feeds it."""
+    """A tap with its own clock and an encoder that feeds it."""
 
     def __init__(self, width: int = 320, height: int = 180, warm_ms: int = 3000) -> None:
         self.now_ms = 1_000_000
@@ -42,14 +42,14 @@ class Bench:
         self.keys_asked += 1
 
     def picture(self, value: int) -> np.ndarray:
-        """A moving bar on a grey ground."""
+        """Draw a moving bar on a grey ground."""
         width, height = self._size
         image = np.full((height, width, 3), 90, np.uint8)
         image[:, value * 7 % width : value * 7 % width + 24] = 230
         return image
 
     def feed(self, image: np.ndarray | None = None, *, key: bool = False, step_ms: int = 33) -> StreamFrame:
-        """Encode and hand over one frame."""
+        """Encode one frame and pass it to the tap."""
         self.now_ms += step_ms
         self.shown = self.picture(self._index) if image is None else image
         frame = av.VideoFrame.from_ndarray(self.shown, format="rgb24")

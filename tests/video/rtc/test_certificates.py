@@ -1,4 +1,4 @@
-"""A worker's DTLS certificate is renewed in time."""
+"""A worker's DTLS certificate is renewed before it expires."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sightline.video.rtc.peer import CERTIFICATE_RENEW, Certificates
 
 @dataclass
 class HandClock:
-    """Stands still until the test moves it."""
+    """A clock that changes only when the test sets it."""
 
     at_ms: int
 

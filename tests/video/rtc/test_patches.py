@@ -132,7 +132,7 @@ def test_a_check_without_priority_connects_as_with_ffmpeg_before_8_1():
         await theirs.add_remote_candidate(None)
         theirs.remote_username, theirs.remote_password = ours.local_username, ours.local_password
         ours.remote_username, ours.remote_password = theirs.local_username, theirs.local_password
-        # As with OBS and FFmpeg: our side is told no candidate at all.
+        # As with OBS and FFmpeg: our side receives no remote candidate.
         await asyncio.gather(ours.connect(), theirs.connect())
         seen: list[bytes] = []
         ours.media_sink = lambda data, source, arrived_ms: seen.append(data)

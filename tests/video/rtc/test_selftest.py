@@ -1,4 +1,4 @@
-"""The self-test at start says which media addresses cannot be reached."""
+"""The self-test at start reports media addresses that cannot be reached."""
 
 import errno
 import socket

@@ -92,7 +92,7 @@ def test_only_authenticated_encryption_is_offered_to_dtls_peers():
 
 
 class FixedCertificate(Certificates):
-    """Certificates of a peer that brings its own."""
+    """The certificates of a peer that uses its own one."""
 
     def __init__(self, certificate: Certificate) -> None:
         super().__init__(SystemClock())

@@ -1,4 +1,4 @@
-"""Transport-wide congestion control feedback, read back by a second reading of the draft."""
+"""Transport-wide congestion control feedback, decoded by an independent reader written from the draft."""
 
 import struct
 
@@ -12,7 +12,7 @@ OURS, THEIRS = 0x11111111, 0x22222222
 
 
 def read(message: bytes) -> tuple[int, list[float | None]]:
-    """(base sequence, arrival in ms or None for each packet) of one feedback message."""
+    """Decode one feedback message to (base sequence, arrival in ms or None for each packet)."""
     (one,) = parse_rtcp(message)
     assert (one.kind, one.count & 0x1F) == (205, 15)
     body = one.body[: -one.body[-1]] if message[0] & 0x20 else one.body

@@ -25,7 +25,7 @@ JSON = [("Content-Type", "application/json")]
 async def _forward(
     rig: Rig, session_id: str, kind: str, base: str, method: str, rest: str, headers: Any, body: bytes
 ) -> Reply:
-    """Let our forwarder answer for the engine."""
+    """Let our forwarder answer in place of the engine."""
     described = rig.backend.describe_input(session_id)
     url = described.whip_url if kind == "whip" else described.whep_url
     request = SignalRequest(
@@ -44,7 +44,7 @@ async def _forward(
 
 
 class ReadOnlyEngine:
-    """An `Engine` of one WHEP endpoint that is simply there."""
+    """An `Engine` with one WHEP endpoint that always exists."""
 
     name = "read only"
 
@@ -70,7 +70,7 @@ class ReadOnlyEngine:
         return 404
 
     async def watch(self, report: PresenceReport) -> None:
-        """Presence comes from the reader alone."""
+        """Do nothing: presence comes from the reader alone."""
 
 
 @dataclass

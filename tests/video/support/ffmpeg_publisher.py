@@ -13,7 +13,7 @@ from sightline.video.assets import clip_path
 
 
 def main() -> None:
-    """Remux the clip in a loop at its own speed."""
+    """Remux the clip in a loop in real time."""
     url, seconds, cert_file, key_file = sys.argv[1], float(sys.argv[2]), sys.argv[3], sys.argv[4]
     source = av.open(str(clip_path()))
     stream = source.streams.video[0]

@@ -1,6 +1,7 @@
-"""What the video tests share: the backend behind a small real HTTP server, publishers and viewers as processes.
+"""Helpers of the video tests: the backend behind a small real HTTP server, publishers and viewers as processes.
 
-The HTTP side is a few lines on h11 so that this suite needs no other room; it forwards like the real layer.
+The HTTP side is a few lines on h11, so that these tests import no other package of Sightline; it forwards like the real
+HTTP layer.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ SECRET = b"tests only, 32 bytes of secret.."
 
 @dataclass
 class Middle:
-    """What the test HTTP server does to media on its way: nothing, or a lossy link for publishers or viewers."""
+    """What the test HTTP server changes in media: nothing, or a lossy link for publishers or viewers."""
 
     nursery: trio.Nursery | None = None
     links: dict[str, LossyLink] = field(default_factory=dict)
@@ -75,14 +76,14 @@ def signal_handler(backend: VideoBackend, base_url: str, middle: Middle) -> Hand
 
 @dataclass
 class Recorder:
-    """Writes down a backend's media events."""
+    """Records a backend's media events."""
 
     backend: VideoBackend
     events: list[MediaEvent] = field(default_factory=list)
     _more: trio.Condition = field(default_factory=trio.Condition)
 
     async def heard(self, kind: MediaKind, *, after: int = 0, within_s: float = 20) -> MediaEvent:
-        """The first event of a kind at or after a position in the record."""
+        """Wait for the first event of a kind at or after a position in the record."""
         with trio.fail_after(within_s):
             async with self._more:
                 while True:
@@ -127,7 +128,7 @@ async def a_rig(options: Options | None = None, *, links: dict[str, LossyLink] |
 async def publishing(
     whip_url: str, *, path: str | None = None, extra: list[str] | None = None, show: bool = False
 ) -> AsyncIterator[Any]:
-    """Publish the clip from a process of its own; ends it by SIGTERM, as the command line's user would."""
+    """Publish the clip from a separate process; end it by SIGTERM, as a user of the command line would."""
     command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), "--whip", whip_url]
     stderr = subprocess.PIPE if show else None
     process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=stderr)
@@ -144,35 +145,35 @@ async def publishing(
 
 
 async def play_json(whep_url: str, seconds: float) -> dict[str, Any]:
-    """What a player process saw."""
+    """Return the report of a player process."""
     command = [sys.executable, "-m", "sightline.video.play", whep_url, "--seconds", str(seconds), "--json"]
     result = await trio.run_process(command, capture_stdout=True, check=False)
     return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}
 
 
 async def a_frame(backend: VideoBackend, ref: str, query: FrameQuery | None = None, *, within_s: float = 15) -> Frame:
-    """The first frame that comes, polled as an agent would."""
+    """Poll as an agent would and return the first frame."""
     wanted = query or FrameQuery()
     reply: Frame | FrameMissing | None = None
     with trio.move_on_after(within_s):
         while True:
-            with contextlib.suppress(VideoUnavailableError):  # a worker that is being replaced: come again
+            with contextlib.suppress(VideoUnavailableError):  # a worker is being replaced: poll again
                 reply = await backend.frame(ref, wanted)
             if isinstance(reply, Frame):
                 return reply
-            await trio.sleep(0.05)  # a poller's pace, not a wait for something
+            await trio.sleep(0.05)  # interval of a poller, not a wait for a condition
     raise AssertionError(f"no frame within {within_s} s, last answer {reply}")
 
 
 async def next_frame(backend: VideoBackend, ref: str, after: int, *, width: int | None = None) -> Frame:
-    """A frame newer than `after`."""
+    """Return a frame newer than `after`."""
     reply = await backend.frame(ref, FrameQuery(after=after, wait_ms=5000, width=width))
     assert isinstance(reply, Frame), reply
     return reply
 
 
 def counter_of(jpeg: bytes) -> int | None:
-    """The frame number drawn in a JPEG of the clip; None if the picture is damaged there."""
+    """Return the frame number drawn in a JPEG of the clip; None if that part of the picture is damaged."""
     grey = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY")[:, :, 0]
 
     def luma_at(x: int, y: int) -> float:
@@ -182,5 +183,5 @@ def counter_of(jpeg: bytes) -> int | None:
 
 
 def a_session_id() -> str:
-    """A fresh session id."""
+    """Return a new session id."""
     return str(uuid.uuid4())

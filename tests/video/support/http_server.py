@@ -1,4 +1,4 @@
-"""A real HTTP/1.1 server in a few lines, so that the video tests need no other room."""
+"""A small real HTTP/1.1 server, so that the video tests import no other package of Sightline."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -48,7 +48,7 @@ async def _serve(handler: Handler, stream: trio.SocketStream) -> None:
 
 
 async def listen() -> tuple[list[trio.SocketListener], str]:
-    """A free loopback port, and the URL that leads to it."""
+    """Bind a free loopback port; returns the listener and its URL."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     return listeners, f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
 

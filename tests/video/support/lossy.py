@@ -14,7 +14,7 @@ async def _send_after(delay: float, sock: trio.socket.SocketType, data: bytes, t
 
 @dataclass
 class LossyLink:
-    """What happens to each datagram, in both directions. Handshakes pass unharmed: the first packets are spared."""
+    """Decides the delay or loss of each datagram in both directions. The first packets pass, so handshakes succeed."""
 
     loss: float = 0.0
     jitter_ms: float = 0.0
@@ -24,12 +24,14 @@ class LossyLink:
     passed: int = field(default=0, init=False)
 
     feedback: dict[int, int] = field(default_factory=dict, init=False)
-    """RTCP packets from the server, by the port of ours that it sent them to."""
+    """RTCP packets from the server, by the proxy's port that received them."""
     _backs: dict[tuple[str, int], trio.socket.SocketType] = field(default_factory=dict, init=False)
 
     def rebind(self) -> set[int]:
-        """Forget every mapping, as a NAT does that restarts: the server sees each client at a new port from now on.
-        Gives the old ports."""
+        """Drop every mapping, as a NAT does on restart: the server then sees each client at a new port.
+
+        Returns the old ports.
+        """
         old = {back.getsockname()[1] for back in self._backs.values()}
         self._backs.clear()
         return old
@@ -38,7 +40,7 @@ class LossyLink:
         self._chance = random.Random(self.seed)
 
     def fate(self) -> float | None:
-        """Delay in seconds, or None for a loss."""
+        """Return the delay in seconds, or None for a loss."""
         self.passed += 1
         if self.passed <= self.spare_first:
             return 0.0
@@ -48,7 +50,7 @@ class LossyLink:
         return self._chance.uniform(0, self.jitter_ms) / 1000
 
     async def open(self, nursery: trio.Nursery, host: str, port: int) -> int:
-        """Relay to one server port; gives the port that clients use instead."""
+        """Relay to one server port; returns the port that clients use instead."""
         front = trio.socket.socket(type=trio.socket.SOCK_DGRAM)
         await front.bind(("127.0.0.1", 0))
         backs = self._backs
@@ -76,14 +78,14 @@ class LossyLink:
         return int(front.getsockname()[1])
 
     def fate_of(self, data: bytes, *, uplink: bool) -> float | None:
-        """Delay in seconds, or None for a loss; uplink: from the client to the server."""
+        """Return the delay in seconds, or None for a loss; uplink is from the client to the server."""
         del data, uplink
         return self.fate()
 
     def later(
         self, nursery: trio.Nursery, sock: trio.socket.SocketType, data: bytes, to: tuple[str, int], *, uplink: bool
     ) -> None:
-        """Send a datagram after its delay, or not at all."""
+        """Send a datagram after its delay, unless it is lost."""
         delay = self.fate_of(data, uplink=uplink)
         if delay is not None:
             nursery.start_soon(_send_after, delay, sock, data, to)

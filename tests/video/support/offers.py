@@ -1,4 +1,4 @@
-"""Offers as real clients send them, and edits of them."""
+"""Offers as real clients send them, and functions that edit them."""
 
 FINGERPRINT = ":".join(["AB"] * 32)
 
@@ -35,7 +35,7 @@ a=fmtp:97 apt=96
 
 
 def an_obs_offer(**edits: str) -> bytes:
-    """An offer to publish without any candidate, as OBS sends it; `edits` replace text (old=new)."""
+    """Build an offer to publish without any candidate, as OBS sends it; `edits` replace text (old=new)."""
     text = _HEAD + _AUDIO + _TRANSPORT + _VIDEO + _TRANSPORT
     for old, new in edits.items():
         text = text.replace(old, new)
@@ -43,7 +43,7 @@ def an_obs_offer(**edits: str) -> bytes:
 
 
 def edited(offer: bytes, *pairs: tuple[str, str]) -> bytes:
-    """An offer with pieces of text replaced; each piece must be there."""
+    """Replace pieces of text in an offer; each piece must occur."""
     text = offer.decode()
     for old, new in pairs:
         assert old in text, old

@@ -1,4 +1,4 @@
-"""Real engines as processes of their own, brought by scripts/interop_engines.sh: MediaMTX and go2rtc."""
+"""Real engines as child processes: MediaMTX and go2rtc, which scripts/interop_engines.sh installs."""
 
 import os
 import re
@@ -25,7 +25,7 @@ PATIENCE_S: Final = 20.0
 
 
 def free_ports(*kinds: socket.SocketKind) -> list[int]:
-    """A free port per kind, all different."""
+    """Return a different free port for each kind."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for kind in kinds]
         for one in sockets:
@@ -34,7 +34,7 @@ def free_ports(*kinds: socket.SocketKind) -> list[int]:
 
 
 def manual_settings() -> str:
-    """The mediamtx.yml that our manual tells people to copy."""
+    """Return the mediamtx.yml of the manual."""
     block = re.search(r"Copy into `mediamtx.yml`.*?```yaml\n(.*?)```", MANUAL.read_text(), re.DOTALL)
     assert block is not None, f"{MANUAL} has no settings for MediaMTX"
     return block[1]
@@ -42,7 +42,7 @@ def manual_settings() -> str:
 
 @asynccontextmanager
 async def _running(name: str, arguments: list[str], probe_url: str, env: dict[str, str]) -> AsyncIterator[int]:
-    """An engine that answers; gone afterwards."""
+    """Run an engine until the block ends; waits until it answers."""
     program = ENGINES / name
     assert program.exists(), "run scripts/interop_engines.sh"
     with tempfile.TemporaryDirectory(prefix=f"sightline-{name}-") as folder:
@@ -61,7 +61,7 @@ async def _running(name: str, arguments: list[str], probe_url: str, env: dict[st
 
 
 async def _answers(process: trio.Process, url: str) -> bool:
-    """Wait for the first answer; false if the engine ends or keeps silent."""
+    """Wait for the first answer; false if the engine exits or does not answer."""
     with trio.move_on_after(PATIENCE_S):
         async with httpx.AsyncClient() as http:
             while process.poll() is None:
@@ -73,7 +73,7 @@ async def _answers(process: trio.Process, url: str) -> bool:
 
 
 def hooks_of(backend: EngineHooks) -> Handler:
-    """The part of our internal listener that engines call."""
+    """The routes of the internal listener that engines call."""
 
     async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
         assert method == "POST"
@@ -90,7 +90,7 @@ class RealMediaMtx:
     api_url: str
 
     async def listing(self, kind: str) -> list[dict[str, Any]]:
-        """What its API lists of a kind: paths, webrtcsessions."""
+        """Return what its API lists of a kind: paths, webrtcsessions."""
         async with httpx.AsyncClient() as http:
             reply = await http.get(f"{self.api_url}/v3/{kind}/list")
         rows: list[dict[str, Any]] = reply.json()["items"]
@@ -104,11 +104,11 @@ def mediamtx_ports() -> list[int]:
 
 @asynccontextmanager
 async def a_mediamtx(hook_url: str, ports: list[int] | None = None) -> AsyncIterator[RealMediaMtx]:
-    """MediaMTX with the manual's settings; only addresses are other ones.
+    """Run MediaMTX with the manual's settings, changed in the addresses only.
 
     Args:
-        hook_url: Our internal listener, which it asks who may publish and play.
-        ports: As `mediamtx_ports` gave them, for one that is started again.
+        hook_url: The internal listener, which MediaMTX asks who may publish and play.
+        ports: The result of `mediamtx_ports`, to restart with the same ports.
     """
     media, udp, api = ports or mediamtx_ports()
     env = {
@@ -128,7 +128,7 @@ async def a_mediamtx(hook_url: str, ports: list[int] | None = None) -> AsyncIter
 
 @dataclass(frozen=True)
 class Received:
-    """Video that go2rtc has received for a stream."""
+    """The video that go2rtc has received for a stream."""
 
     codecs: list[str]
     packets: int
@@ -149,7 +149,7 @@ class RealGo2Rtc:
         return f"{self.url}/api/webrtc?src={stream}"
 
     async def received(self, stream: str) -> Received:
-        """What has come from the sources of a stream so far."""
+        """Return what the sources of a stream have sent so far."""
         async with httpx.AsyncClient() as http:
             reply = await http.get(f"{self.url}/api/streams", params={"src": stream})
         receivers = [one for source in reply.json()["producers"] for one in source.get("receivers", [])]
@@ -163,7 +163,7 @@ class RealGo2Rtc:
 
 @asynccontextmanager
 async def a_go2rtc(streams: dict[str, str]) -> AsyncIterator[RealGo2Rtc]:
-    """go2rtc with these streams: name -> source, or "" for one that is published to it."""
+    """Run go2rtc with these streams: name -> source, or "" for a stream that is published to it."""
     (port,) = free_ports(socket.SOCK_STREAM)
     config = {
         "api": {"listen": f"127.0.0.1:{port}"},

@@ -1,6 +1,6 @@
-"""An engine on stock aiortc: answers WHEP offers with the clip. For the reader, a stack that is not our own.
+"""An engine on unmodified aiortc that answers WHEP offers with the clip, to test the reader with another stack.
 
-Usage: python -m tests.video.support.stock_engine; prints its port, ends when stdin closes.
+Usage: python -m tests.video.support.stock_engine; prints its port, exits when stdin closes.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ peers: set[RTCPeerConnection] = set()
 
 
 async def play(request: web.Request) -> web.Response:
-    """POST /{name}/whep."""
+    """Answer POST /{name}/whep."""
     if request.headers.get("Authorization") != "Bearer stock":
         return web.Response(status=401)
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
@@ -36,7 +36,7 @@ async def play(request: web.Request) -> web.Response:
 
 
 async def stop(request: web.Request) -> web.Response:
-    """DELETE of a session."""
+    """Answer DELETE of a session."""
     for peer in list(peers):
         if str(id(peer)) == request.match_info["peer"]:
             peers.discard(peer)
