@@ -125,7 +125,7 @@ def device(
     lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude of the device.")],
     clip: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Video file to publish; default: the clip that comes along."),
+        typer.Option(exists=True, dir_okay=False, help="Video file to publish; default: the included clip."),
     ] = None,
 ) -> None:
     """Act as an operator's device: send heartbeats, start assigned sessions, publish video.

@@ -116,7 +116,7 @@ class Demo:
                 said += chunk
         word, _, url = said.decode().strip().partition(" ")
         if word != "ready":
-            raise CheckFailedError(f"the server did not get ready; see {log_path}")
+            raise CheckFailedError(f"the server did not become ready; see {log_path}")
         self._checks.note("server ready", url)
         return url
 

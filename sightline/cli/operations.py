@@ -23,7 +23,7 @@ class NotRunningError(Exception):
 def _ask(data_dir: Path, method: str, path: str) -> dict[str, Any]:
     where = read_server_addresses(data_dir)
     if where is None:
-        raise NotRunningError(f"no server has run on {data_dir}")
+        raise NotRunningError(f"no server was ever ready on {data_dir}")
     try:
         answer = httpx.request(method, where.internal_url + path, timeout=TIMEOUT_S)
     except httpx.TransportError as error:

@@ -69,7 +69,7 @@ class ChainClient:
             if found is not None:
                 return found
             await trio.sleep(RECEIPT_PAUSE_S)
-        raise ChainError(f"no receipt for {tx_hash}")
+        raise ChainError(f"no receipt for {tx_hash} within 30 s")
 
 
 @final

@@ -66,7 +66,7 @@ def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
             raise ValueError("a cookie key is kid:base64, with a kid of 1..32 of [A-Za-z0-9_-] and 32 bytes or more")
         keys.append(CookieKey(kid, secret))
     if len({key.kid for key in keys}) != len(keys):
-        raise ValueError("two cookie keys have one name")
+        raise ValueError("two cookie keys have the same kid")
     return tuple(keys)
 
 

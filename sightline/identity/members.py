@@ -102,7 +102,7 @@ class Members:
             except PreconditionFailedError:
                 continue
             return before
-        raise AuthzUnavailableError("members of this workspace are being changed by others")
+        raise AuthzUnavailableError("the members of this workspace are being changed concurrently; retry")
 
     async def _roles_of(self, address: str, workspace_id: str | None = None) -> dict[str, Role]:
         """Return the wallet's role in this workspace, or in each of its workspaces."""

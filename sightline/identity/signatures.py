@@ -69,7 +69,7 @@ class SignatureVerifier:
         with trio.move_on_after(self._options.timeout_ms / 1_000):
             async with self._places:
                 return await self._contract_agrees(address, text_hash(text), signature)
-        raise ChainUnavailableError("the wallet's contract was not heard in time")
+        raise ChainUnavailableError("the wallet's contract did not answer in time")
 
     async def _contract_agrees(self, address: str, digest: bytes, signature: bytes) -> bool:
         is_wrapped = signature.endswith(_MARK_6492)

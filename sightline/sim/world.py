@@ -300,7 +300,7 @@ class World:
             self.history.passed(1)
             clock = trio.lowlevel.current_clock()
             if isinstance(clock, VirtualClock) and clock.has_stalled:
-                self.history.violate("progress", "the server is busy for ever without time passing")
+                self.history.violate("progress", "the server keeps running without virtual time advancing")
 
     async def _mine(self) -> None:
         """Confirm settlements and notify their sessions, some twice. A lost notification is sent again."""

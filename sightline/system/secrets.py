@@ -55,5 +55,5 @@ def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
     secrets = Secrets(**{name: base64.b64decode(stored[name], validate=True) for name in names})
     short = [name for name in names if len(getattr(secrets, name)) != SECRET_BYTES]
     if short:
-        raise ValueError(f"{path} holds other than {SECRET_BYTES} bytes for {', '.join(short)}")
+        raise ValueError(f"{path} must have {SECRET_BYTES} bytes for {', '.join(short)}")
     return secrets

@@ -145,7 +145,7 @@ class Meter(Checker):
         )
         proofs = [at_ms for at_ms in presence if at_ms <= end]
         if phase.windows and self._was_steady(step.after.id, phase, proofs):
-            self.fail(f"{step.after.id} was filmed without a flaw and has windows {phase.windows}")
+            self.fail(f"{step.after.id} was published without interruption and has windows {phase.windows}")
 
     def _proofs(self, workspace_id: str, start: int, end: int) -> list[int]:
         beats = self.history.truth.durable_beats.get(workspace_id, [])

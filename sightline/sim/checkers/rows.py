@@ -87,7 +87,7 @@ class Transitions(Checker):
     def on_session(self, step: SessionStep) -> None:
         before, after = step.before, step.after
         if before is None:
-            self.require(after.state is S.REQUESTED, f"session {after.id} was born {after.state}")
+            self.require(after.state is S.REQUESTED, f"session {after.id} was created in state {after.state}")
             return
         self.require(
             after.state in LEGAL[before.state], f"session {after.id} went from {before.state} to {after.state}"
@@ -114,7 +114,8 @@ class Chain(Checker):
             count += 1
             head = event_hash(head, step.after.id, count, recorded.event)
             self.require(
-                recorded.sequence == count, f"event {recorded.sequence} of {step.after.id} came as number {count}"
+                recorded.sequence == count,
+                f"event {recorded.sequence} of {step.after.id} is stored at position {count}",
             )
             self.require(recorded.hash == head, f"event {count} of {step.after.id} breaks the hash chain")
         self._head(step.after, head, count)
