@@ -95,7 +95,9 @@ async def wrong_in(directory: Path, told: dict[str, Any]) -> list[str]:
             )
             stored = Counter(row["sequence"] for row in rows)
             found += [f"{workspace_id}: heartbeat {each} is lost" for each in sequences if each not in stored]
-            found += [f"{workspace_id}: heartbeat {each} stands twice" for each, count in stored.items() if count > 1]
+            found += [
+                f"{workspace_id}: heartbeat {each} is stored twice" for each, count in stored.items() if count > 1
+            ]
         assigned = {
             str(row["id"]): str(row["operator"])
             for row in await connection.fetch(
@@ -103,7 +105,7 @@ async def wrong_in(directory: Path, told: dict[str, Any]) -> list[str]:
             )
         }
         found += [
-            f"session {session_id}: {operator} was assigned, {assigned.get(session_id)} stands there"
+            f"session {session_id}: {operator} was assigned, but {assigned.get(session_id)} is stored"
             for session_id, operator in told.get("operators", {}).items()
             if assigned.get(session_id) != operator
         ]

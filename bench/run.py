@@ -273,7 +273,7 @@ class Bench:
                 ]
                 result = await load(target, kind="once", connections=16, requests=wanted)
                 operators = result.pop("operators")
-                assert len(set(operators.values())) == len(operators), "an operator was given twice"
+                assert len(set(operators.values())) == len(operators), "an operator was assigned twice"
                 assert len(operators) == count, result
                 return result
 
@@ -283,7 +283,7 @@ class Bench:
         await self.alternate(work, ">= 2, p95 < 25 ms", measure(sightline_sessions), measure(fastapi_sessions))
         row = self.rows[-1]
         p95 = row.median(row.ours, "p95"), row.median(row.theirs, "p95")
-        self.notes.append(f"dispatch p95: {p95[0]:.1f} ms, baseline {p95[1]:.1f} ms; 0 operators given twice")
+        self.notes.append(f"dispatch p95: {p95[0]:.1f} ms, baseline {p95[1]:.1f} ms; 0 operators assigned twice")
 
     async def devices(self) -> None:
         """Measure devices that send a heartbeat every two seconds on keep-alive connections."""
@@ -321,7 +321,7 @@ class Bench:
                     await process.wait()
                     await asyncio.sleep(2)
             self.notes.append(
-                f"memory per connection held, {target.name} (beyond what it had before): {', '.join(found)}"
+                f"memory per open connection, {target.name} (increase over the start): {', '.join(found)}"
             )
         self.write()
 
@@ -359,14 +359,14 @@ def report(bench: Bench) -> str:
     lines += ["", "Pairs of figures are Sightline / baseline. " + " ".join(__doc__.split("\n\n")[1].split())]
     lines += [
         "",
-        "Baselines: FastAPI on uvicorn (uvloop, httptools) with asyncpg: one INSERT per heartbeat, one SELECT a read,",
-        "`FOR UPDATE SKIP LOCKED` per dispatch, on a Postgres of the same make and settings; for frames, the same JPEG",
-        "as a static file by stock Quart-Trio on Hypercorn. Every server writes one access line per call. Batch and",
-        "WebSocket rows are compared with the baseline's single POSTs. What limits each row, and what to plan for:",
+        "Baselines: FastAPI on uvicorn (uvloop, httptools) with asyncpg: one INSERT per heartbeat, one SELECT per",
+        "read, `FOR UPDATE SKIP LOCKED` per dispatch, on a Postgres of the same version and settings; for frames,",
+        "the same JPEG as a static file by unmodified Quart-Trio on Hypercorn. Every server writes one access line per",
+        "call. Batch and WebSocket rows are compared with the baseline's single POSTs. Bottlenecks and sizing:",
         "docs/ops/performance.md.",
     ]
     if bench.notes:
-        lines += ["", "## Beside the table", ""] + [f"- {note}" for note in bench.notes]
+        lines += ["", "## Notes", ""] + [f"- {note}" for note in bench.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -384,7 +384,7 @@ def surroundings(options: argparse.Namespace) -> list[str]:
     names = ("trio", "asyncpg", "httptools", "fastapi", "uvicorn", "uvloop", "pydantic", "quart-trio", "hypercorn")
     return [
         f"machine: {os.cpu_count()} cores, {model}, {memory:.0f} GB, Linux {platform.release()}",
-        f"load average at the start {options.load_average:.1f}: what is above 0 took part of the cores from both",
+        f"load average at the start {options.load_average:.1f} (above 0: other work used part of the cores)",
         f"versions: Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names),
         f"command: python -m bench.run {' '.join(options.arguments)}".rstrip(),
         f"{options.rounds} rounds of {options.seconds} s",

@@ -177,7 +177,7 @@ async def listening(port: int) -> None:
             writer.close()
             return
         await asyncio.sleep(0.1)
-    raise RuntimeError(f"nobody listens on {port}")
+    raise RuntimeError(f"no server listens on port {port}")
 
 
 # Tenants of Sightline, created through its public API.

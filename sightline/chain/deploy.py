@@ -99,14 +99,14 @@ async def _create(rpc: JsonRpc, signer: Signer, chain_id: int, creation: bytes) 
         ]
     )
     if isinstance(gas, RpcResponseError):
-        raise DeploymentError(f"the node would not run the creation: {gas.message}")
+        raise DeploymentError(f"the node could not estimate the gas of the contract creation: {gas.message}")
     tx_hash, raw = signer.sign(
         chain_id=chain_id, nonce=hex_int(nonce), to=None, data=creation, gas=hex_int(gas) * 6 // 5,
         fees=suggested(head, tip),
     )  # fmt: skip
     (answer,) = await rpc.send_once([("eth_sendRawTransaction", ["0x" + raw.hex()])])
     if isinstance(answer, RpcResponseError):
-        raise DeploymentError(f"the node refused the creation: {answer.message}")
+        raise DeploymentError(f"the node refused the contract creation: {answer.message}")
     return await _receipt(rpc, tx_hash)
 
 
@@ -119,7 +119,9 @@ async def _receipt(rpc: JsonRpc, tx_hash: str) -> dict[str, Any]:
                     raise DeploymentError(f"the creation {tx_hash} reverted")
                 return receipt
             await trio.sleep(POLL_S)
-    raise DeploymentError(f"no receipt of {tx_hash} after {PATIENCE_S:.0f} s; look for it before trying again")
+    raise DeploymentError(
+        f"no receipt of {tx_hash} after {PATIENCE_S:.0f} s; check whether it was mined before you deploy again"
+    )
 
 
 def _key(keystore: Path | None) -> bytes:

@@ -326,7 +326,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         raise ChainRefusedError(f"the endpoint's chain id is {chain_id}, the settings say {options.chain_id}")
     genesis = await rpc.call("eth_getBlockByNumber", "0x0", False)
     if not isinstance(genesis, dict):
-        raise ChainUnavailableError("the endpoint does not know its first block")
+        raise ChainUnavailableError("the endpoint did not return its genesis block")
     identity = ChainIdentity(
         chain_id=chain_id,
         genesis_hash=str(genesis["hash"]).lower(),

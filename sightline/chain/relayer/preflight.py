@@ -114,7 +114,7 @@ def require_same_chain(identity: ChainIdentity, chain_id: Any, genesis: Any) -> 
     if hex_int(chain_id) != identity.chain_id:
         raise ChainChangedError(f"the endpoint's chain id is {hex_int(chain_id)}, not {identity.chain_id}")
     if not isinstance(genesis, dict):
-        raise ChainUnavailableError("the endpoint does not know its first block")
+        raise ChainUnavailableError("the endpoint did not return its genesis block")
     if str(genesis["hash"]).lower() != identity.genesis_hash:
         raise ChainChangedError("the endpoint's first block is not the one that the database knows")
 

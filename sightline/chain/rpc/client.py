@@ -155,7 +155,7 @@ class JsonRpc:
         except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
             raise ChainUnavailableError(f"the endpoint does not answer: {type(error).__name__}") from error
         if response.status_code == TOO_MANY_REQUESTS:
-            raise ChainUnavailableError("the endpoint throttles us") from _ThrottledError()
+            raise ChainUnavailableError("the endpoint limits our request rate (HTTP 429)") from _ThrottledError()
         if response.status_code >= 500 or not response.content:
             raise ChainUnavailableError(f"the endpoint answered HTTP {response.status_code}")
         return response.content

@@ -97,7 +97,7 @@ class LogSource:
         refs = [block_ref(block) for block in blocks]
         is_linked = all(child.parent_hash == parent.block_hash for parent, child in itertools.pairwise(refs))
         if len(refs) != len(numbers) or refs[-1].block_hash != last.block_hash or not is_linked:
-            raise ChainUnavailableError("the endpoint's last blocks are no chain")
+            raise ChainUnavailableError("the endpoint's latest blocks do not link to each other")
         return blocks
 
     async def _old_logs(self, watched: Watched, last_block: int) -> list[Log]:
