@@ -4,9 +4,10 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := $(PIP) -c constraints.txt
 
-.PHONY: help install install-dev demo serve test check format interop nemesis bench simulate clean
+.PHONY: help install install-dev demo serve test check format interop nemesis bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -17,6 +18,8 @@ help:
 	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
+	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
+	@echo "make sbom      write sbom.cdx.json, the CycloneDX list of runtime dependencies"
 	@echo "make clean     remove the virtual environment and local data"
 	@echo "ARGS=... passes arguments on: make test ARGS='-k readiness'"
 
@@ -24,11 +27,13 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e .
+# The runtime is installed from exact versions with hashes; `make lock` renews them.
+$(VENV)/.runtime: $(BIN)/python pyproject.toml requirements.lock
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime
+$(VENV)/.dev: $(VENV)/.runtime constraints.txt
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
@@ -71,6 +76,15 @@ bench: $(VENV)/.bench
 
 simulate: $(VENV)/.dev
 	$(BIN)/sightline simulate $(ARGS)
+
+lock: $(BIN)/python
+	$(PIP_INSTALL) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt \
+		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+sbom: $(BIN)/python
+	$(PIP_INSTALL) cyclonedx-bom
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON -o sbom.cdx.json requirements.lock
 
 clean:
 	rm -rf $(VENV) .interop sightline-data sightline-frame.jpg
