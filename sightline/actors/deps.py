@@ -46,7 +46,7 @@ class Limits:
     demand_radius_m: float = 5_000.0
     demand_window_ms: int = 300_000
     dispatch_mode: str = "prefer"
-    """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tier A only."""
+    """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tiers A and B."""
     seen_within_ms: int = 60_000
     funds_policy: str = "advisory"
     captured_ahead_ms: int = 30_000

@@ -295,7 +295,7 @@ class OperatorChanged:
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorSeen:
-    """An operator sent a heartbeat after a silence."""
+    """An operator sent its first heartbeat, or one after a silence."""
 
     workspace_id: str
 
@@ -303,7 +303,7 @@ class OperatorSeen:
 @final
 @dataclass(frozen=True, slots=True)
 class CountOperators(Command["CountOperators", int]):
-    """Count the ONLINE operators that cover a point."""
+    """Count the ONLINE operators that cover a point and sent a heartbeat lately."""
 
     lat: float
     lng: float

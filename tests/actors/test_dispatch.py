@@ -122,6 +122,20 @@ async def test_who_covers_the_point_comes_before_who_does_not_and_who_was_seen_b
         assert assigned.operator_workspace_id == expected
 
 
+async def test_who_was_never_seen_or_has_no_coverage_comes_after_who_covers_the_point(world):
+    consumer = await world.consumer()
+    unset, never, covering = [await world.operator() for _ in range(3)]
+    patch = Patch(coverage_lat=LAT, coverage_lng=LNG, coverage_radius_m=1_000.0)
+    for operator in (never, covering):
+        await world.broker.patch_workspace(operator, world.caller(operator), patch)
+    for operator in (unset, covering):
+        await world.heartbeat(operator, 1)
+    for expected in (covering, unset, never):
+        session = await world.request(consumer)
+        assigned = (await world.broker.dispatch(session, world.caller(consumer))).value
+        assert assigned.operator_workspace_id == expected
+
+
 # Halves that get lost.
 
 
@@ -239,12 +253,13 @@ async def test_an_operator_that_fell_silent_is_of_the_first_tier_again_when_it_i
         )
         await world.heartbeat(operator, 1)
     await trio.sleep(120)
-    fresh = await world.operator()
+    fresh, never = [await world.operator() for _ in range(2)]
+    await world.heartbeat(fresh, 1)
     first = await world.request(consumer, lat=LAT, lng=LNG)
     answer = await world.broker.dispatch(first, world.caller(consumer))
-    assert answer.value.operator_workspace_id == fresh  # never seen counts as fresh; both others were passed over
+    assert answer.value.operator_workspace_id == fresh
     await world.heartbeat(back, 2)
-    for expected in (back, silent):
+    for expected in (back, silent, never):
         session = await world.request(consumer, lat=LAT, lng=LNG)
         answer = await world.broker.dispatch(session, world.caller(consumer))
         assert answer.value.operator_workspace_id == expected
@@ -264,55 +279,77 @@ async def test_an_operator_is_live_in_one_session_at_a_time(world):
 # The index.
 
 
-def test_who_fell_silent_is_looked_at_once_and_not_at_each_pick():
-    index, looked_at = OperatorIndex(), []
+SEEN_WITHIN_MS = 60_000
+
+
+def test_an_operator_is_looked_at_when_it_may_be_silent_and_not_at_each_pick():
+    index, looked_at, seen_ms = OperatorIndex(SEEN_WITHIN_MS), [], {}
     for number in range(100):
-        index.put(a_workspace(id=f"{number:03}", idle_since_ms=number))
+        workspace = a_workspace(id=f"{number:03}", idle_since_ms=number, last_seen_at_ms=0)
+        seen_ms[workspace.id] = 0 if number < 90 else 50_000
+        index.put(workspace, 0)
 
-    def is_fresh(workspace):
-        looked_at.append(workspace.id)
-        return workspace.id >= "090"
+    def pick(now_ms):
+        def last_seen_ms(workspace):
+            looked_at.append(workspace.id)
+            return seen_ms[workspace.id]
 
-    def pick():
-        found = index.choose(0.0, 0.0, mode="prefer", excluded=frozenset(), is_fresh=is_fresh)
+        index.expire(now_ms, last_seen_ms)
+        found = index.choose(0.0, 0.0, mode="prefer", excluded=frozenset())
         return found and found.id
 
-    assert pick() == "090"
-    assert len(looked_at) == 91
-    assert pick() == "090"
-    assert len(looked_at) == 92
-    for number in range(90, 100):
-        index.remove(f"{number:03}")
-    assert pick() == "000"  # nobody else is left: the second tier, longest idle first
-    index.seen("050")
-    looked_at.clear()
-    is_back = index.choose(0.0, 0.0, mode="prefer", excluded=frozenset(), is_fresh=lambda workspace: True)
-    assert is_back is not None
-    assert is_back.id == "050"
-    assert index.count_covering(0.0, 0.0) == 90
+    assert (pick(60_000), looked_at) == ("000", [])
+    assert (pick(60_001), len(looked_at)) == ("090", 100)
+    assert (pick(110_000), len(looked_at)) == ("090", 100)
+    assert index.count_covering(0.0, 0.0) == 10
+    assert (pick(110_001), len(looked_at)) == ("000", 110)  # none is seen: the second tier, longest idle first
+    assert index.count_covering(0.0, 0.0) == 0
+    index.seen("050", 110_001)
+    assert (pick(110_001), index.count_covering(0.0, 0.0)) == ("050", 1)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans(), st.booleans()), max_size=8), st.data())
+tiers = st.tuples(
+    st.integers(0, 3), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(["unset", "on", "off"])
+)
+
+
+@given(st.lists(tiers, max_size=8), st.data())
 def test_the_tiers_are_those_of_the_plain_rule(drawn, data):
-    index, known = OperatorIndex(), {}
-    for number, (idle, has_claim, _, _) in enumerate(drawn):
+    index, known, seen_ms, now_ms = OperatorIndex(SEEN_WITHIN_MS), {}, {}, 1_000_000
+    for number, (idle, has_claim, is_seen, _, coverage) in enumerate(drawn):
         claims = {"s": Claim(session_id="s", at_ms=0)} if has_claim else {}
-        known[str(number)] = a_workspace(id=str(number), idle_since_ms=idle, claims=claims)
-        index.put(known[str(number)])
-    fresh = {str(number): is_fresh for number, (_, _, is_fresh, _) in enumerate(drawn)}
-    excluded = frozenset(str(number) for number, (_, _, _, is_excluded) in enumerate(drawn) if is_excluded)
+        place = {} if coverage == "unset" else {"coverage_lat": 50.0 * (coverage == "off"), "coverage_radius_m": 9.0}
+        place |= {} if coverage == "unset" else {"coverage_lng": 0.0}
+        seen_ms[str(number)] = now_ms if is_seen else data.draw(st.sampled_from([None, now_ms - 60_001]))
+        known[str(number)] = a_workspace(
+            id=str(number), idle_since_ms=idle, claims=claims, last_seen_at_ms=seen_ms[str(number)], **place
+        )
+        index.put(known[str(number)], now_ms)
+    excluded = frozenset(str(number) for number, (_, _, _, is_excluded, _) in enumerate(drawn) if is_excluded)
+
+    def is_seen(workspace):
+        at_ms = seen_ms[workspace.id]
+        return at_ms is not None and now_ms - at_ms <= SEEN_WITHIN_MS
+
+    def rank(workspace):
+        covers = workspace.covers(0.0, 0.0)
+        is_first = covers and not workspace.claims and is_seen(workspace)
+        has_none = covers and workspace.coverage is None
+        return (not is_first, not covers, has_none, workspace.idle_since_ms, workspace.id)
+
     for _ in range(data.draw(st.integers(1, 4))):
-        asked = [
-            each for each in sorted(known.values(), key=lambda w: (w.idle_since_ms, w.id)) if each.id not in excluded
-        ]
-        best = [each for each in asked if not each.claims and fresh[each.id]]
-        found = index.choose(0.0, 0.0, mode="prefer", excluded=excluded, is_fresh=lambda w: fresh[w.id])
-        assert found == next(iter([*best, *asked]), None)
-        for woken in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
-            fresh[woken] = True
-            index.seen(woken)
-        for silent in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
-            fresh[silent] = False
+        best = sorted((each for each in known.values() if each.id not in excluded), key=rank)
+        assert index.choose(0.0, 0.0, mode="prefer", excluded=excluded) == next(iter(best), None)
+        supply = [each for each in known.values() if each.covers(0.0, 0.0) and is_seen(each)]
+        assert index.count_covering(0.0, 0.0) == len(supply)
+        now_ms += data.draw(st.integers(0, 70_000))
+        for awake in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
+            is_news = not is_seen(known[awake])
+            seen_ms[awake] = now_ms
+            if is_news:  # as the workspace's actor does
+                index.expire(now_ms, lambda workspace: seen_ms[workspace.id])
+                index.seen(awake, now_ms)
+        index.expire(now_ms, lambda workspace: seen_ms[workspace.id])
 
 
 coverages = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.floats(1, 100_000), st.integers(0, 5), st.booleans())
@@ -324,10 +361,10 @@ coverages = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.floats(1, 100
     st.one_of(st.floats(-180, 180), st.sampled_from([-180.0, 180.0, 179.9, -179.9])),
     st.data(),
 )
-def test_the_index_finds_exactly_who_covers_a_point_longest_idle_first(drawn, lat, lng, data):
-    index, known = OperatorIndex(), []
+def test_the_index_finds_exactly_who_covers_a_point_in_the_order_of_dispatch(drawn, lat, lng, data):
+    index, known = OperatorIndex(SEEN_WITHIN_MS), []
     for number, coverage in enumerate(drawn):
-        workspace = a_workspace(id=f"{number:02}")
+        workspace = a_workspace(id=f"{number:02}", last_seen_at_ms=0)
         if coverage is not None:
             c_lat, c_lng, radius_m, idle, is_near = coverage
             if is_near:  # close enough to matter, on whichever side of the antimeridian
@@ -335,14 +372,18 @@ def test_the_index_finds_exactly_who_covers_a_point_longest_idle_first(drawn, la
                 c_lng = (lng + data.draw(st.floats(-1.5, 1.5)) + 540.0) % 360.0 - 180.0
             workspace = a_workspace(
                 id=f"{number:02}",
+                last_seen_at_ms=0,
                 coverage_lat=c_lat,
                 coverage_lng=c_lng,
                 coverage_radius_m=radius_m,
                 idle_since_ms=idle,
             )
         known.append(workspace)
-        index.put(workspace)
-    expected = sorted((each for each in known if each.covers(lat, lng)), key=lambda each: (each.idle_since_ms, each.id))
+        index.put(workspace, 0)
+    expected = sorted(
+        (each for each in known if each.covers(lat, lng)),
+        key=lambda each: (each.coverage is None, each.idle_since_ms, each.id),
+    )
     assert [found.id for found in index.covering(lat, lng)] == [each.id for each in expected]
     assert index.count_covering(lat, lng) == len(expected)
     for workspace in known[::2]:

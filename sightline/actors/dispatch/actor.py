@@ -30,15 +30,14 @@ class DispatcherActor:
     def __init__(self, context: Context[DispatcherMessage], deps: Deps) -> None:
         self._context = context
         self._deps = deps
-        self._index = OperatorIndex()
+        self._index = OperatorIndex(deps.limits.seen_within_ms)
         self._reserved: dict[str, tuple[int, Workspace]] = {}
         self._reservations: deque[tuple[int, str]] = deque()
 
     async def load(self) -> None:
         """Index every supplier that is ONLINE."""
         for workspace in await self._deps.store.suppliers():
-            newer = self._context.registry.peek(WORKSPACE, workspace.id)
-            self._index.put(newer if newer is not None else workspace)
+            self._index.put(self._newest(workspace), self._context.clock.now_ms())
 
     def snapshot(self) -> int:
         """How many operators can be picked now."""
@@ -52,13 +51,14 @@ class DispatcherActor:
         """Take one turn."""
         now_ms = self._context.clock.now_ms()
         self._expire_reservations(now_ms)
+        self._index.expire(now_ms, lambda workspace: self._newest(workspace).last_seen_at_ms)
         message = envelope.message
         match message:
             case OperatorChanged(workspace=workspace):
                 self._reserved.pop(workspace.id, None)
-                self._index.put(workspace)
+                self._index.put(workspace, now_ms)
             case OperatorSeen(workspace_id=workspace_id):
-                self._index.seen(workspace_id)
+                self._index.seen(workspace_id, now_ms)
             case PickOperator():
                 envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):
@@ -67,16 +67,8 @@ class DispatcherActor:
                 assert_never(message)
 
     def _pick(self, pick: PickOperator, now_ms: int) -> str | None:
-        limits = self._deps.limits
-
-        def is_fresh(workspace: Workspace) -> bool:
-            known = self._context.registry.peek(WORKSPACE, workspace.id)
-            seen_ms = (known if known is not None else workspace).last_seen_at_ms
-            return seen_ms is None or now_ms - seen_ms <= limits.seen_within_ms
-
-        found = self._index.choose(
-            pick.lat, pick.lng, mode=limits.dispatch_mode, excluded=pick.excluded, is_fresh=is_fresh
-        )
+        mode = self._deps.limits.dispatch_mode
+        found = self._index.choose(pick.lat, pick.lng, mode=mode, excluded=pick.excluded)
         if found is None:
             return None
         self._index.remove(found.id)
@@ -91,5 +83,9 @@ class DispatcherActor:
             if reserved is None or reserved[0] != at_ms:
                 continue
             del self._reserved[workspace_id]
-            known = self._context.registry.peek(WORKSPACE, workspace_id)
-            self._index.put(known if known is not None else reserved[1])
+            self._index.put(self._newest(reserved[1]), now_ms)
+
+    def _newest(self, workspace: Workspace) -> Workspace:
+        """The workspace as its actor last published it, else the given copy."""
+        known = self._context.registry.peek(WORKSPACE, workspace.id)
+        return known if known is not None else workspace

@@ -2,12 +2,15 @@
 
 Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it
 is, so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are
-sorted by (idle since, id). Operators without coverage serve everywhere and have a list of their own.
+sorted by (idle since, id). Operators without coverage serve everywhere and have a cell of their own.
+
+An operator is *seen* while its newest heartbeat is at most `seen_within_ms` old. The index knows by itself when that
+ends: `expire` looks at each seen operator once per `seen_within_ms`. That it was seen again it is told by `seen`.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from heapq import merge
+from heapq import heappop, heappush, merge
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -27,6 +30,9 @@ Place: TypeAlias = tuple[int, int, int]
 Entry: TypeAlias = tuple[int, str]
 
 EVERYWHERE: Final[Place] = (-1, 0, 0)
+"""Operators whose circle is checked exactly for every point."""
+UNSET: Final[Place] = (-2, 0, 0)
+"""Operators without coverage."""
 
 EDGE_RATIO: Final = 1e-6
 EDGE_FLOOR: Final = 1e-15
@@ -37,7 +43,7 @@ def _places(workspace: Workspace) -> tuple[Place, ...]:
     """The cells that a workspace's coverage touches."""
     coverage = workspace.coverage
     if coverage is None:
-        return (EVERYWHERE,)
+        return (UNSET,)
     half_lat = coverage.radius_m / METERS_PER_DEGREE
     edge = abs(coverage.lat) + half_lat
     if edge > POLAR_DEGREES:
@@ -120,7 +126,7 @@ def _vector(lat: float, lng: float) -> tuple[float, float, float]:
 
 @final
 class _Cell:
-    """Who serves one cell, longest idle first: those that may be of the first tier, and those that surely are not."""
+    """Operators of one cell, longest idle first: the first tier (seen, no claims) and the others."""
 
     __slots__ = ("circles", "first", "second")
 
@@ -128,80 +134,102 @@ class _Cell:
         self.first: SortedList = SortedList()
         self.second: SortedList = SortedList()
         self.circles = Circles()
+        """Of the operators that are seen."""
 
 
 @final
 class OperatorIndex:
-    """The ONLINE operators of one process.
+    """The ONLINE operators of one process."""
 
-    An operator whose device fell silent is passed over once, then listed with the second tier until `seen` says that it
-    is back: a pick does not pay for everybody who is out of reach.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, seen_within_ms: int) -> None:
+        self._seen_within_ms = seen_within_ms
         self._online: dict[str, Workspace] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
-        self._second: set[str] = set()
+        self._seen_until: dict[str, int] = {}
+        """For each operator that is seen, when to look at its last heartbeat again."""
+        self._due: list[tuple[int, str]] = []
+        """The same as a heap; an entry that differs from `_seen_until` is outdated."""
         self._all: SortedList = SortedList()
         self._cells: dict[Place, _Cell] = {}
 
     def __len__(self) -> int:
         return len(self._online)
 
-    def put(self, workspace: Workspace) -> None:
+    def put(self, workspace: Workspace, now_ms: int) -> None:
         """Take in a workspace's present state; one that is not ONLINE is left out."""
         self.remove(workspace.id)
         if workspace.availability is not Availability.ONLINE or not workspace.is_supplier or workspace.deleted_at_ms:
             return
         self._online[workspace.id] = workspace
-        entry = _entry(workspace)
-        self._all.add(entry)
-        places = self._places[workspace.id] = _places(workspace)
-        if workspace.claims:
-            self._second.add(workspace.id)
-        for place in places:
-            cell = self._cells.get(place)
-            if cell is None:
-                cell = self._cells[place] = _Cell()
-            (cell.second if workspace.claims else cell.first).add(entry)
-            cell.circles.put(workspace)
+        self._places[workspace.id] = _places(workspace)
+        self._all.add(_entry(workspace))
+        seen_ms = workspace.last_seen_at_ms
+        if seen_ms is not None and now_ms - seen_ms <= self._seen_within_ms:
+            self._see_until(workspace.id, seen_ms + self._seen_within_ms)
+        self._add(workspace)
 
     def remove(self, workspace_id: str) -> Workspace | None:
         """Leave a workspace out; returns what was known of it."""
         workspace = self._online.pop(workspace_id, None)
         if workspace is None:
             return None
-        entry = _entry(workspace)
-        self._all.remove(entry)
-        is_second = workspace_id in self._second
-        self._second.discard(workspace_id)
-        for place in self._places.pop(workspace_id):
-            cell = self._cells[place]
-            (cell.second if is_second else cell.first).remove(entry)
-            cell.circles.remove(workspace_id)
-            if not len(cell.circles):
-                del self._cells[place]
+        self._all.remove(_entry(workspace))
+        self._take_out(workspace)
+        del self._places[workspace_id]
+        self._seen_until.pop(workspace_id, None)
         return workspace
 
-    def seen(self, workspace_id: str) -> None:
-        """The operator's device has been heard of again."""
+    def seen(self, workspace_id: str, now_ms: int) -> None:
+        """Record that an operator sent a heartbeat after it had not been seen."""
         workspace = self._online.get(workspace_id)
-        if workspace is None or workspace.claims or workspace_id not in self._second:
+        if workspace is None or workspace_id in self._seen_until:
             return
-        self._second.remove(workspace_id)
-        entry = _entry(workspace)
-        for place in self._places[workspace_id]:
-            cell = self._cells[place]
-            cell.second.remove(entry)
-            cell.first.add(entry)
+        self._take_out(workspace)
+        self._see_until(workspace_id, now_ms + self._seen_within_ms)
+        self._add(workspace)
 
-    def _fell_silent(self, workspace: Workspace) -> None:
-        self._second.add(workspace.id)
-        entry = _entry(workspace)
+    def expire(self, now_ms: int, last_seen_ms: Callable[[Workspace], int | None]) -> None:
+        """Find the operators that are seen no longer.
+
+        Args:
+            last_seen_ms: When an operator's newest heartbeat was received.
+        """
+        while self._due and self._due[0][0] < now_ms:
+            until_ms, workspace_id = heappop(self._due)
+            if self._seen_until.get(workspace_id) != until_ms:
+                continue
+            workspace = self._online[workspace_id]
+            seen_ms = last_seen_ms(workspace)
+            if seen_ms is not None and now_ms - seen_ms <= self._seen_within_ms:
+                self._see_until(workspace_id, seen_ms + self._seen_within_ms)
+                continue
+            self._take_out(workspace)
+            del self._seen_until[workspace_id]
+            self._add(workspace)
+
+    def _see_until(self, workspace_id: str, until_ms: int) -> None:
+        self._seen_until[workspace_id] = until_ms
+        heappush(self._due, (until_ms, workspace_id))
+
+    def _add(self, workspace: Workspace) -> None:
+        entry, is_seen = _entry(workspace), workspace.id in self._seen_until
+        for place in self._places[workspace.id]:
+            cell = self._cells.get(place)
+            if cell is None:
+                cell = self._cells[place] = _Cell()
+            (cell.first if is_seen and not workspace.claims else cell.second).add(entry)
+            if is_seen:
+                cell.circles.put(workspace)
+
+    def _take_out(self, workspace: Workspace) -> None:
+        entry, is_seen = _entry(workspace), workspace.id in self._seen_until
         for place in self._places[workspace.id]:
             cell = self._cells[place]
-            cell.first.remove(entry)
-            cell.second.add(entry)
+            (cell.first if is_seen and not workspace.claims else cell.second).remove(entry)
+            if is_seen:
+                cell.circles.remove(workspace.id)
+            if not cell.first and not cell.second:
+                del self._cells[place]
 
     def longest_idle(self) -> Iterator[Workspace]:
         """All of them, longest idle first."""
@@ -209,9 +237,15 @@ class OperatorIndex:
             yield self._online[workspace_id]
 
     def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
-        """Those that cover the point, longest idle first."""
-        cells = self._cells_at(lat, lng)
-        return self._covering([line for cell in cells for line in (cell.first, cell.second)], lat, lng)
+        """Those that cover the point, in the order of dispatch: tier A, then tier B.
+
+        Within a tier those whose coverage is set come before those without, and the longest idle first.
+        """
+        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
+        yield from self._covering([cell.first for cell in cells], lat, lng)
+        yield from self._covering([unset.first], lat, lng)
+        yield from self._covering([cell.second for cell in cells], lat, lng)
+        yield from self._covering([unset.second], lat, lng)
 
     def _covering(self, lines: list[SortedList], lat: float, lng: float) -> Iterator[Workspace]:
         for _, workspace_id in merge(*lines):
@@ -220,53 +254,30 @@ class OperatorIndex:
                 yield workspace
 
     def count_covering(self, lat: float, lng: float) -> int:
-        """How many cover the point."""
-        count = 0
+        """How many that are seen cover the point."""
+        unset = self._cells.get(UNSET)
+        count = len(unset.circles) if unset is not None else 0
         for cell in self._cells_at(lat, lng):
             sure, doubtful = cell.circles.around(lat, lng)
             count += sure + sum(self._online[workspace_id].covers(lat, lng) for workspace_id in doubtful)
         return count
 
     def _cells_at(self, lat: float, lng: float) -> list[_Cell]:
+        """The cells of the operators whose coverage is set and may contain the point."""
         places = [EVERYWHERE]
         places += [
             (grid, _row(lat, size), _wrapped(_column(lng, size), size)) for grid, size in enumerate(CELL_DEGREES)
         ]
         return [self._cells[place] for place in places if place in self._cells]
 
-    def choose(
-        self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], is_fresh: Callable[[Workspace], bool]
-    ) -> Workspace | None:
-        """The operator for a point, by tiers: (A) covers it, free of claims and fresh; (B) covers it; (C) any."""
+    def choose(self, lat: float, lng: float, *, mode: str, excluded: frozenset[str]) -> Workspace | None:
+        """The operator for a point, by tiers: (A) covers it, has no claims and is seen; (B) covers it; (C) any."""
         if mode == "literal":
             return _first_not(excluded, self.longest_idle())
-        cells = self._cells_at(lat, lng)
-        found = self._fresh([cell.first for cell in cells], lat, lng, excluded, is_fresh)
-        if found is None:
-            found = _first_not(excluded, self._covering([cell.second for cell in cells], lat, lng))
+        found = _first_not(excluded, self.covering(lat, lng))
         if found is None and mode != "strict":
             found = _first_not(excluded, self.longest_idle())
         return found
-
-    def _fresh(
-        self,
-        lines: list[SortedList],
-        lat: float,
-        lng: float,
-        excluded: frozenset[str],
-        is_fresh: Callable[[Workspace], bool],
-    ) -> Workspace | None:
-        chosen: Workspace | None = None
-        silent: list[Workspace] = []
-        for found in self._covering(lines, lat, lng):
-            if not is_fresh(found):
-                silent.append(found)
-            elif found.id not in excluded:
-                chosen = found
-                break
-        for each in silent:
-            self._fell_silent(each)
-        return chosen
 
 
 def _entry(workspace: Workspace) -> Entry:

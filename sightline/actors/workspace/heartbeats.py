@@ -133,9 +133,9 @@ class HeartbeatIntake:
             raise ReloadRequestedError("the heartbeats may not have been written") from error
 
     def _forward(self, accepted: list[Judged], before: Workspace, now_ms: int) -> None:
-        """Tell the LIVE session the fixes, and the dispatcher the end of a silence."""
+        """Tell the LIVE session the fixes, and the dispatcher the first one ever or after a silence."""
         seen_ms = before.last_seen_at_ms
-        if seen_ms is not None and now_ms - seen_ms > self._deps.limits.seen_within_ms:
+        if seen_ms is None or now_ms - seen_ms > self._deps.limits.seen_within_ms:
             dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
             dispatcher.tell(OperatorSeen(before.id), lane=Lane.CONTROL)
         if before.live_session_id is None:

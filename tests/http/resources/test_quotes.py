@@ -13,6 +13,9 @@ HERE = "lat=52.52&lng=13.405&durationSeconds=600"
 async def test_a_quote_can_be_computed_again_from_itself(world: World) -> None:
     consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
     await operator.go_online()
+    silent = data_of(await consumer.key.get(f"{QUOTE}?{HERE}"))
+    assert silent["availableOperators"] == 0  # ONLINE, but its device was never seen
+    data_of(await operator.beat())
     quote = data_of(await consumer.key.get(f"{QUOTE}?{HERE}"))
     assert (quote["lat"], quote["lng"], quote["durationSeconds"]) == (52.52, 13.405, 600)
     assert quote["availableOperators"] == 1
