@@ -7,6 +7,7 @@ from typing import Final, final
 from sightline.actors.kernel import KindName, Rng
 from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
 from sightline.actors.watchers import Watchers
+from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionLimits
 from sightline.domain.units import MicroUsdc
@@ -48,6 +49,7 @@ class Limits:
     dispatch_mode: str = "prefer"
     """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tiers A and B."""
     seen_within_ms: int = 60_000
+    accept: AcceptPolicy = field(default_factory=AcceptPolicy)
     funds_policy: str = "advisory"
     captured_ahead_ms: int = 30_000
     captured_late_ms: int = 10_000

@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 
 from sightline.actors.kernel.message import Command
 from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace
-from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Patch
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved, Party, SettlementMined, Tick
@@ -198,8 +198,7 @@ class GetWorkspace(Command["GetWorkspace", Workspace | None]):
 class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
     """Claim the operator for a session."""
 
-    session_id: str
-    is_dispatch: bool
+    claim: ClaimByDispatch | ClaimByAccept
 
 
 @final

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 from sightline.actors.deps import Limits
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import MeterLimits
+from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.http.pipeline.rate_limit import RateLimits
@@ -204,6 +205,14 @@ class Settings(BaseModel):
     dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
         "prefer", description="How dispatch chooses an operator; see docs/api.md."
     )
+    accept_policy: Literal["open", "verified"] = Field(
+        "open",
+        description="open: every SUPPLIER may accept a session. verified: it must be ONLINE, seen within "
+        "SEEN_WITHIN_SECONDS, and cover the point.",
+    )
+    operator_assignments_max: int = Field(
+        3, ge=1, description="Sessions assigned to an operator and not started, up to which it may accept another."
+    )
     base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
@@ -332,5 +341,10 @@ class Settings(BaseModel):
             quote_ttl_ms=self.quote_ttl_seconds * SECOND_MS,
             dispatch_mode=self.dispatch_mode,
             seen_within_ms=self.seen_within_seconds * SECOND_MS,
+            accept=AcceptPolicy(
+                assignments_max=self.operator_assignments_max,
+                is_verified=self.accept_policy == "verified",
+                seen_within_ms=self.seen_within_seconds * SECOND_MS,
+            ),
             funds_policy=self.funds_policy,
         )

@@ -13,6 +13,7 @@ from sightline.domain.operator.machine import (
     NO_CLAIM,
     NOT_ONLINE,
     OTHER_LIVE,
+    AcceptPolicy,
     ClaimByAccept,
     ClaimByDispatch,
     Occupy,
@@ -56,6 +57,34 @@ def test_a_dispatch_makes_busy_whatever_an_accept_of_the_same_session_left_behin
 @pytest.mark.parametrize("availability", [ONLINE, OFFLINE])
 def test_accept_leaves_availability_as_it_is(availability):
     assert after(a_workspace(availability), ClaimByAccept("s")).availability is availability
+
+
+def test_an_operator_accepts_three_sessions_that_are_not_started_and_one_that_is_live_beside_them():
+    three = after(a_workspace(), *(ClaimByAccept(each) for each in "abc"))
+    refused = machine.step(three, ClaimByAccept("d"), T0)
+    assert isinstance(refused, Refusal)
+    assert (refused.code, refused.detail) == ("INVALID_STATE", "operator:assignments")
+    assert after(three, ClaimByAccept("a")).claims.keys() == three.claims.keys()  # a repeat is no further one
+    assert set(after(three, Occupy("a"), ClaimByAccept("d")).claims) == set("abcd")
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({}, None),
+        ({"availability": OFFLINE}, "operator:offline"),
+        ({"last_seen_at_ms": None}, "operator:notSeen"),
+        ({"last_seen_at_ms": T0 - 60_001}, "operator:notSeen"),
+        ({"coverage_lat": 50.0}, "operator:notCovering"),
+        ({"coverage_lat": None}, None),
+    ],
+)
+def test_the_verified_policy_takes_only_who_is_online_and_seen_and_covers_the_point(changes, detail):
+    ready = {"coverage_lat": 10.0, "coverage_lng": 20.0, "coverage_radius_m": 500.0, "last_seen_at_ms": T0 - 60_000}
+    workspace = replace(a_workspace(), **(ready | changes))
+    claim = ClaimByAccept("s", 10.001, 20.001, AcceptPolicy(is_verified=True))
+    result = machine.step(workspace, claim, T0)
+    assert (result.detail if isinstance(result, Refusal) else None) == detail
 
 
 @pytest.mark.parametrize("availability", [ONLINE, OFFLINE])

@@ -13,6 +13,7 @@ from sightline.actors.kernel import ActorParkedError, Directory, OverloadedError
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.messages import ClaimOperator, FreeOperator, OperatorFound, PickOperator
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
+from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Operator, Session
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
@@ -39,40 +40,48 @@ async def find_operator(registry: Directory, deps: Deps, session: Session) -> Op
         if workspace_id is None:
             break
         try:
-            return await claim_and_stage(registry, deps, session.id, workspace_id, is_dispatch=True)
+            return await _claim_and_stage(registry, deps, workspace_id, ClaimByDispatch(session.id))
         except (RefusedError, OverloadedError, ActorParkedError):
             excluded |= {workspace_id}
     raise RefusedError(NO_OPERATOR)
 
 
-async def claim_and_stage(
-    registry: Directory, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool
-) -> OperatorFound:
-    """Claim one operator for the session and stage the relation between them.
+async def accept_session(registry: Directory, deps: Deps, session: Session, workspace_id: str) -> OperatorFound:
+    """Claim the operator that accepts the session.
 
     Raises:
-        RefusedError: The operator cannot be claimed.
+        RefusedError: The operator may not accept it.
         AuthzUnavailableError: The relation cannot be written; the claim is released.
     """
-    operator = await _claim(registry, deps, session_id, workspace_id, is_dispatch=is_dispatch)
+    claim = ClaimByAccept(session.id, session.terms.lat, session.terms.lng, deps.limits.accept)
+    return await _claim_and_stage(registry, deps, workspace_id, claim)
+
+
+async def _claim_and_stage(
+    registry: Directory, deps: Deps, workspace_id: str, claim: ClaimByDispatch | ClaimByAccept
+) -> OperatorFound:
+    """Claim one operator for the session and stage the relation between them."""
+    operator = await _claim(registry, deps, workspace_id, claim)
     try:
-        staged = await _stage(deps.relations, session_id, workspace_id)
+        staged = await _stage(deps.relations, claim.session_id, workspace_id)
     except BaseException:
-        registry.ref(WORKSPACE, workspace_id).tell(FreeOperator(session_id), lane=Lane.CONTROL)
+        registry.ref(WORKSPACE, workspace_id).tell(FreeOperator(claim.session_id), lane=Lane.CONTROL)
         raise
     return OperatorFound(operator, staged)
 
 
-async def _claim(registry: Directory, deps: Deps, session_id: str, workspace_id: str, *, is_dispatch: bool) -> Operator:
+async def _claim(
+    registry: Directory, deps: Deps, workspace_id: str, claim: ClaimByDispatch | ClaimByAccept
+) -> Operator:
     workspace = registry.ref(WORKSPACE, workspace_id)
     try:
-        answer = await workspace.ask(ClaimOperator(session_id, is_dispatch), timeout_s=deps.limits.ask_timeout_s)
+        answer = await workspace.ask(ClaimOperator(claim), timeout_s=deps.limits.ask_timeout_s)
     except OutcomeUnknownError as error:
         # In the same lane as the claim, so that it is handled after it.
-        workspace.tell(FreeOperator(session_id))
+        workspace.tell(FreeOperator(claim.session_id))
         raise UnavailableError("the operator's workspace did not answer") from error
     except trio.Cancelled:
-        workspace.tell(FreeOperator(session_id))
+        workspace.tell(FreeOperator(claim.session_id))
         raise
     if isinstance(answer, Refusal):
         raise RefusedError(answer)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, assert_never, final
 
 from sightline.actors.deps import WORKSPACE, Deps
-from sightline.actors.dispatch.find_operator import claim_and_stage, find_operator
+from sightline.actors.dispatch.find_operator import accept_session, find_operator
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import (
     AcceptSession,
@@ -166,9 +166,7 @@ class SessionActor:
                 self._begin(
                     envelope,
                     message,
-                    lambda: claim_and_stage(
-                        self._context.registry, self._deps, session.id, workspace_id, is_dispatch=False
-                    ),
+                    lambda: accept_session(self._context.registry, self._deps, session, workspace_id),
                 )
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)

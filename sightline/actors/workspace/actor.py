@@ -102,10 +102,7 @@ class WorkspaceActor:
                 envelope.reply(message, await self._change(message.patch, message.caller))
             case ResetLocation(caller=caller):
                 envelope.reply(message, await self._change(machine.ResetSequence(), caller))
-            case ClaimOperator(session_id=session_id, is_dispatch=is_dispatch):
-                claim: ClaimByDispatch | ClaimByAccept = (
-                    ClaimByDispatch(session_id) if is_dispatch else ClaimByAccept(session_id)
-                )
+            case ClaimOperator(claim=claim):
                 envelope.reply(message, await self._tie(claim))
             case OccupyOperator(session_id=session_id):
                 envelope.reply(message, await self._tie(Occupy(session_id)))

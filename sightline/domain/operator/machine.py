@@ -35,11 +35,29 @@ class ClaimByDispatch:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptPolicy:
+    """What an operator must be to accept a session itself.
+
+    Args:
+        assignments_max: Sessions that it may have been assigned and not started.
+        is_verified: Whether it must be ONLINE, have sent a heartbeat within `seen_within_ms`, and cover the point.
+    """
+
+    assignments_max: int = 3
+    is_verified: bool = False
+    seen_within_ms: int = 60_000
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class ClaimByAccept:
-    """The operator takes a session itself; availability stays."""
+    """The operator takes a session at a point itself; availability stays."""
 
     session_id: str
+    lat: float = 0.0
+    lng: float = 0.0
+    policy: AcceptPolicy = AcceptPolicy()
 
 
 @final
@@ -92,6 +110,11 @@ BUSY = Refusal(
 )
 NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state")
 OTHER_LIVE = Refusal(Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session")
+OFFLINE = Refusal(Code.INVALID_STATE, "operator:offline", "The workspace is not ONLINE")
+NOT_SEEN = Refusal(Code.INVALID_STATE, "operator:notSeen", "The workspace has sent no heartbeat lately")
+NOT_COVERING = Refusal(
+    Code.INVALID_STATE, "operator:notCovering", "The workspace's coverage does not contain the point"
+)
 COVERAGE_PAIR = Refusal(Code.INVALID_INPUT, "workspace:coverage", "coverageLat and coverageLng are set together")
 
 
@@ -102,10 +125,8 @@ def step(workspace: Workspace, message: OperatorMessage, now_ms: int) -> Workspa
             return _patch(workspace, message, now_ms)
         case ClaimByDispatch(session_id=session_id):
             return _claim_by_dispatch(workspace, session_id, now_ms)
-        case ClaimByAccept(session_id=session_id):
-            return _claim_again(workspace, session_id, now_ms) or _with_claim(
-                workspace, Claim(session_id=session_id, at_ms=now_ms)
-            )
+        case ClaimByAccept():
+            return _claim_again(workspace, message.session_id, now_ms) or _claim_by_accept(workspace, message, now_ms)
         case Occupy(session_id=session_id):
             return _occupy(workspace, session_id)
         case Vacate(session_id=session_id):
@@ -140,6 +161,25 @@ def _claim_by_dispatch(workspace: Workspace, session_id: str, now_ms: int) -> Wo
     claim = Claim(session_id=session_id, at_ms=now_ms, is_dispatched=True)
     claims = {**workspace.claims, session_id: claim}
     return replace(workspace, availability=Availability.BUSY, rest=Availability.ONLINE, claims=claims)
+
+
+def _claim_by_accept(workspace: Workspace, message: ClaimByAccept, now_ms: int) -> Workspace | Refusal:
+    policy = message.policy
+    if sum(not claim.is_live for claim in workspace.claims.values()) >= policy.assignments_max:
+        return Refusal(
+            Code.INVALID_STATE,
+            "operator:assignments",
+            f"The workspace has {policy.assignments_max} assigned sessions that are not started",
+        )
+    if policy.is_verified:
+        if workspace.availability is not Availability.ONLINE:
+            return OFFLINE
+        seen_ms = workspace.last_seen_at_ms
+        if seen_ms is None or now_ms - seen_ms > policy.seen_within_ms:
+            return NOT_SEEN
+        if not workspace.covers(message.lat, message.lng):
+            return NOT_COVERING
+    return _with_claim(workspace, Claim(session_id=message.session_id, at_ms=now_ms))
 
 
 def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
