@@ -12,7 +12,16 @@ from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Patch
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
-from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved, Party, SettlementMined, Tick
+from sightline.domain.session.messages import (
+    ConsumerSeen,
+    FixReported,
+    FundsReported,
+    MediaBroke,
+    MediaProved,
+    Party,
+    SettlementMined,
+    Tick,
+)
 from sightline.domain.session.model import Operator, Session, Terms, VideoInput
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import Staged
@@ -325,6 +334,8 @@ SessionMessage: TypeAlias = (
     | FixReported
     | MediaProved
     | MediaBroke
+    | ConsumerSeen
+    | FundsReported
     | Tick
     | VideoReopened
     | ReopenVideo

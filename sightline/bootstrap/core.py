@@ -19,6 +19,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
+from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
@@ -130,7 +131,11 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
             async with trio.open_nursery() as services:
                 gc.set_threshold(*GC_THRESHOLDS)
                 await services.start(actors.run)
-                await services.start(partial(chain.run, partial(_tell_settlement, actors.registry)))
+                funds = PayerFunds(actors.registry, ledger, clock) if deps.limits.funds_policy == "enforced" else None
+                tell_settlement = partial(_tell_settlement, actors.registry)
+                await services.start(chain.run, tell_settlement, funds.report if funds is not None else None)
+                if funds is not None:
+                    services.start_soon(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
                 services.start_soon(stop_when_fenced, store)
                 retention = Retention(database, store, clock, retention_options(settings))
                 services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))

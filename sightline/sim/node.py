@@ -13,6 +13,7 @@ from sightline.actors.build import build_actors
 from sightline.actors.deps import Deps, Limits
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.service.broker import Broker
+from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
@@ -155,5 +156,13 @@ class Node:
         )
         self._registry = actors.registry
         await nursery.start(actors.run)
+        if outside.funds_policy == "enforced":
+            nursery.start_soon(self._check_funds, PayerFunds(actors.registry, outside.history.ledger, outside.clock))
         self._broker = actors.broker
         outside.history.note("ready", self.name)
+
+    async def _check_funds(self, funds: PayerFunds) -> None:
+        while True:
+            await self.line.pass_through()
+            await funds.check()
+            await trio.sleep(CHECK_EVERY_S)

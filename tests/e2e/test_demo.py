@@ -2,9 +2,15 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import simplejpeg
+import trio
+
+from tests.e2e.server import Server, until
+from tests.e2e.town import FUNDS, a_town
+from tests.e2e.traffic import STUDIO, film
 
 
 def test_demo_does_the_main_job_and_every_check_holds(data_directory: Path) -> None:
@@ -16,3 +22,31 @@ def test_demo_does_the_main_job_and_every_check_holds(data_directory: Path) -> N
     assert "every check held" in done.stdout
     height, width, _, _ = simplejpeg.decode_jpeg_header(frame.read_bytes())
     assert (width, height) == (1280, 720)
+
+
+async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_it_is_restored(server: Server) -> None:
+    server.env["SIGHTLINE_FUNDS_POLICY"] = "enforced"
+    async with a_town(server, "funds") as town:
+        consumer, operator = town.consumers[-1], town.operators[-1]
+        token, spender = town.config["usdcAddress"], town.config["settlementAddress"]
+        wallet = consumer.tenant.wallet
+        await until(lambda: consumer.read("/wallet"), lambda seen: seen["trackedAllowance"] == str(FUNDS), "is funded")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(operator.beat, STUDIO)
+            nursery.start_soon(partial(film, consumer, operator, seconds=60))
+            listing = await until(
+                lambda: consumer.read("/sessions", view="consumer"),
+                lambda seen: seen["items"] and seen["items"][0]["cleanSeconds"] >= 1,
+                "is charged",
+            )
+            path = f"/sessions/{listing['items'][0]['id']}"
+            await wallet.approve(town.chain, token=token, spender=spender, amount=0)
+            ended = await until(lambda: consumer.read(path), lambda seen: seen["state"] == "ENDED", "ends")
+            nursery.cancel_scope.cancel()
+        assert ended["endReason"] == "FUNDS_LOST"
+        assert int(ended["chargedMicroUsdc"]) > 0
+
+        await wallet.approve(town.chain, token=token, spender=spender, amount=FUNDS)
+        await until(lambda: consumer.read(path), lambda seen: seen["settlementTxHash"] is not None, "is paid")
+        left = await town.chain.balance_of(token, wallet.address)
+        assert left == FUNDS - int(ended["chargedMicroUsdc"])

@@ -254,7 +254,7 @@ class Caller:
                 return -1  # there was none
 
 
-async def film(consumer: Caller, operator: Caller) -> None:
+async def film(consumer: Caller, operator: Caller, *, seconds: float = FILMED_S) -> None:
     """Run filmed sessions one after the other: published by WHIP, again after each restart, ended by the consumer."""
     while consumer.stage.is_open:
         wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
@@ -264,7 +264,7 @@ async def film(consumer: Caller, operator: Caller) -> None:
             continue
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_publish, consumer.stage, started.data["whipUrl"])
-            with trio.move_on_after(FILMED_S):
+            with trio.move_on_after(seconds):
                 await consumer.stage.closed.wait()
             nursery.cancel_scope.cancel()
         await consumer.act("POST", f"/sessions/{session_id}/end")

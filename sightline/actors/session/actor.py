@@ -48,8 +48,10 @@ from sightline.domain.session.messages import (
     Assign,
     Cancel,
     CancelAssignment,
+    ConsumerSeen,
     End,
     FixReported,
+    FundsReported,
     GoLive,
     MediaBroke,
     MediaProved,
@@ -110,7 +112,7 @@ class SessionActor:
         message = envelope.message
         try:
             match message:
-                case FixReported() | MediaProved() | MediaBroke() | Tick():
+                case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
                     await self._durable.take_fact(message)
                 case RecordSettlement(mined=mined):
                     await self._durable.take_fact(mined)

@@ -1,0 +1,82 @@
+"""Where holds are enforced, a LIVE session ends before it has charged more than its payer can pay."""
+
+import trio
+
+from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
+from sightline.ports.chain import FundsUpdate
+from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
+from tests.actors.world import WALLET
+
+
+async def see_wallet(world, number, *, balance, allowance):
+    """Let the chain show this wallet; returns the report of it."""
+    head = BlockRef(number=number, block_hash=f"0x{number:064x}", parent_hash=f"0x{number - 1:064x}")
+    reading = WalletReading(address=WALLET, balance_micro=balance, allowance_micro=allowance, block_number=number)
+    application = BlockApplication(
+        headers=(head,),
+        events=(),
+        readings=(reading,),
+        settled=(),
+        head=head,
+        confirmed_block=number,
+        previous=await world.ledger.chain_head(),
+    )
+    await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
+    return FundsUpdate(address=WALLET, spendable_micro=reading.spendable(0), block_number=number)
+
+
+def funds_of(world):
+    return PayerFunds(world.registry, world.ledger, world.clock)
+
+
+async def live_session(world):
+    """Return a session of 600 s at 1,000 micro-USDC that has been filmed for 20 s, and its parties."""
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 20)
+    return session, consumer, operator
+
+
+async def test_a_session_ends_when_its_allowance_is_revoked_and_what_was_charged_is_settled(world):
+    session, consumer, _ = await live_session(world)
+    await funds_of(world).report(await see_wallet(world, 1, balance=10**9, allowance=0))
+    await trio.sleep(0.1)
+    view = await world.view(session, consumer)
+    assert (view.state, view.end_reason) == ("ENDED", "FUNDS_LOST")
+    assert view.charged == 20 * view.terms.rate
+    record = await world.ledger.settlement(session)
+    assert record.total == view.charged
+    assert world.settlements == 1
+
+
+async def test_a_session_ends_before_its_charge_passes_what_is_left_without_another_report(world):
+    session, consumer, operator = await live_session(world)
+    funds, sequence = funds_of(world), 10
+    await funds.report(await see_wallet(world, 1, balance=80_000, allowance=10**9))
+    for _ in range(5):
+        sequence = await world.film(session, operator, int(CHECK_EVERY_S), sequence)
+        await funds.check()
+    await trio.sleep(0.1)
+    view = await world.view(session, consumer)
+    assert (view.state, view.end_reason) == ("ENDED", "FUNDS_LOST")
+    assert view.clean_seconds >= 40
+    assert view.charged <= 80_000
+
+
+async def test_a_report_that_was_missed_while_the_server_was_down_is_made_up(world, nursery):
+    session, consumer, _ = await live_session(world)
+    world.kill()
+    await see_wallet(world, 1, balance=0, allowance=10**9)
+    await nursery.start(world.run)
+    await funds_of(world).check()
+    await trio.sleep(0.1)
+    view = await world.view(session, consumer)
+    assert (view.state, view.end_reason) == ("ENDED", "FUNDS_LOST")
+
+
+async def test_sessions_of_payers_who_can_pay_or_whose_wallet_was_never_read_go_on(world):
+    session, consumer, _ = await live_session(world)
+    await funds_of(world).check()
+    await funds_of(world).report(await see_wallet(world, 1, balance=10**9, allowance=70_000))
+    await trio.sleep(0.1)
+    assert (await world.view(session, consumer)).state == "LIVE"
