@@ -1,7 +1,7 @@
 """One WebSocket connection (RFC 6455) between the application and the peer.
 
-The application pulls: nothing is read while it does not ask, so a slow application holds back its peer and no queue
-grows here. Compression is not offered: it would let a small packet become a large message.
+Bytes are read only when the application calls receive, so a slow application slows its client down and no queue grows.
+wsproto encodes and decodes the frames. Compression is not offered: it would let a small packet become a large message.
 """
 
 import base64
@@ -12,26 +12,10 @@ from hashlib import sha1
 
 import structlog
 import trio
+from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from sightline.http.server.asgi import ClientGoneError, Headers, Message
-from sightline.http.server.frames import (
-    ABNORMAL,
-    BINARY,
-    CLOSE,
-    GOING_AWAY,
-    INTERNAL,
-    NORMAL,
-    PING,
-    PONG,
-    TEXT,
-    Frame,
-    FrameError,
-    FrameReader,
-    decode_close,
-    decode_text,
-    encode_close,
-    encode_frame,
-)
+from sightline.http.server.messages import MessageReader
 from sightline.http.server.options import Fault
 from sightline.http.server.parser import Request
 from sightline.http.server.response import ResponseHead
@@ -44,7 +28,7 @@ log = structlog.get_logger()
 _NEVER = float("inf")
 # RFC 6455, 1.3.
 _ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-# Pings without any sign of life before the peer is given up.
+# Ping intervals without any bytes from the client after which the connection is closed.
 _SILENT_PINGS = 3
 
 
@@ -56,20 +40,21 @@ class _Phase(Enum):
 
 
 class WebSocketSession:
-    """See the module."""
+    """Serves one connection after the HTTP layer has parsed the request that asks for the upgrade."""
 
     __slots__ = (
         "_accepted",
         "_close_code",
         "_connect_given",
         "_deadline",
-        "_frames",
         "_heard_at",
         "_inbox",
         "_leftover",
+        "_messages",
         "_peer",
         "_phase",
         "_pinged_at",
+        "_protocol",
         "_reading",
         "_refusal",
         "_refusal_body",
@@ -86,12 +71,13 @@ class WebSocketSession:
         self._peer = peer
         self._request = request
         self._leftover = leftover
-        self._frames = FrameReader(shared.options.limits.websocket_message_bytes_max)
+        self._protocol = FrameProtocol(client=False, extensions=[])
+        self._messages = MessageReader(self._protocol, shared.options.limits.websocket_message_bytes_max)
         self._phase = _Phase.HANDSHAKE
         self._accepted = trio.Event()
         self._connect_given = False
         self._inbox: deque[Message] = deque()
-        self._close_code = ABNORMAL
+        self._close_code: int = CloseReason.ABNORMAL_CLOSURE
         self._deadline = _NEVER
         self._heard_at = self._pinged_at = trio.current_time()
         self._reading = False
@@ -101,7 +87,7 @@ class WebSocketSession:
         self._scope: trio.CancelScope | None = None
 
     def sweep(self, now: float) -> None:
-        """Ping a quiet peer, give up a silent one."""
+        """Ping a client that has been quiet for `websocket_ping_s`; close after three unanswered pings."""
         if now >= self._deadline:
             self._deadline = _NEVER
             self._cancel()
@@ -115,30 +101,32 @@ class WebSocketSession:
                 self._shared.spawn(self._ping)
 
     def drain(self) -> None:
-        """End; `leave` says goodbye."""
-        self._close_code = GOING_AWAY
+        """Stop the application; `leave` then sends close code 1001."""
+        self._close_code = CloseReason.GOING_AWAY
         self._cancel()
 
     async def _ping(self) -> None:
         try:
-            await self._send_frame(encode_frame(PING, b""))
+            await self._send_frame(self._protocol.ping())
         except ClientGoneError:
             self._cancel()
 
     async def leave(self) -> None:
-        """Say why, if the application was cut off."""
+        """Send a refusal or a close frame after the application was cancelled."""
         with trio.move_on_after(self._shared.options.limits.linger_s):
             if self._phase is _Phase.HANDSHAKE:
                 await self._send_fault(Fault(503, "websocket:stopping"))
             elif self._phase is _Phase.OPEN:
-                await self._close(self._close_code if self._close_code == GOING_AWAY else INTERNAL, "")
+                await self._close(
+                    self._close_code if self._close_code == CloseReason.GOING_AWAY else CloseReason.INTERNAL_ERROR, ""
+                )
 
     def _cancel(self) -> None:
         if self._scope is not None:
             self._scope.cancel()
 
     async def run(self, scope: trio.CancelScope) -> None:
-        """Serve until the end; `scope` is cancelled when a deadline passes."""
+        """Serve until the connection ends; `scope` is cancelled when a deadline passes."""
         fault = self._check_handshake()
         if fault is not None:
             await self._say_no(self._shared.encode_fault(fault))
@@ -149,19 +137,19 @@ class WebSocketSession:
         asgi_scope["subprotocols"] = self._subprotocols()
         asgi_scope["extensions"] = {"websocket.http.response": {}}
         del asgi_scope["method"]
-        code = NORMAL
+        code = CloseReason.NORMAL_CLOSURE
         try:
             await self._shared.app(asgi_scope, self.receive, self.send)
         except* ClientGoneError:
             self._phase = _Phase.CLOSED
         except* Exception:
             log.exception("websocket_application_failed", path=self._request.path)
-            code = INTERNAL
+            code = CloseReason.INTERNAL_ERROR
         await self._end(code)
 
     async def _end(self, code: int) -> None:
         if self._phase is _Phase.HANDSHAKE:
-            status = 500 if code == INTERNAL else 403
+            status = 500 if code == CloseReason.INTERNAL_ERROR else 403
             await self._send_fault(Fault(status, "http:internal" if status == 500 else "websocket:refused"))
         elif self._phase is _Phase.OPEN:
             await self._close(code, "")
@@ -192,7 +180,7 @@ class WebSocketSession:
     # What the application calls.
 
     async def receive(self) -> Message:
-        """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
+        """`websocket.connect`, then messages, then `websocket.disconnect` at each further call."""
         if not self._connect_given:
             self._connect_given = True
             return {"type": "websocket.connect"}
@@ -215,32 +203,36 @@ class WebSocketSession:
         if not data:
             self._phase = _Phase.CLOSED
             return
-        self._frames.feed(data)
+        self._messages.feed(data)
         try:
-            while self._phase is _Phase.OPEN and (frame := self._frames.next()) is not None:
+            for frame in self._messages.frames():
                 await self._on_frame(frame)
-        except FrameError as error:
+        except ParseFailed as error:
             await self._close(error.code, "")
+        except ClientGoneError:
+            # The connection broke while a pong or a close was written: report it like an end of file.
+            self._phase = _Phase.CLOSED
 
     async def _on_frame(self, frame: Frame) -> None:
-        opcode, payload = frame
-        if opcode == TEXT:
-            self._inbox.append({"type": "websocket.receive", "text": decode_text(payload)})
-        elif opcode == BINARY:
-            self._inbox.append({"type": "websocket.receive", "bytes": payload})
-        elif opcode == PING:
-            await self._send_frame(encode_frame(PONG, payload))
-        elif opcode == CLOSE:
-            self._close_code = decode_close(payload)
+        if frame.opcode is Opcode.TEXT:
+            self._inbox.append({"type": "websocket.receive", "text": frame.payload})
+        elif frame.opcode is Opcode.BINARY:
+            self._inbox.append({"type": "websocket.receive", "bytes": frame.payload})
+        elif frame.opcode is Opcode.PING:
+            assert isinstance(frame.payload, bytes)
+            await self._send_frame(self._protocol.pong(frame.payload))
+        elif frame.opcode is Opcode.CLOSE:
+            assert isinstance(frame.payload, tuple)
+            self._close_code = frame.payload[0]
             self._phase = _Phase.CLOSED
-            await self._send_frame(encode_frame(CLOSE, payload[:2]))
+            await self._send_frame(self._protocol.close(self._close_code))
 
     async def send(self, message: Message) -> None:
-        """Take a message of the application.
+        """Perform one ASGI message of the application.
 
         Raises:
             ClientGoneError: If the connection has ended.
-            RuntimeError: If the message has no place in the present phase.
+            RuntimeError: If the message is not allowed in the current phase.
         """
         kind = message["type"]
         if kind == "websocket.accept" and self._phase is _Phase.HANDSHAKE:
@@ -251,14 +243,14 @@ class WebSocketSession:
             if self._phase is _Phase.HANDSHAKE:
                 await self._send_fault(Fault(403, "websocket:refused"))
             elif self._phase is _Phase.OPEN:
-                await self._close(message.get("code") or NORMAL, message.get("reason") or "")
+                await self._close(message.get("code") or CloseReason.NORMAL_CLOSURE, message.get("reason") or "")
         elif kind == "websocket.http.response.start" and self._phase is _Phase.HANDSHAKE:
             self._phase = _Phase.REFUSING
             self._refusal = ResponseHead(message["status"], message.get("headers", []), method="GET")
         elif kind == "websocket.http.response.body" and self._refusal is not None:
             await self._refuse(self._refusal, message)
         else:
-            msg = f"{kind} is out of place in phase {self._phase.name}"
+            msg = f"{kind} is not allowed in phase {self._phase.name}"
             raise RuntimeError(msg)
 
     async def _accept(self, message: Message) -> None:
@@ -307,18 +299,17 @@ class WebSocketSession:
             msg = "a message was sent before the websocket was accepted"
             raise RuntimeError(msg)
         text = message.get("text")
-        frame = encode_frame(TEXT, text.encode()) if text is not None else encode_frame(BINARY, message["bytes"])
-        await self._send_frame(frame)
+        await self._send_frame(self._protocol.send_data(message["bytes"] if text is None else text))
 
-    async def _send_frame(self, frame: bytes) -> None:
-        """Write one frame whole: frames of several tasks must not mix."""
+    async def _send_frame(self, frame: bytearray) -> None:
+        """Write one whole frame; the lock keeps frames of several tasks from interleaving."""
         lock = self._send_lock
         try:
             lock.acquire_nowait()
         except trio.WouldBlock:
             await lock.acquire()
         try:
-            await self._transport.send(frame)
+            await self._transport.send(bytes(frame))
         finally:
             lock.release()
 
@@ -326,6 +317,6 @@ class WebSocketSession:
         self._phase = _Phase.CLOSED
         self._close_code = code
         try:
-            await self._send_frame(encode_close(code, reason))
+            await self._send_frame(self._protocol.close(code, reason))
         except ClientGoneError:
             return

@@ -1,5 +1,7 @@
-"""WebSocket over a real socket, spoken by wsproto's client side or by hand."""
+"""WebSocket connections over a real socket, from wsproto's client or from bytes written by hand."""
 
+import socket
+import struct
 from typing import Any
 
 import pytest
@@ -197,7 +199,33 @@ async def test_the_application_learns_that_its_peer_has_gone(running: Any) -> No
     assert [(each["type"], each["code"]) for each in told] == [("websocket.disconnect", 1006)] * 2
 
 
-async def test_a_handshake_that_nobody_decides_ends(running: Any) -> None:
+async def test_a_ping_whose_sender_resets_the_connection_is_a_disconnect(running: Any) -> None:
+    told: list[Any] = []
+    opened, reset, done = trio.Event(), trio.Event(), trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        opened.set()
+        await reset.wait()
+        try:
+            told.append(await receive())
+        finally:
+            done.set()
+
+    async with running(app) as server:
+        async with server.client() as client:
+            await client.send(HANDSHAKE)
+            await client.head()
+            await opened.wait()
+            await client.send(masked(0x89, b"p") * 2000)
+            client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.set()
+        await done.wait()
+    assert [each["type"] for each in told] == ["websocket.disconnect"]
+
+
+async def test_a_handshake_without_a_decision_of_the_application_is_refused(running: Any) -> None:
     async def undecided(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep_forever()
 
