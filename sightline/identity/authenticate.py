@@ -7,9 +7,8 @@ the recorded end of the period, and cached records are younger than the period, 
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, Self, TypeVar, final
+from typing import Final, NoReturn, Protocol, final
 
 import trio
 
@@ -26,7 +25,6 @@ from sightline.ports.identity import ApiKeyRecord, IdentityStore
 from sightline.system.loops import run_forever
 
 _CREDENTIAL_LENGTH_MAX: Final = 4_096
-T = TypeVar("T")
 
 
 class Headers(Protocol):
@@ -34,10 +32,6 @@ class Headers(Protocol):
 
     def get(self, key: str, /) -> str | None:
         """Return the header's first value, or None."""
-        ...
-
-    def made_once(self, make: Callable[[Self], T], /) -> T:
-        """Return make(self), cached while the client sends the same header bytes."""
         ...
 
 
@@ -89,9 +83,9 @@ class Authenticator:
             RefusedError: NOT_AUTHENTICATED or REVOKED_API_KEY.
             StoreUnavailableError: The key or the wallet session could not be read.
         """
-        if headers.get("authorization") is not None:
-            key, digest = headers.made_once(self._read_key)
-            return await self._key_principal(key, digest)
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            return await self._key_principal(authorization)
         value = session_cookie(headers.get("cookie"))
         if value is None:
             _refuse(refusals.MISSING_CREDENTIAL)
@@ -120,16 +114,12 @@ class Authenticator:
         await self._sessions.require_open(principal)
         return principal
 
-    def _read_key(self, headers: Headers) -> tuple[str, bytes]:
-        authorization = headers.get("authorization") or ""
+    async def _key_principal(self, authorization: str) -> ApiKeyPrincipal:
         scheme, _, key = authorization.partition(" ")
         key = key.strip(" ")
         if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer":
             _refuse(refusals.INVALID_CREDENTIAL)
-        return key, self._hasher.digest(key)
-
-    async def _key_principal(self, key: str, digest: bytes) -> ApiKeyPrincipal:
-        record = await self._record(key, digest)
+        record = await self._record(key, self._hasher.digest(key))
         if record is None:
             _refuse(refusals.INVALID_CREDENTIAL)
         now_ms = self._clock.now_ms()

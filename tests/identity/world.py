@@ -1,9 +1,8 @@
 """The identity package on in-memory stores, with a clock that the test moves and a chain without contracts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -29,9 +28,6 @@ IDLE_MS = 4 * HOUR_MS
 
 class Given(dict[str, str]):
     """Request headers given as a mapping."""
-
-    def made_once(self, make: Callable[["Given"], Any], /) -> Any:
-        return make(self)
 
 
 @dataclass
