@@ -28,6 +28,16 @@ async def test_a_key_without_the_scope_is_told_which_one(world: World) -> None:
     assert refused.json()["requiredScope"] == "sessions:create"
 
 
+async def test_a_party_whose_key_may_not_end_its_side_is_told_the_scope(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = (await world.request(consumer))["id"]
+    body = {"label": "operate", "environment": "TEST", "scopes": ["sessions:operate"]}
+    key = data_of(await consumer.wallet.post(f"{consumer.path}/api-keys", body))["plaintext"]
+    refused = await consumer.key.having(authorization=f"Bearer {key}").post(f"{SESSIONS}/{session}/end")
+    assert error_of(refused) == (403, "NOT_AUTHORIZED", "apiKey:scope")
+    assert refused.json()["requiredScope"] == "sessions:create"
+
+
 async def test_a_low_sequence_is_told_the_last_one(world: World) -> None:
     operator = await world.party("SUPPLIER")
     data_of(await operator.key.post(f"{operator.path}/location", BERLIN | {"sequence": 7}))
