@@ -2,14 +2,15 @@
 
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trio
 
 from tests.e2e.history import violations
-from tests.e2e.server import Server
+from tests.e2e.server import Server, until
 from tests.e2e.town import Town, a_town, find, repeat_some, start_traffic
 
 # If the server dies while a request is being sent, httpx leaves the request's body to the garbage collector.
@@ -48,8 +49,18 @@ async def work(town: Town, rounds: int) -> list[float]:
     async with trio.open_nursery() as nursery:
         start_traffic(town, nursery)
         took_s = await kill_rounds(town, rounds)
+        await until(_film_sessions(town), _any_clean_second, "a filmed session has clean seconds")
         town.stage.closed.set()
     return took_s
+
+
+def _film_sessions(town: Town) -> Callable[[], Awaitable[Any]]:
+    filming = town.consumers[-1]
+    return lambda: filming.read("/sessions", view="consumer", state=["LIVE", "ENDED"])
+
+
+def _any_clean_second(page: dict[str, Any]) -> bool:
+    return any(session["cleanSeconds"] > 0 for session in page["items"])
 
 
 async def crash_and_check(server: Server, rounds: int, seed: str) -> None:

@@ -159,7 +159,7 @@ def test_damaged_cookies_are_401(server: Server) -> None:
         f"{version}.{kid}.{payload}.",
         f"{version}.{kid}.{payload}.{flipped}",
         f"{version}.k9.{payload}.{mac}",
-        f"v2.{kid}.{payload}.{mac}",
+        f"v1.{kid}.{payload}.{mac}",
         f"{version}.{kid}.{payload[:-2]}AA.{mac}",
         "x" * 5_000,
         "%00",

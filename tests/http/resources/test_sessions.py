@@ -156,7 +156,9 @@ async def test_a_request_can_be_withdrawn_until_it_is_accepted(world: World) -> 
     path = f"{SESSIONS}/{session['id']}"
     data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
     assert error_of(await consumer.key.delete(path))[:2] == (409, "INVALID_STATE")
-    assert error_of(await consumer.key.post(f"{path}/end"))[:2] == (409, "INVALID_STATE")
+    assert error_of(await operator.key.post(f"{path}/end"))[:2] == (409, "INVALID_STATE")
+    left = data_of(await consumer.key.post(f"{path}/end"))
+    assert (left["state"], left["endReason"], left["chargedMicroUsdc"]) == ("CANCELLED", "CONSUMER_CANCELLED", "0")
 
 
 async def test_accept_wants_the_operators_own_workspace(world: World) -> None:
