@@ -222,7 +222,7 @@ async def test_kill_9_between_signing_and_broadcast(
     world: World, anvil: Anvil, database_dsn: str, tmp_path: Path
 ) -> None:
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=database_dsn))) as database:
-        world.ledger = PostgresLedger(database)
+        world.ledger, world.database = PostgresLedger(database), database
         for wallet in (world.payer, world.payee):
             await world.ledger.track(wallet.workspace_id, wallet.address, now_ms=clock.now_ms())
         session_id = await world.end_session()
