@@ -192,6 +192,10 @@ class Demo:
                     "deviceKind": "PHONE",
                 },
             )
+            # A quote counts only operators whose device was seen within a minute.
+            await operator_api.post(
+                f"/workspaces/{operator.workspace_id}/location", lat=PLACE[0], lng=PLACE[1], sequence=0
+            )
         self._checks.equal("operator", online["availabilityState"], "ONLINE")
         quote = await api.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
         self._checks.equal("operators at the place", quote["availableOperators"], 1)
