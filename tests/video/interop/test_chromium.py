@@ -40,7 +40,8 @@ async def test_chromium_publishes_and_another_plays(client_script: Path, codec: 
         first = await watch(viewer, frames=30)
         later = await watch(viewer, frames=first["frames"] + 60)
         assert later["time"] > first["time"] + 0.5
-        assert (later["width"], later["height"]) == (frame.width, frame.height)
+        # The browser raises its resolution while it probes the link; the shape of the picture stays.
+        assert later["width"] * frame.height == later["height"] * frame.width
         stats = await viewer.run("window.stats()")
         assert stats["inbound-rtp audio"]["packetsReceived"] > 50
         sent = (await publisher.run("window.stats()"))["outbound-rtp video"]
