@@ -21,6 +21,7 @@ LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=
 SESSION = replace(FILM.session, version=7, head_hash="ab", events=3)
 LOCATION = replace(LIVE.location, last_fix=a_fix(T0 + 77), last_sequence=77)
 WORKSPACE = a_workspace(
+    sequence_base=3,
     device_kind=DeviceKind.DRONE,
     coverage_lat=1.0,
     coverage_lng=2.0,
