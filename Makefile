@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 
-.PHONY: help install install-dev demo serve test check format interop nemesis bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format interop nemesis attack bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -18,6 +18,7 @@ help:
 	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
+	@echo "make attack    replay the findings of the security audit on a real server"
 	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
 	@echo "make sbom      write sbom.cdx.json, the CycloneDX list of runtime dependencies"
 	@echo "make clean     remove the virtual environment and local data"
@@ -70,6 +71,9 @@ interop: $(VENV)/.dev
 nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh
 	$(BIN)/python -m tests.nemesis --minutes $(or $(minutes),2) --seed $(or $(seed),1) $(if $(only),--only '$(only)') $(ARGS)
+
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attack $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.run $(ARGS)

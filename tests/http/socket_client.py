@@ -31,8 +31,9 @@ class SocketClosedByServerError(Exception):
 class SocketClient:
     """One open WebSocket."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, patience_s: float = 10) -> None:
         self._stream = stream
+        self._patience_s = patience_s
         self._connection = WSConnection(ConnectionType.CLIENT)
 
     async def open(self, host: str, path: str, headers: dict[str, str]) -> None:
@@ -75,19 +76,21 @@ class SocketClient:
                     await self._stream.send_all(self._connection.send(event.response()))
                     continue
                 return event
-            with trio.fail_after(10):
+            with trio.fail_after(self._patience_s):
                 data = await self._stream.receive_some(65_536)
             self._connection.receive_data(data or None)
 
 
 @asynccontextmanager
-async def open_socket(base_url: str, path: str, headers: dict[str, str]) -> AsyncIterator[SocketClient]:
+async def open_socket(
+    base_url: str, path: str, headers: dict[str, str], *, patience_s: float = 10
+) -> AsyncIterator[SocketClient]:
     """Open a WebSocket; `RefusedSocketError` where the server says no."""
     parts = urlsplit(base_url)
     assert parts.hostname is not None
     assert parts.port is not None
     async with await trio.open_tcp_stream(parts.hostname, parts.port) as stream:
-        client = SocketClient(stream)
+        client = SocketClient(stream, patience_s)
         with trio.fail_after(10):
             await client.open(parts.netloc, path, headers)
         yield client

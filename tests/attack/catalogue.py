@@ -1,0 +1,34 @@
+"""The list of attacks. Each one is a function that raises AssertionError when it succeeds against the server."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tests.attack.target import Target
+
+Run: TypeAlias = Callable[[Target], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack: the finding of the audit that it replays, what the attacker tries, and the function that tries it.
+
+    The function returns what was observed, in a few words.
+    """
+
+    finding: str
+    title: str
+    run: Run
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(finding: str, title: str) -> Callable[[Run], Run]:
+    """Add a function to the list."""
+
+    def add(run: Run) -> Run:
+        ATTACKS.append(Attack(finding, title, run))
+        return run
+
+    return add

@@ -1,0 +1,166 @@
+"""Attacks on identity: removed members, stolen cookies and keys, open streams, secrets shown to the wrong side."""
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from sightline.client import Api, Wallet
+from tests.attack.catalogue import attack
+from tests.attack.target import Target
+from tests.e2e.server import Tenant
+from tests.http.socket_client import SocketClosedByServerError, open_socket
+
+MINT = {"label": "all", "environment": "TEST", "scopes": ["sessions:read", "sessions:create", "sessions:operate"]}
+
+
+async def cookie_of(target: Target, wallet: Wallet, workspace_id: str | None = None) -> str:
+    """The Cookie header of a new sign-in."""
+    async with Api(target.url) as api:
+        await wallet.sign_in(api)
+        if workspace_id is not None:
+            await api.post("/auth/workspace/select", workspaceId=workspace_id)
+        cookies = api._http.cookies
+        return "; ".join(f"{name}={value}" for name, value in cookies.items())
+
+
+async def a_member(target: Target, owner: Tenant, role: str) -> tuple[Wallet, str]:
+    """A further wallet with this role, signed in; and the Cookie header."""
+    wallet = Wallet()
+    owners_cookie = await cookie_of(target, owner.wallet, owner.workspace_id)
+    path = f"/workspaces/{owner.workspace_id}/members"
+    answer = await target.call("POST", path, owners_cookie, {"walletAddress": wallet.address, "role": role})
+    assert answer.status_code == 200, answer.text
+    return wallet, await cookie_of(target, wallet, owner.workspace_id)
+
+
+async def remove(target: Target, owner: Tenant, wallet: Wallet) -> None:
+    owners_cookie = await cookie_of(target, owner.wallet, owner.workspace_id)
+    path = f"/workspaces/{owner.workspace_id}/members/{wallet.address}"
+    assert (await target.call("DELETE", path, owners_cookie)).status_code == 200
+
+
+@attack("H1", "A removed OWNER mints a key and adds itself again")
+async def removed_owner(target: Target) -> str:
+    owner = await target.tenant("SUPPLIER")
+    wallet, cookie = await a_member(target, owner, "OWNER")
+    await remove(target, owner, wallet)
+    path = f"/workspaces/{owner.workspace_id}"
+    minted = await target.call("POST", f"{path}/api-keys", cookie, MINT)
+    added = await target.call("POST", f"{path}/members", cookie, {"walletAddress": wallet.address, "role": "OWNER"})
+    listed = await target.call("GET", f"{path}/api-keys", cookie)
+    statuses = [minted.status_code, added.status_code, listed.status_code]
+    assert statuses == [403, 403, 403], statuses
+    return "mint, add and list answered 403"
+
+
+@attack("M2", "A WebSocket and an event stream outlive the removal of their member")
+async def streams_of_removed_member(target: Target) -> str:
+    owner = await target.tenant("SUPPLIER")
+    wallet, cookie = await a_member(target, owner, "ADMIN")
+    path = f"/api/v1/workspaces/{owner.workspace_id}/location/stream"
+    async with open_socket(target.url, path, {"cookie": cookie}, patience_s=30) as socket:
+        await remove(target, owner, wallet)
+        started = trio.current_time()
+        with trio.fail_after(20), pytest.raises(SocketClosedByServerError) as closed:
+            await socket.receive()
+    assert closed.value.code == 1008, closed.value.code
+    return f"closed with 1008 after {trio.current_time() - started:.0f} s"
+
+
+@attack("ASVS 7.4", "A cookie is used after its logout")
+async def cookie_after_logout(target: Target) -> str:
+    tenant = await target.tenant("CONSUMER")
+    cookie = await cookie_of(target, tenant.wallet)
+    assert (await target.call("POST", "/auth/logout", cookie)).status_code == 200
+    assert (await target.call("GET", "/me", cookie)).status_code == 401
+    return "401"
+
+
+@attack("M3", "A read-only key, a VIEWER and the consumer read whipUrl")
+async def whip_url_for_readers(target: Target) -> str:
+    consumer, operator = await target.tenant("CONSUMER"), await target.operator()
+    started = await target.live_session(consumer, operator)
+    path = f"/sessions/{started['session']['id']}"
+    owners_cookie = await cookie_of(target, operator.wallet, operator.workspace_id)
+    body = MINT | {"scopes": ["sessions:read"]}
+    minted = await target.call("POST", f"/workspaces/{operator.workspace_id}/api-keys", owners_cookie, body)
+    reader = minted.json()["data"]["plaintext"]
+    _, viewer = await a_member(target, operator, "VIEWER")
+    for name, credential in (("reader", reader), ("VIEWER", viewer), ("consumer", consumer.key)):
+        for text in (
+            (await target.call("GET", path, credential)).text,
+            (await target.call("GET", "/sessions", credential)).text,
+        ):
+            assert urlsplit(started["whipUrl"]).path not in text, f"{name} reads whipUrl"
+    shown = (await target.call("GET", path, operator.key)).json()["data"]["whipUrl"]
+    assert shown == started["whipUrl"], "the operator's own key must see it"
+    await target.call("POST", f"{path}/end", operator.key)
+    return "null for all three, shown to sessions:operate"
+
+
+@attack("held", "57 foreign calls: another tenant's key on a session and a workspace")
+async def foreign_calls(target: Target) -> str:
+    consumer, operator, stranger = (
+        await target.tenant("CONSUMER"),
+        await target.operator(),
+        await target.tenant("CONSUMER"),
+    )
+    started = await target.live_session(consumer, operator)
+    session, workspace = f"/sessions/{started['session']['id']}", f"/workspaces/{consumer.workspace_id}"
+    attempts: list[tuple[str, str, Any]] = [
+        *(("GET", session + tail, None) for tail in ("", "/meter", "/viewer-token", "/frame", "/frames", "/events")),
+        *(("POST", session + tail, None) for tail in ("/dispatch", "/start", "/end")),
+        ("POST", f"{session}/accept", {"operatorWorkspaceId": operator.workspace_id}),
+        ("DELETE", session, None),
+        ("GET", f"/settlements/{started['session']['id']}", None),
+        *(("GET", workspace + tail, None) for tail in ("", "/events", "/members", "/api-keys")),
+        ("PATCH", workspace, {"name": "Mine now"}),
+        ("POST", f"{workspace}/location", {"lat": 1, "lng": 1, "sequence": 1}),
+        ("POST", f"{workspace}/api-keys", MINT),
+    ]
+    count = 0
+    for credential in (stranger.key, "svc_test_abcdef_" + "0" * 43, "svc_session=v2.k1.e30.AAAA"):
+        for method, path, body in attempts:
+            answer = await target.call(method, path, credential, body)
+            assert answer.status_code in (401, 403, 404, 409), f"{method} {path}: {answer.status_code}"
+            assert "whipUrl" not in answer.text
+            count += 1
+    await target.call("POST", f"{session}/end", operator.key)
+    return f"{count} calls refused"
+
+
+@attack("low", "A name with bidirectional controls or line feeds")
+async def deceptive_names(target: Target) -> str:
+    tenant = await target.tenant("CONSUMER")
+    path = f"/workspaces/{tenant.workspace_id}"
+    for name in ("good\u202egnp.exe", "two\nlines", "\u2066hidden\u2069", "nul\x00byte"):
+        answer = await target.call("PATCH", path, tenant.key, {"name": name})
+        assert answer.status_code == 400, f"{json.dumps(name)}: {answer.status_code}"
+    return "400 for each"
+
+
+@attack("M10", "A heartbeat with the largest sequence locks the operator out")
+async def largest_sequence(target: Target) -> str:
+    operator = await target.tenant("SUPPLIER")
+    path = f"/workspaces/{operator.workspace_id}/location"
+    body = {"lat": 52.52, "lng": 13.4, "sequence": 1}
+    assert (await target.call("POST", path, operator.key, body)).status_code == 200
+    jump = await target.call("POST", path, operator.key, body | {"sequence": 2**53 - 1})
+    assert jump.status_code == 400, jump.status_code
+    assert (await target.call("POST", path, operator.key, body | {"sequence": 2})).status_code == 200
+    return "400, and the next heartbeat is accepted"
+
+
+@attack("held", "Keys, cookies, signatures and media tokens in the log")
+async def secrets_in_log(target: Target) -> str:
+    consumer, operator = await target.tenant("CONSUMER"), await target.operator()
+    started = await target.live_session(consumer, operator)
+    cookie = await cookie_of(target, consumer.wallet)
+    await target.call("POST", f"/sessions/{started['session']['id']}/end", operator.key)
+    secrets = [consumer.key, operator.key, cookie.partition("=")[2], urlsplit(started["whipUrl"]).path]
+    log = target.logged()
+    assert not [secret for secret in secrets if secret in log]
+    return f"none in {len(log.splitlines())} lines"

@@ -1,0 +1,76 @@
+"""Attacks on WHIP, WHEP and the media workers."""
+
+import time
+
+import httpx
+import trio
+
+from tests.attack.catalogue import attack
+from tests.attack.target import Target, honest_tenant
+from tests.e2e.server import Tenant
+from tests.video.support.offers import an_obs_offer
+
+SDP = {"content-type": "application/sdp"}
+
+
+async def whip_urls(target: Target) -> tuple[Tenant, str, str]:
+    """A LIVE session: its operator, whipUrl and whepUrl."""
+    operator = await target.operator()
+    started = await target.live_session(await target.tenant("CONSUMER"), operator)
+    return operator, started["whipUrl"], started["whepUrl"]
+
+
+async def post_offer(target: Target, url: str, offer: bytes) -> httpx.Response:
+    return await target.http.post(url, content=offer, headers=SDP)
+
+
+@attack("H4", "Offers that never connect shut other tenants out")
+async def pending_offers(target: Target) -> str:
+    _, whip, whep = await whip_urls(target)
+    _, other_whip, _ = await whip_urls(target)
+    assert (await post_offer(target, whip, an_obs_offer())).status_code == 201
+    statuses: list[int] = []
+
+    async def flood() -> None:
+        statuses.append((await post_offer(target, whep, an_obs_offer())).status_code)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(300):
+            nursery.start_soon(flood)
+    other = await post_offer(target, other_whip, an_obs_offer())
+    assert other.status_code == 201, f"another tenant's WHIP got {other.status_code}"
+    return f"another tenant publishes after 300 offers ({statuses.count(429)} refused by the rate limit)"
+
+
+@attack("H6", "ICE servers with credentials for a wrong token")
+async def ice_servers_without_token(target: Target) -> str:
+    for kind in ("whip", "whep"):
+        answer = await target.http.options(f"{target.url}/{kind}/not-a-token")
+        assert "link" not in answer.headers
+    return "no Link header"
+
+
+@attack("H7", "One offer with 1,000 candidates sends packets to arbitrary hosts and stalls signalling")
+async def many_candidates(target: Target) -> str:
+    _, whip, _ = await whip_urls(target)
+    tenant = await target.tenant("CONSUMER")
+    lines = "".join(
+        f"a=candidate:{number} 1 udp 2130706431 198.18.{number // 250}.{number % 250 + 1} 9 typ host\r\n"
+        for number in range(1_000)
+    )
+    offer = an_obs_offer() + lines.encode()
+    async with honest_tenant(target, tenant.key) as latency:
+        started = time.monotonic()
+        answer = await post_offer(target, whip, offer)
+        took_s = time.monotonic() - started
+    assert took_s < 1.0, f"the offer took {took_s:.1f} s"
+    return f"answered {answer.status_code} in {took_s * 1_000:.0f} ms; {latency}"
+
+
+@attack("low", "A clock rate of 5,000 digits in an offer")
+async def long_clock_rate(target: Target) -> str:
+    _, whip, _ = await whip_urls(target)
+    offer = an_obs_offer().replace(b"/90000", b"/" + b"9" * 5_000)
+    answer = await post_offer(target, whip, offer)
+    assert 400 <= answer.status_code < 500, answer.status_code
+    return f"{answer.status_code}"

@@ -1,0 +1,136 @@
+"""The server under attack, and what an attacker needs: tenants, raw requests, and the latency of an honest tenant."""
+
+import os
+import statistics
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import trio
+
+from sightline.client import Api
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
+
+RESPONSE_BYTES_MAX = 65_536
+
+
+@dataclass
+class Target:
+    """A server started as a user starts it: defaults, rate limits on, embedded database, chain and video."""
+
+    server: Server
+    http: httpx.AsyncClient
+    tenants: int = 0
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    async def tenant(self, role: str) -> Tenant:
+        """A new workspace with its wallet and a key of every scope."""
+        self.tenants += 1
+        return await a_tenant(self.url, role, f"tenant-{role.lower()}-{self.tenants}")
+
+    async def operator(self, place: tuple[float, float] = PLACE) -> Tenant:
+        """A supplier that is ONLINE and covers the place, with one heartbeat."""
+        operator = await self.tenant("SUPPLIER")
+        await go_online(self.url, operator, place)
+        async with Api(self.url, key=operator.key) as api:
+            await api.post(f"/workspaces/{operator.workspace_id}/location", lat=place[0], lng=place[1], sequence=1)
+        return operator
+
+    async def live_session(self, consumer: Tenant, operator: Tenant) -> dict[str, Any]:
+        """A LIVE session, as the operator sees it (with its whipUrl)."""
+        async with Api(self.url, key=consumer.key) as buyer, Api(self.url, key=operator.key) as seller:
+            session = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=300)
+            await seller.post(f"/sessions/{session['id']}/accept", operatorWorkspaceId=operator.workspace_id)
+            return await seller.post(f"/sessions/{session['id']}/start")
+
+    async def call(self, method: str, path: str, credential: str = "", body: Any = None, **headers: str) -> Any:
+        """A request to the API. `credential` is a key or a Cookie header."""
+        if credential:
+            is_key = credential.startswith(("svc_test_", "svc_live_"))
+            headers |= {"authorization": f"Bearer {credential}"} if is_key else {"cookie": credential}
+        url = path if path.startswith("http") else f"{self.url}/api/v1{path}"
+        return await self.http.request(method, url, json=body, headers=headers)
+
+    async def rpc(self, method: str, *params: Any) -> httpx.Response:
+        """A JSON-RPC request to the public endpoint of the embedded chain."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        return await self.http.post(f"{self.url}/rpc", json=body)
+
+    async def raw(self, request: bytes, *, wait_s: float = 10.0) -> bytes:
+        """Send bytes on a connection of its own; returns what came back until the server closed or `wait_s` passed."""
+        parts = urlsplit(self.url)
+        received = b""
+        async with await trio.open_tcp_stream(str(parts.hostname), parts.port or 80) as stream:
+            with trio.move_on_after(wait_s):
+                try:
+                    await stream.send_all(request)
+                    while len(received) < RESPONSE_BYTES_MAX and (piece := await stream.receive_some()):
+                        received += piece
+                except trio.BrokenResourceError:
+                    pass
+        return received
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the server's main process."""
+        assert self.server.process is not None
+        return int(psutil.Process(self.server.process.pid).memory_info().rss)
+
+    def logged(self) -> str:
+        return self.server.log()
+
+
+@dataclass
+class Latency:
+    """Response times of an honest tenant while something else goes on."""
+
+    millis: list[float] = field(default_factory=list)
+
+    @property
+    def p99_ms(self) -> float:
+        return statistics.quantiles(self.millis, n=100, method="inclusive")[98] if len(self.millis) > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"second tenant p99 {self.p99_ms:.0f} ms over {len(self.millis)} calls"
+
+
+@asynccontextmanager
+async def honest_tenant(target: Target, credential: str, path: str = "/me") -> AsyncIterator[Latency]:
+    """Call as an honest tenant, 20 times a second, for as long as the block lasts."""
+    latency = Latency()
+
+    async def visit() -> None:
+        async with httpx.AsyncClient(timeout=30) as http:
+            while True:
+                started = trio.current_time()
+                answer = await http.get(f"{target.url}/api/v1{path}", headers={"authorization": f"Bearer {credential}"})
+                assert answer.status_code == 200, answer.text
+                latency.millis.append((trio.current_time() - started) * 1_000)
+                await trio.sleep_until(started + 0.05)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(visit)
+        yield latency
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_target(directory: Path) -> AsyncIterator[Target]:
+    """Start the server, and stop it at the end."""
+    # All tenants share one address here, so the budgets of addresses are wide.
+    limits = {"SIGHTLINE_RATE_LIMITS": "true", "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000"}
+    server = Server(directory, env=limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)})
+    try:
+        await server.start()
+        async with httpx.AsyncClient(timeout=60) as http:
+            yield Target(server, http)
+        assert await server.stop() == 0
+    finally:
+        server.end()
