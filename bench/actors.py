@@ -26,7 +26,7 @@ import trio
 import trio.testing
 
 from sightline.actors.build import Actors, build_actors
-from sightline.actors.deps import SESSION, WORKSPACE, Deps, Limits
+from sightline.actors.deps import SESSION, WORKSPACE, ActorLimits, Deps
 from sightline.actors.kernel import Command, Context, Envelope, KindName, Registry
 from sightline.actors.messages import GetSession
 from sightline.actors.types import HeartbeatReport
@@ -283,7 +283,9 @@ class City:
             ends_at_ms=now_ms + 14_400_000,
             video=VideoInput(ref=session_id, whip_url="whip", whep_url="whep"),
             evidence=Evidence(started_at_ms=now_ms),
-            location=LocationState(fence=fence_of(terms, operator, Limits().session), device_kind=DeviceKind.PHONE),
+            location=LocationState(
+                fence=fence_of(terms, operator, ActorLimits().session), device_kind=DeviceKind.PHONE
+            ),
         )
         session = Session(terms=terms, phase=phase, head_hash=create(terms).session.head_hash)
         workspace = Workspace(
@@ -304,7 +306,7 @@ class City:
             clock=self.clock,
             ids=self.ids,
             rng=random.Random(1),
-            limits=Limits(),
+            limits=ActorLimits(),
             watchers=Watchers(),
             epochs=await self.store.acquire_shards("bench", "run"),
             on_settlement=lambda: None,

@@ -34,7 +34,7 @@ def shard_of(actor_id: str) -> int:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ActorLimits:
     """The numbers of the actors; every one is a setting."""
 
     session: SessionLimits = field(default_factory=SessionLimits)
@@ -70,7 +70,7 @@ class Deps:
     ids: Ids
     rng: Rng
     """Jitter of backoffs; never a secret."""
-    limits: Limits
+    limits: ActorLimits
     watchers: Watchers
     epochs: Mapping[int, int]
     """Shard to the epoch at which this process holds it."""

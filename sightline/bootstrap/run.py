@@ -25,7 +25,7 @@ from sightline.system.data_directory import (
     CHAIN_KEYS,
     CLUSTER,
     SECRETS,
-    Part,
+    DataPart,
     check_parts,
     record_parts,
 )
@@ -133,7 +133,7 @@ def _import_listeners() -> ServeHttp:
     return serve_http
 
 
-def kept_parts(settings: Settings) -> list[Part]:
+def kept_parts(settings: Settings) -> list[DataPart]:
     """List the parts of the data directory that a server with these settings uses."""
     parts = [SECRETS]
     if settings.database_url is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from sightline.actors.deps import Limits
+from sightline.actors.deps import ActorLimits
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import MeterLimits
 from sightline.domain.operator.machine import AcceptPolicy
@@ -314,7 +314,7 @@ class Settings(BaseModel):
         """max-age of Strict-Transport-Security in seconds; None if the header must not be sent."""
         return self.strict_transport_seconds or None if self.is_https else None
 
-    def limits(self) -> Limits:
+    def limits(self) -> ActorLimits:
         """Return the business rules in the form that the actors need."""
         meter = MeterLimits(
             silence_ms=self.silence_seconds * SECOND_MS,
@@ -333,7 +333,7 @@ class Settings(BaseModel):
             meter=meter,
             fence=fence,
         )
-        return Limits(
+        return ActorLimits(
             session=session,
             platform_fee_bps=self.platform_fee_bps,
             base_rate=MicroUsdc(self.base_rate_micro_usdc),

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.messages import Party
 
 
 class Scope(StrEnum):
@@ -69,13 +70,6 @@ class WalletPrincipal:
 
 
 Principal: TypeAlias = ApiKeyPrincipal | WalletPrincipal
-
-
-class Side(StrEnum):
-    """The party of a session that the principal's workspace is."""
-
-    CONSUMER = auto()
-    OPERATOR = auto()
 
 
 class Operation(StrEnum):
@@ -196,9 +190,10 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
     }
 )
 
-_END_SCOPE: Final[Mapping[Side, Scope]] = MappingProxyType(
-    {Side.OPERATOR: Scope.SESSIONS_OPERATE, Side.CONSUMER: Scope.SESSIONS_CREATE}
+SCOPE_TO_END: Final[Mapping[Party, Scope]] = MappingProxyType(
+    {Party.OPERATOR: Scope.SESSIONS_OPERATE, Party.CONSUMER: Scope.SESSIONS_CREATE}
 )
+"""The scope that lets an API key end a session for one of its parties."""
 
 
 def scope_missing(scopes: Iterable[Scope]) -> Refusal:
@@ -226,20 +221,16 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
             return None if role in rule.roles else ROLE_MISSING
 
 
-def may_end(principal: Principal, sides: frozenset[Side]) -> Refusal | None:
-    """Return why a party may not end its session, or None if it may. A key needs the scope of one of its sides.
+def parties_to_end(principal: Principal) -> frozenset[Party]:
+    """The parties for which the credential may end a session: those of a key's scopes, both for a wallet session.
 
-    `sides` is never empty: a principal that is not a party has been refused before. It holds both sides when a
-    workspace serves itself.
+    The session's actor compares them with the parties that the principal's workspace is.
     """
-    assert sides
-    if isinstance(principal, WalletPrincipal):
-        return None
-    return (
-        None
-        if any(_END_SCOPE[side] in principal.scopes for side in sides)
-        else scope_missing(_END_SCOPE[side] for side in sides)
-    )
+    match principal:
+        case ApiKeyPrincipal(scopes=scopes):
+            return frozenset(party for party, scope in SCOPE_TO_END.items() if scope in scopes)
+        case WalletPrincipal():
+            return frozenset(Party)
 
 
 def may_publish(principal: Principal) -> bool:

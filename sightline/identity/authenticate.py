@@ -27,7 +27,7 @@ from sightline.system.loops import run_forever
 _CREDENTIAL_LENGTH_MAX: Final = 4_096
 
 
-class Headers(Protocol):
+class CredentialHeaders(Protocol):
     """Request headers, looked up by name, ignoring case."""
 
     def get(self, key: str, /) -> str | None:
@@ -76,7 +76,7 @@ class Authenticator:
         )
         self._key_uses = LastUses("api_key", store.mark_keys_used)
 
-    async def authenticate(self, headers: Headers) -> Principal:
+    async def authenticate(self, headers: CredentialHeaders) -> Principal:
         """Resolve the credential of a request.
 
         Raises:

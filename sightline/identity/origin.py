@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sightline.domain.access import Principal, WalletPrincipal
 from sightline.domain.refusal import Refusal
-from sightline.identity.authenticate import Headers
+from sightline.identity.authenticate import CredentialHeaders
 from sightline.identity.refusals import FOREIGN_ORIGIN
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -17,7 +17,12 @@ _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
 
 def check_origin(
-    principal: Principal, method: str, headers: Headers, own_origins: Collection[str], *, is_websocket: bool = False
+    principal: Principal,
+    method: str,
+    headers: CredentialHeaders,
+    own_origins: Collection[str],
+    *,
+    is_websocket: bool = False,
 ) -> Refusal | None:
     """Refuse an unsafe request that carries a cookie and was made by a page of another origin.
 
@@ -33,7 +38,7 @@ def check_origin(
     return foreign_origin(headers, own_origins)
 
 
-def foreign_origin(headers: Headers, own_origins: Collection[str]) -> Refusal | None:
+def foreign_origin(headers: CredentialHeaders, own_origins: Collection[str]) -> Refusal | None:
     """Refuse a request that, according to the browser, was made by a page of another origin."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None:

@@ -53,7 +53,7 @@ SETTLEMENTS_IN_FLIGHT: Final = frozenset(
 )
 
 
-class Lane(StrEnum):
+class SettlementLane(StrEnum):
     """The queue of a waiting settlement. Retries and free sessions never delay settlements that can be paid now.
 
     PAYABLE: never refused, and covered by the last reading of the wallet. RETRY: refused, or not covered. FREE: a
@@ -81,7 +81,7 @@ class HoldState(StrEnum):
     RELEASED = "RELEASED"
 
 
-class Reading(StrEnum):
+class ReadingState(StrEnum):
     """State of a wallet's reading: CURRENT, OUTDATED after a reorganisation, or NEW (its history was not read yet)."""
 
     CURRENT = "CURRENT"
@@ -89,7 +89,7 @@ class Reading(StrEnum):
     NEW = "NEW"
 
 
-class EventKind(StrEnum):
+class LedgerEventKind(StrEnum):
     """The kind of event in a ledger row."""
 
     DEPOSIT = "DEPOSIT"
@@ -152,7 +152,7 @@ class SettlementRecord:
     notified: bool
     composed_at_ms: int
     updated_at_ms: int
-    lane: Lane = Lane.PAYABLE
+    lane: SettlementLane = SettlementLane.PAYABLE
     on_chain: "SettledAmounts | None" = None
     attempts: tuple[Attempt, ...] = ()
 
@@ -237,7 +237,7 @@ class SettlementOutbox(Protocol):
         """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         ...
 
-    async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
         """Return settlements of a lane that need a transaction and whose retry time has passed, longest due first."""
         ...
 
@@ -306,7 +306,7 @@ class SettlementOutbox(Protocol):
 
     async def mark_waiting(
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
-        lane: Lane | None = None,
+        lane: SettlementLane | None = None,
     ) -> None:  # fmt: skip
         """Put a settlement into a waiting state with the reason, and count one try. Without `lane` the lane is kept."""
         ...
@@ -398,7 +398,7 @@ class ChainEvent:
     """A log that concerns a tracked address, before it is written to the ledger of each workspace with that address."""
 
     address: str
-    kind: EventKind
+    kind: LedgerEventKind
     tx_hash: str
     log_index: int
     block_number: int
@@ -455,7 +455,7 @@ class LedgerRow:
 
     sequence: int
     workspace_id: str
-    kind: EventKind
+    kind: LedgerEventKind
     tx_hash: str
     log_index: int
     block_number: int
@@ -477,7 +477,7 @@ class LedgerQuery:
 
     limit: int
     before_sequence: int | None = None
-    kinds: tuple[EventKind, ...] = ()
+    kinds: tuple[LedgerEventKind, ...] = ()
     from_block: int | None = None
     to_block: int | None = None
 
@@ -493,11 +493,11 @@ class WalletLedger(Protocol):
         """Track the wallet of a workspace."""
         ...
 
-    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, ReadingState]:
         """Return which of these lower-case addresses are tracked, with the state of each reading."""
         ...
 
-    async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
+    async def wallets_to_read(self, *, limit: int) -> dict[str, ReadingState]:
         """Return the addresses whose reading is NEW or OUTDATED."""
         ...
 

@@ -65,7 +65,7 @@ class WorkspaceStep:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class CallReply:
     """The result of one command for its caller, after all retries.
 
     `outcome` is ok, refused (no effect, the server gave a reason), or gave up (the outcome is unknown).
@@ -132,7 +132,7 @@ class Checker:
     def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
         """A device got the answer that its heartbeat is durable."""
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: CallReply) -> None:
         """A caller knows the outcome of its command."""
 
     def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
@@ -257,7 +257,7 @@ class History:
         if self.clock.now_ms() - received_ms > PROMPT_MS:
             self.truth.late_evidence_ms[session_id] = received_ms
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, reply: CallReply) -> None:
         """Record that a caller knows the outcome of its command."""
         self.note("reply", reply.who, reply.what, reply.session_id, reply.outcome, reply.detail)
         for checker in self._checkers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import trio
 
 from sightline.actors.build import build_actors
-from sightline.actors.deps import Deps, Limits
+from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
@@ -135,7 +135,7 @@ class Node:
         epochs = await store.acquire_shards(self.name, self.name)
         self._video = SimVideo(faults, self.line, outside.clock, nursery)
         relations = FaultyRelations(outside.relations, faults, self.line, is_apart=outside.has_graph_apart)
-        limits = Limits(funds_policy=outside.funds_policy)
+        limits = ActorLimits(funds_policy=outside.funds_policy)
         deps = Deps(
             store=store,
             video=self._video,

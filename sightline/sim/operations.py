@@ -43,7 +43,7 @@ class Deed(StrEnum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Operation:
+class SimOperation:
     """One operation: by which consumer or operator, on which session, for how long (seconds)."""
 
     deed: Deed
@@ -62,7 +62,7 @@ class Story:
         self._consumers = [Consumer(world, f"consumer-{index}", Wishes(quotes=0.0)) for index in range(2)]
         self._sessions: list[str] = []
 
-    async def play(self, operations: Sequence[Operation]) -> None:
+    async def play(self, operations: Sequence[SimOperation]) -> None:
         """Sign up everyone, then run the operations in order."""
         async with trio.open_nursery() as nursery:
             for device in self._devices:
@@ -73,7 +73,7 @@ class Story:
             await self._do(operation)
             await trio.sleep(0.05)
 
-    async def _do(self, operation: Operation) -> None:
+    async def _do(self, operation: SimOperation) -> None:
         world, device = self._world, self._devices[operation.who % 2]
         consumer = self._consumers[operation.who % 2]
         session = self._sessions[operation.session % len(self._sessions)] if self._sessions else None
@@ -113,11 +113,11 @@ class Story:
         if session_id is not None:
             self._sessions.append(session_id)
 
-    async def _pause(self, operation: Operation) -> None:
+    async def _pause(self, operation: SimOperation) -> None:
         await self._world.pause(operation.seconds, take_over=operation.deed is Deed.TAKE_OVER)
 
 
-def story_of(operations: Sequence[Operation], *, rates: FaultRates | None = None) -> Scenario:
+def story_of(operations: Sequence[SimOperation], *, rates: FaultRates | None = None) -> Scenario:
     """Create a scenario that runs these operations, without faults unless rates are given."""
 
     async def play(world: World) -> None:

@@ -23,7 +23,7 @@ class PartMissingError(Exception):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Part:
+class DataPart:
     """A file whose content is lost if it has to be created again."""
 
     path: str
@@ -35,15 +35,15 @@ class Part:
     is_json: bool = False
 
 
-SECRETS: Final = Part("secrets.json", "every API key, sign-in and media URL", ("server.json",), is_json=True)
-CLUSTER: Final = Part("postgres/cluster/PG_VERSION", "all workspaces, sessions and balances", ("log/postgres.log",))
-CHAIN_KEYS: Final = Part(
+SECRETS: Final = DataPart("secrets.json", "every API key, sign-in and media URL", ("server.json",), is_json=True)
+CLUSTER: Final = DataPart("postgres/cluster/PG_VERSION", "all workspaces, sessions and balances", ("log/postgres.log",))
+CHAIN_KEYS: Final = DataPart(
     "chain/keys.json", "the keys that own the embedded chain's contracts", ("chain/endpoint.json",), is_json=True
 )
-CHAIN_DATABASE: Final = Part("chain/chain.sqlite", "every block of the embedded chain", ("chain/endpoint.json",))
+CHAIN_DATABASE: Final = DataPart("chain/chain.sqlite", "every block of the embedded chain", ("chain/endpoint.json",))
 
 
-def check_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
+def check_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     """Check that no part is missing or damaged that existed when a server was last ready.
 
     If the first start was interrupted, no server was ever ready, so missing parts are created.
@@ -65,7 +65,7 @@ def check_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
             )
 
 
-def record_parts(data_dir: Path, wanted: Iterable[Part]) -> None:
+def record_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     """Add the parts that exist to the list. Call it when the server is ready."""
     known = _read_list(data_dir) or set()
     found = known | {part.path for part in wanted if (data_dir / part.path).exists()}
@@ -92,11 +92,11 @@ def _read_list(data_dir: Path) -> set[str] | None:
         ) from None
 
 
-def _was_there(data_dir: Path, part: Part) -> bool:
+def _was_there(data_dir: Path, part: DataPart) -> bool:
     return (data_dir / "server.json").exists() and any((data_dir / trace).exists() for trace in part.traces)
 
 
-def _check_content(path: Path, part: Part) -> None:
+def _check_content(path: Path, part: DataPart) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         # Earlier versions made the chain's database readable by others.

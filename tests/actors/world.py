@@ -9,7 +9,7 @@ from uuid import UUID
 import trio
 
 from sightline.actors.build import build_actors
-from sightline.actors.deps import Deps, Limits
+from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions
 from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
 from sightline.actors.watchers import Watchers
@@ -142,7 +142,7 @@ class World:
         self.relations = MemoryRelations(token_key=b"t" * 32)
         self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
         self.faults = Faults()
-        self.limits = limits or Limits()
+        self.limits = limits or ActorLimits()
         self.kernel = KernelOptions(detect_ask_cycles=True, **kernel)
         self.settlements = 0
         self.video_hangs = False

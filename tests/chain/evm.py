@@ -9,8 +9,8 @@ from eth_account.messages import encode_typed_data
 from eth_utils.address import to_canonical_address
 
 from sightline.chain.contracts.abi import Consent, SettleCall, call_data, revert_reason
-from sightline.chain.embedded.deploy import Terms, Treasury, address_of, load_keys
-from sightline.chain.embedded.machine import Call, ExecutionError, Machine
+from sightline.chain.embedded.deploy import ContractTerms, Treasury, address_of, load_keys
+from sightline.chain.embedded.machine import EvmCall, ExecutionError, Machine
 from sightline.ports.clock import Clock
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -60,7 +60,9 @@ class Evm:
         return receipt
 
     def run(self, sender: str, to: str, data: bytes) -> bytes:
-        call = Call(sender=to_canonical_address(sender), to=to_canonical_address(to), data=data, value=0, gas=3_000_000)
+        call = EvmCall(
+            sender=to_canonical_address(sender), to=to_canonical_address(to), data=data, value=0, gas=3_000_000
+        )
         output, _ = self.machine.run(call, self.machine.head)
         return output
 
@@ -120,7 +122,7 @@ def an_evm(directory: Path, *, clock: Clock | None = None, chain_id: int = CHAIN
         "consent_required": False,
         "admin_delay_s": 0,
     }
-    treasury.deploy(Terms(**(defaults | terms)))
+    treasury.deploy(ContractTerms(**(defaults | terms)))
     token, settlement = machine.store.meta("usdcAddress"), machine.store.meta("settlementAddress")
     assert token is not None
     assert settlement is not None

@@ -19,8 +19,8 @@ from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
     FundsPolicy,
-    Lane,
     SettledAmounts,
+    SettlementLane,
     SettlementRecord,
     SettlementState,
     WalletReading,
@@ -145,7 +145,7 @@ async def test_a_transaction_that_fails_on_the_other_branch_is_not_confirmed(des
         desk.node.mine()
         await relayer.work_once(desk.hear)
     record = await desk.record(session_id)
-    assert (record.state, record.lane) == (SettlementState.REVERTED, Lane.RETRY)
+    assert (record.state, record.lane) == (SettlementState.REVERTED, SettlementLane.RETRY)
     assert record.reason == NO_ALLOWANCE
 
 
@@ -395,7 +395,7 @@ async def test_of_many_charges_on_a_small_wallet_only_the_covered_ones_are_signe
         await desk.ended()
     await relayer.work_once(desk.hear)
     assert len(desk.node.sent) == 2
-    assert len(await desk.ledger.settlements_due(Lane.RETRY, now_ms=10**12, limit=100)) == 28
+    assert len(await desk.ledger.settlements_due(SettlementLane.RETRY, now_ms=10**12, limit=100)) == 28
 
 
 async def test_an_unpayable_settlement_backs_off_to_a_day_and_a_changed_wallet_wakes_it(

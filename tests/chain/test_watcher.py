@@ -12,7 +12,7 @@ from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
-from sightline.ports.ledger import EventKind, FundsPolicy, LedgerQuery, LedgerRow, WalletView
+from sightline.ports.ledger import FundsPolicy, LedgerEventKind, LedgerQuery, LedgerRow, WalletView
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.chain.scripted_node import (
@@ -55,7 +55,7 @@ class Watch:
     async def rows(self, wallet: Wallet) -> list[LedgerRow]:
         return await self.ledger.ledger(wallet.workspace_id, LedgerQuery(limit=1_000))
 
-    async def kinds(self, wallet: Wallet) -> list[EventKind]:
+    async def kinds(self, wallet: Wallet) -> list[LedgerEventKind]:
         return [row.kind for row in reversed(await self.rows(wallet)) if not row.removed]
 
     async def assert_equal_to_chain(self) -> None:
@@ -65,7 +65,7 @@ class Watch:
         assert head.block_hash == self.node.blocks[-1].block_hash
         for wallet in (self.alice, self.bob):
             mine = wallet.address.lower()
-            rows = [row for row in await self.rows(wallet) if not row.removed and row.kind != EventKind.APPROVAL]
+            rows = [row for row in await self.rows(wallet) if not row.removed and row.kind != LedgerEventKind.APPROVAL]
             total = sum(row.amount_micro * ((row.to_address == mine) - (row.from_address == mine)) for row in rows)
             assert (await self.view(wallet)).balance_micro == balance(mine, logs) == total
 
@@ -96,7 +96,7 @@ async def test_a_wallet_that_is_tracked_late_gets_its_whole_history(watch: Watch
     watch.node.mine(transfer(alice, bob, 30, "c"), transfer(bob, alice, 1, "d"))
     await watch.catch_up()
     assert await watch.kinds(watch.alice) == [
-        EventKind.DEPOSIT, EventKind.APPROVAL, EventKind.TRANSFER_OUT, EventKind.TRANSFER_IN,
+        LedgerEventKind.DEPOSIT, LedgerEventKind.APPROVAL, LedgerEventKind.TRANSFER_OUT, LedgerEventKind.TRANSFER_IN,
     ]  # fmt: skip
     view = await watch.view(watch.alice)
     assert (view.balance_micro, view.allowance_micro, view.last_sync_block) == (71, ENDLESS, 3)
@@ -114,7 +114,7 @@ async def test_a_long_history_read_from_a_lying_index_is_not_believed(watch: Wat
     assert (await watch.view(watch.alice)).balance_micro == 0
     watch.node.lost_logs = set()
     await watch.catch_up()
-    assert await watch.kinds(watch.alice) == [EventKind.DEPOSIT, EventKind.TRANSFER_OUT]
+    assert await watch.kinds(watch.alice) == [LedgerEventKind.DEPOSIT, LedgerEventKind.TRANSFER_OUT]
     await watch.assert_equal_to_chain()
 
 
@@ -143,7 +143,7 @@ async def test_a_settlement_frees_its_hold_with_the_block_that_shows_it(watch: W
     view = await watch.view(watch.alice)
     assert (view.held_micro, view.available_micro) == (0, 40)
     assert [row.session_id for row in await watch.rows(watch.bob)] == [session_id]
-    assert await watch.kinds(watch.bob) == [EventKind.SETTLEMENT]
+    assert await watch.kinds(watch.bob) == [LedgerEventKind.SETTLEMENT]
 
 
 async def test_a_reorganisation_voids_rows_and_reads_the_other_branch(watch: Watch) -> None:
@@ -322,9 +322,9 @@ async def test_transfers_of_one_transaction_belong_to_the_session_whose_event_fo
     )
     await watch.catch_up()
     rows = {row.amount_micro: (row.kind, row.session_id) for row in await watch.rows(watch.bob)}
-    assert rows[60] == (EventKind.SETTLEMENT, first)
-    assert rows[40] == (EventKind.SETTLEMENT, second)
-    assert rows[7] == (EventKind.TRANSFER_IN, None)
+    assert rows[60] == (LedgerEventKind.SETTLEMENT, first)
+    assert rows[40] == (LedgerEventKind.SETTLEMENT, second)
+    assert rows[7] == (LedgerEventKind.TRANSFER_IN, None)
     await watch.assert_equal_to_chain()
 
 

@@ -17,15 +17,15 @@ from sightline.ports.ledger import (
     ChainEvent,
     ChainIdentity,
     CursorMovedError,
-    EventKind,
     FundsPolicy,
     Inclusion,
-    Lane,
     Ledger,
+    LedgerEventKind,
     LedgerQuery,
     NonceTakenError,
-    Reading,
+    ReadingState,
     SettledAmounts,
+    SettlementLane,
     SettlementState,
     SpendingLimits,
     WalletReading,
@@ -96,7 +96,7 @@ def a_block(number: int, fork: str = "a") -> BlockRef:
 def an_event(block: BlockRef, *, amount: int = 100, tx_hash: str = "0xt1", session: str | None = None) -> ChainEvent:
     return ChainEvent(
         address=PAYER.lower(),
-        kind=EventKind.DEPOSIT if session is None else EventKind.SETTLEMENT,
+        kind=LedgerEventKind.DEPOSIT if session is None else LedgerEventKind.SETTLEMENT,
         tx_hash=tx_hash,
         log_index=0,
         block_number=block.number,
@@ -158,7 +158,9 @@ async def test_the_first_payload_of_a_session_is_the_only_one(ledger: Ledger) ->
     assert record.payload == a_payload()
     assert record.session_id_hash == session_id_hash(SESSION)
     assert (record.state, record.composed_at_ms, record.tx_hash) == (SettlementState.COMPOSED, 1, None)
-    assert [row.session_id for row in await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5)] == [SESSION]
+    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5)] == [
+        SESSION
+    ]
 
 
 async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(ledger: Ledger) -> None:
@@ -170,7 +172,7 @@ async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(led
     assert (record.state, record.tx_hash) == (SettlementState.SIGNED, "0xaa")
     assert record.attempts == (an_attempt(nonce=4),)
     assert await ledger.next_nonce(RELAYER) == 5
-    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5) == []
+    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
     await ledger.mark_sent(["0xaa"], now_ms=6)
     sent = await ledger.settlement(SESSION)
     assert sent is not None
@@ -235,13 +237,13 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
 async def test_a_waiting_settlement_comes_due_at_its_time_with_its_reason(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="paused", retry_at_ms=50, now_ms=5)
-    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=49, limit=5) == []
-    (record,) = await ledger.settlements_due(Lane.PAYABLE, now_ms=50, limit=5)
+    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=49, limit=5) == []
+    (record,) = await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=50, limit=5)
     assert (record.state, record.reason, record.tries) == (SettlementState.FAILED, "paused", 1)
     assert [row.reason for row in await ledger.settlements([SettlementState.FAILED])] == ["paused"]
 
 
-async def lane_of(ledger: Ledger, session_id: str = SESSION) -> Lane:
+async def lane_of(ledger: Ledger, session_id: str = SESSION) -> SettlementLane:
     record = await ledger.settlement(session_id)
     assert record is not None
     return record.lane
@@ -250,16 +252,20 @@ async def lane_of(ledger: Ledger, session_id: str = SESSION) -> Lane:
 async def test_what_the_wallet_does_not_cover_waits_apart_until_the_wallet_changes(ledger: Ledger) -> None:
     await funded(ledger, balance=99)
     await ledger.compose(a_payload(), now_ms=2)
-    assert await lane_of(ledger) is Lane.RETRY
-    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=9, limit=5) == []
-    assert [row.session_id for row in await ledger.settlements_due(Lane.RETRY, now_ms=9, limit=5)] == [SESSION]
+    assert await lane_of(ledger) is SettlementLane.RETRY
+    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
+    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.RETRY, now_ms=9, limit=5)] == [
+        SESSION
+    ]
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="x", retry_at_ms=10**9, now_ms=9)
     await apply(ledger, an_application(a_block(2), balance=99), now_ms=10)
-    assert await ledger.settlements_due(Lane.PAYABLE, now_ms=11, limit=5) == []
+    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=11, limit=5) == []
     await apply(ledger, an_application(a_block(3), balance=100), now_ms=12)
-    assert [row.session_id for row in await ledger.settlements_due(Lane.PAYABLE, now_ms=12, limit=5)] == [SESSION]
+    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=12, limit=5)] == [
+        SESSION
+    ]
     await apply(ledger, an_application(a_block(4), balance=100, allowance=99), now_ms=13)
-    assert await lane_of(ledger) is Lane.RETRY
+    assert await lane_of(ledger) is SettlementLane.RETRY
 
 
 async def test_the_payers_own_limits_decide_the_lane_too(ledger: Ledger) -> None:
@@ -267,13 +273,13 @@ async def test_the_payers_own_limits_decide_the_lane_too(ledger: Ledger) -> None
     tight = SpendingLimits(per_session=99, per_day=ENDLESS, spent=0, day=0)
     await apply(ledger, an_application(a_block(1), balance=500, limits=tight), now_ms=1)
     await ledger.compose(a_payload(), now_ms=2)
-    assert await lane_of(ledger) is Lane.RETRY
+    assert await lane_of(ledger) is SettlementLane.RETRY
     loose = SpendingLimits(per_session=100, per_day=150, spent=50, day=0)
     await apply(ledger, an_application(a_block(2), balance=500, limits=loose), now_ms=3)
-    assert await lane_of(ledger) is Lane.PAYABLE
+    assert await lane_of(ledger) is SettlementLane.PAYABLE
     spent = SpendingLimits(per_session=100, per_day=150, spent=51, day=0)
     await apply(ledger, an_application(a_block(3), balance=500, limits=spent), now_ms=4)
-    assert await lane_of(ledger) is Lane.RETRY
+    assert await lane_of(ledger) is SettlementLane.RETRY
     assert await ledger.spendable([PAYER, PAYEE], now_ms=4) == {PAYER: 99}
     assert await ledger.spendable([PAYER], now_ms=DAY_MS) == {PAYER: 150}
 
@@ -284,7 +290,7 @@ async def test_a_changed_wallet_wakes_a_bounded_number_smallest_first(ledger: Le
         session_id = f"{number:08d}-3333-4333-8333-333333333333"
         await ledger.compose(a_payload(session_id, to_amount=100 - number, fee_amount=0), now_ms=number)
     await apply(ledger, an_application(a_block(2), balance=97), now_ms=50)
-    due = await ledger.settlements_due(Lane.PAYABLE, now_ms=50, limit=100)
+    due = await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=50, limit=100)
     assert sorted(row.payload.to_amount for row in due) == list(range(86, 86 + WOKEN_MAX))
 
 
@@ -292,7 +298,7 @@ async def test_a_free_session_has_a_lane_of_its_own_and_a_batch_is_one_transacti
     free = [f"{number:08d}-3333-4333-8333-333333333333" for number in range(3)]
     for session_id in free:
         await ledger.compose(a_payload(session_id, to_amount=0, fee_amount=0), now_ms=1)
-    assert [row.session_id for row in await ledger.settlements_due(Lane.FREE, now_ms=1, limit=5)] == free
+    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.FREE, now_ms=1, limit=5)] == free
     assert await ledger.free_batch_at_ms(RELAYER) == 0
     attempts = [an_attempt(session_id, nonce=2, tx_hash="0xab") for session_id in free]
     for _ in range(2):
@@ -347,7 +353,7 @@ async def test_a_written_off_settlement_releases_its_hold_and_is_never_signed(le
     assert await held(ledger) == 0
     assert await ledger.take_hold(OTHER_SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=4)
     await apply(ledger, an_application(a_block(9), balance=101), now_ms=5)
-    for lane in Lane:
+    for lane in SettlementLane:
         assert await ledger.settlements_due(lane, now_ms=10**12, limit=9) == []
     await ledger.store_signed(RELAYER, [an_attempt()], now_ms=6)
     assert await state_of(ledger) is SettlementState.WRITTEN_OFF
@@ -395,8 +401,8 @@ async def test_an_untracked_wallet_has_no_view_and_a_new_one_is_zero(ledger: Led
     view = await ledger.wallet(CONSUMER)
     assert view is not None
     assert (view.balance_micro, view.allowance_micro, view.last_sync_block, view.updated_at_ms) == (0, 0, 0, 3)
-    assert await ledger.tracked_among([PAYER.lower(), PAYEE.lower()]) == {PAYER.lower(): Reading.NEW}
-    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): Reading.NEW}
+    assert await ledger.tracked_among([PAYER.lower(), PAYEE.lower()]) == {PAYER.lower(): ReadingState.NEW}
+    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): ReadingState.NEW}
 
 
 async def test_blocks_events_and_readings_are_applied_together(ledger: Ledger) -> None:
@@ -407,10 +413,10 @@ async def test_blocks_events_and_readings_are_applied_together(ledger: Ledger) -
     assert view is not None
     assert (view.balance_micro, view.allowance_micro, view.last_sync_block) == (100, ENDLESS, 5)
     assert await ledger.chain_head() == block
-    assert await ledger.tracked_among([PAYER.lower()]) == {PAYER.lower(): Reading.CURRENT}
+    assert await ledger.tracked_among([PAYER.lower()]) == {PAYER.lower(): ReadingState.CURRENT}
     assert await ledger.wallets_to_read(limit=9) == {}
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
-    assert (row.kind, row.amount_micro, row.confirmations, row.confirmed_at_ms) == (EventKind.DEPOSIT, 100, 1, 7)
+    assert (row.kind, row.amount_micro, row.confirmations, row.confirmed_at_ms) == (LedgerEventKind.DEPOSIT, 100, 1, 7)
 
 
 async def test_applying_a_block_twice_changes_nothing(ledger: Ledger) -> None:
@@ -452,7 +458,7 @@ async def test_a_reorganisation_voids_rows_and_a_returning_event_revives_its_row
     assert (row.removed, row.confirmations, row.confirmed_at_ms) == (True, 0, None)
     assert await ledger.chain_head() == a_block(5)
     assert await ledger.recent_headers() == [a_block(5)]
-    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): Reading.OUTDATED}
+    assert await ledger.wallets_to_read(limit=9) == {PAYER.lower(): ReadingState.OUTDATED}
     other = a_block(6, "b")
     await apply(ledger, an_application(other, events=(an_event(other),), balance=100), now_ms=9)
     (again,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
@@ -472,7 +478,7 @@ async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger)
     assert [row.amount_micro for row in rest] == [3, 2, 1]
     bounded = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, from_block=2, to_block=3))
     assert [row.amount_micro for row in bounded] == [3, 2]
-    assert await ledger.ledger(CONSUMER, LedgerQuery(limit=9, kinds=(EventKind.APPROVAL,))) == []
+    assert await ledger.ledger(CONSUMER, LedgerQuery(limit=9, kinds=(LedgerEventKind.APPROVAL,))) == []
     assert await ledger.ledger(OPERATOR, LedgerQuery(limit=9)) == []
 
 

@@ -22,11 +22,7 @@ LARGE: Final = {
 WIRE_SCHEMAS: Final = PACKAGE / "http" / "schemas"
 """Their class names are the component names of the OpenAPI document, which is public."""
 HOMONYMS: Final = frozenset(
-    {
-        "ApiError", "ApiKeys", "Call", "Chain", "Challenge", "Deps", "EventKind", "Headers", "Kind", "Lane", "Limits",
-        "Meaning", "Members", "Membership", "MintedKey", "Operation", "Part", "Phase", "Reading", "Relations", "Reply",
-        "Request", "SignIn", "SignedIn", "Terms", "Verdict", "WalletSessions",
-    }
+    {"ApiError"}
 )  # fmt: skip
 """Class names that are still defined twice. May only shrink."""
 

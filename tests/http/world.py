@@ -23,8 +23,8 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
 from sightline.actors.build import build_actors
+from sightline.actors.deps import ActorLimits
 from sightline.actors.deps import Deps as ActorDeps
-from sightline.actors.deps import Limits
 from sightline.actors.service.broker import Broker
 from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
@@ -75,7 +75,7 @@ WEBHOOK_SECRET = b"webhook secret of the tests......"
 class WorldOptions:
     """What a test wants otherwise than usual."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ActorLimits = field(default_factory=ActorLimits)
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from sightline.domain import access
-from sightline.domain.access import ApiKeyPrincipal, Operation, Role, Scope, Side, WalletPrincipal
+from sightline.domain.access import ApiKeyPrincipal, Operation, Role, Scope, WalletPrincipal
 from sightline.domain.refusal import Code
+from sightline.domain.session.messages import Party
 
 W = "11111111-1111-4111-8111-111111111111"
 
@@ -131,14 +132,11 @@ def test_keys_are_told_why_a_wallet_session_is_needed() -> None:
         assert access.may_call(every_scope, operation) == access.WALLET_SESSION_REQUIRED
 
 
-def test_a_key_ends_a_session_only_from_the_side_its_scope_serves() -> None:
-    consumer, operator = a_key(Scope.SESSIONS_CREATE), a_key(Scope.SESSIONS_OPERATE)
-    assert access.may_end(consumer, frozenset({Side.CONSUMER})) is None
-    assert access.may_end(operator, frozenset({Side.OPERATOR})) is None
-    assert access.may_end(consumer, frozenset({Side.OPERATOR})) == access.scope_missing({Scope.SESSIONS_OPERATE})
-    assert access.may_end(operator, frozenset({Side.CONSUMER})) == access.scope_missing({Scope.SESSIONS_CREATE})
-    assert access.may_end(operator, frozenset(Side)) is None
-    assert access.may_end(a_wallet(Role.ADMIN), frozenset({Side.CONSUMER})) is None
+def test_a_key_ends_a_session_only_for_the_parties_of_its_scopes() -> None:
+    assert access.parties_to_end(a_key(Scope.SESSIONS_CREATE)) == {Party.CONSUMER}
+    assert access.parties_to_end(a_key(Scope.SESSIONS_OPERATE)) == {Party.OPERATOR}
+    assert access.parties_to_end(a_key(Scope.SESSIONS_READ)) == set()
+    assert access.parties_to_end(a_key(*Scope)) == access.parties_to_end(a_wallet(Role.ADMIN)) == set(Party)
 
 
 def test_a_principal_is_bound_to_its_own_workspace() -> None:

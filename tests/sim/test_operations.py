@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from sightline.ports.relations import Staged
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.faults import FaultRates
-from sightline.sim.operations import Deed, Operation, story_of
+from sightline.sim.operations import Deed, SimOperation, story_of
 from sightline.sim.simulate import play
 
 OPERATIONS = st.lists(
     st.builds(
-        Operation,
+        SimOperation,
         st.sampled_from(Deed),
         who=st.integers(0, 1),
         session=st.integers(0, 3),
@@ -36,7 +36,7 @@ def told(*operations, seed=1, rates=None):
 
 
 def do(deed, **how):
-    return Operation(Deed(deed), **how)
+    return SimOperation(Deed(deed), **how)
 
 
 LIFE = (do("request"), do("wait"), do("dispatch"), do("wait"), do("start"), do("start", who=1), do("wait"))

@@ -41,7 +41,7 @@ from sightline.actors.session.durable import DurableSession
 from sightline.actors.session.effects import release_unused, reopen_video
 from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
-from sightline.domain.access import Scope, scope_missing
+from sightline.domain.access import SCOPE_TO_END, scope_missing
 from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.session import machine
 from sightline.domain.session.messages import (
@@ -65,7 +65,6 @@ from sightline.ports.relations import TupleUpdate, consumer_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord
 
 POSTPONED_MAX: Final = 32
-_SCOPES_TO_END: Final = {Party.CONSUMER: Scope.SESSIONS_CREATE, Party.OPERATOR: Scope.SESSIONS_OPERATE}
 
 Operation: TypeAlias = DispatchSession | AcceptSession | StartSession
 """A command that waits for others."""
@@ -180,7 +179,7 @@ class SessionActor:
                 if not mine:
                     raise RefusedError(NOT_PARTY)
                 if not mine & sides:
-                    raise RefusedError(scope_missing(_SCOPES_TO_END[party] for party in mine))
+                    raise RefusedError(scope_missing(SCOPE_TO_END[party] for party in mine))
                 by = Party.CONSUMER if Party.CONSUMER in mine & sides else Party.OPERATOR
                 envelope.reply(message, await self._take(End(by), caller))
             case CancelSession(caller=caller):

@@ -7,7 +7,7 @@ through every reset.
 from collections.abc import Sequence
 from typing import Final
 
-from sightline.actors.deps import Limits
+from sightline.actors.deps import ActorLimits
 from sightline.actors.types import BatchVerdict, HeartbeatReport, HeartbeatVerdict
 from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.operator.model import Workspace
@@ -19,7 +19,7 @@ SEQUENCE_JUMP_MAX: Final = 2**31
 
 
 def judge(
-    workspace: Workspace, report: HeartbeatReport, last_recorded: int, now_ms: int, limits: Limits
+    workspace: Workspace, report: HeartbeatReport, last_recorded: int, now_ms: int, limits: ActorLimits
 ) -> Refusal | None:
     """Why a heartbeat is refused; None if it is accepted. `last_recorded` is the last accepted recorded sequence."""
     captured = report.captured_at_ms
@@ -38,7 +38,7 @@ def judge(
     return None
 
 
-def heartbeat_of(workspace: Workspace, report: HeartbeatReport, now_ms: int, limits: Limits) -> Heartbeat:
+def heartbeat_of(workspace: Workspace, report: HeartbeatReport, now_ms: int, limits: ActorLimits) -> Heartbeat:
     """The record of an accepted heartbeat."""
     captured = now_ms if report.captured_at_ms is None else report.captured_at_ms
     is_typed_or_mocked = report.source == "MANUAL" or report.is_mock is True

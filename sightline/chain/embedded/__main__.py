@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from sightline.chain.contracts.terms import ADMIN_DELAY_S
-from sightline.chain.embedded.deploy import RICH_WEI, Terms, Treasury, address_of, load_keys, load_secret
+from sightline.chain.embedded.deploy import RICH_WEI, ContractTerms, Treasury, address_of, load_keys, load_secret
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.methods import Methods, RpcError
 from sightline.system.children import leave_with_parent, say_ready
@@ -151,7 +151,7 @@ def main() -> None:
     machine = Machine(options.data_dir / "chain.sqlite", chain_id=options.chain_id, rich=rich, clock=SystemClock())
     treasury = Treasury(machine, keys)
     treasury.deploy(
-        Terms(
+        ContractTerms(
             max_fee_bps=options.max_fee_bps,
             session_cap_micro=options.session_cap_micro,
             consent_required=options.consent_required,

@@ -30,7 +30,7 @@ ROLES: Final = ("deployer", "relayer", "feeReceiver")
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ContractTerms:
     """The constructor terms of the settlement contract; used on the first start only."""
 
     max_fee_bps: int
@@ -94,7 +94,7 @@ class Treasury:
         self._signer = signer_of(keys["deployer"])
         self.address = self._signer.address
 
-    def deploy(self, terms: Terms) -> None:
+    def deploy(self, terms: ContractTerms) -> None:
         """Deploy both contracts once. After an interrupted start, deploy only the one that is missing."""
         if self._machine.store.meta("settlementAddress") is not None:
             return

@@ -52,7 +52,7 @@ class UnknownBlockError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class EvmCall:
     """A message call without a transaction. With `to` empty, `data` runs as creation code."""
 
     sender: Address
@@ -258,7 +258,7 @@ class Machine:
         """Return one storage word after a block."""
         return int(self._machine_at(block).state.get_storage(account, position))
 
-    def run(self, call: Call, block: Json, *, deadline_s: float | None = None) -> tuple[bytes, int]:
+    def run(self, call: EvmCall, block: Json, *, deadline_s: float | None = None) -> tuple[bytes, int]:
         """Run a call on the state after a block and discard its effects.
 
         Returns:
@@ -285,7 +285,7 @@ class Machine:
             raise ExecutionError("out of gas" if isinstance(fault, OutOfGas) else f"execution failed: {fault}", None)
         return bytes(computation.output), int(computation.get_gas_used())
 
-    def _computation(self, state: Any, call: Call, context: Any) -> Any:
+    def _computation(self, state: Any, call: EvmCall, context: Any) -> Any:
         kind = state.computation_class
         if call.to == NO_ADDRESS:
             # Creation code may run at any address without code, because the call's effects are discarded.
@@ -302,7 +302,7 @@ class Machine:
         message = Message(gas=call.gas, to=call.to, sender=call.sender, value=call.value, data=call.data, code=code)
         return kind.apply_message(state, message, context)
 
-    def estimate(self, call: Call, block: Json) -> int:
+    def estimate(self, call: EvmCall, block: Json) -> int:
         """Estimate the gas limit of a transaction with this call.
 
         Raises:

@@ -14,7 +14,7 @@ from sightline.chain.embedded.deploy import Treasury
 from sightline.chain.embedded.machine import (
     CALL_GAS_MAX,
     NO_ADDRESS,
-    Call,
+    EvmCall,
     ExecutionError,
     Machine,
     RejectedError,
@@ -246,9 +246,9 @@ class Methods:
         return views.quantity(self._machine.estimate(_call_of(request), self._resolve(tag)))
 
 
-def _call_of(request: Json) -> Call:
+def _call_of(request: Json) -> EvmCall:
     gas = request.get("gas")
-    return Call(
+    return EvmCall(
         sender=to_canonical_address(request["from"]) if request.get("from") else NO_SENDER,
         to=to_canonical_address(request["to"]) if request.get("to") else NO_ADDRESS,
         data=decode_hex(request.get("data") or request.get("input") or "0x"),

@@ -18,7 +18,7 @@ from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementRecord
 LOG_SPAN_BLOCKS: Final = 5_000
 
 
-class Verdict(Enum):
+class PreflightVerdict(Enum):
     """What the relayer does with a settlement: sign, wait or adopt."""
 
     SIGN = auto()
@@ -31,7 +31,7 @@ class Verdict(Enum):
 class Finding:
     """The verdict on one settlement; `reason` says why it must wait."""
 
-    verdict: Verdict
+    verdict: PreflightVerdict
     reason: str = ""
 
 
@@ -123,12 +123,12 @@ def _finding(settled: Any, trial: Any) -> Finding:
     if isinstance(settled, RpcResponseError):
         raise ChainUnavailableError(f"the settlement contract does not answer: {settled.message}") from settled
     if hex_int(settled) == 1:
-        return Finding(verdict=Verdict.ADOPT)
+        return Finding(verdict=PreflightVerdict.ADOPT)
     if not isinstance(trial, RpcResponseError):
-        return Finding(verdict=Verdict.SIGN)
+        return Finding(verdict=PreflightVerdict.SIGN)
     if not is_call_fault(trial):
         raise ChainUnavailableError(trial.message) from trial
-    return Finding(verdict=Verdict.WAIT, reason=fault_text(trial))
+    return Finding(verdict=PreflightVerdict.WAIT, reason=fault_text(trial))
 
 
 async def why_reverted(

@@ -14,7 +14,14 @@ from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import Attempt, ChainIdentity, Lane, SettlementOutbox, SettlementRecord, SettlementState
+from sightline.ports.ledger import (
+    Attempt,
+    ChainIdentity,
+    SettlementLane,
+    SettlementOutbox,
+    SettlementRecord,
+    SettlementState,
+)
 
 log = structlog.get_logger()
 
@@ -83,12 +90,14 @@ class Sender:
         """Put a settlement into this state with a retry delay that grows. A refused one moves to the RETRY lane."""
         now_ms = self._clock.now_ms()
         wait_ms = retry_in_ms(self._options, self._ids, reason=reason, tries=record.tries)
-        is_refused = state in (SettlementState.FAILED, SettlementState.REVERTED) and record.lane is Lane.PAYABLE
+        is_refused = (
+            state in (SettlementState.FAILED, SettlementState.REVERTED) and record.lane is SettlementLane.PAYABLE
+        )
         log.warning(
             "settlement_waits", session_id=record.session_id, state=state.value, reason=reason, tries=record.tries + 1,
             retry_in_ms=wait_ms,
         )  # fmt: skip
         await self._outbox.mark_waiting(
             record.session_id, state, reason=reason, retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
-            lane=Lane.RETRY if is_refused else None,
+            lane=SettlementLane.RETRY if is_refused else None,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import structlog
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.confirmation import Confirmation
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.preflight import Examination, Verdict, examine
+from sightline.chain.relayer.preflight import Examination, PreflightVerdict, examine
 from sightline.chain.relayer.proof import why_unproved
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.rpc.client import JsonRpc
@@ -17,7 +17,7 @@ from sightline.ports.clock import Clock
 from sightline.ports.ledger import (
     Attempt,
     ChainIdentity,
-    Lane,
+    SettlementLane,
     SettlementOutbox,
     SettlementRecord,
     SettlementState,
@@ -54,23 +54,25 @@ class Signing:
         """
         options = self._options
         in_flight = await self._outbox.settlements_in_flight(limit=options.batch_max + options.free_batch_max)
-        charged = [record for record in in_flight if record.lane is not Lane.FREE]
+        charged = [record for record in in_flight if record.lane is not SettlementLane.FREE]
         room = options.batch_max - len(charged)
         payable_max = room - options.retry_batch_max
         signed = is_full = False
         if payable_max > 0:
-            records = await self._due(Lane.PAYABLE, payable_max)
+            records = await self._due(SettlementLane.PAYABLE, payable_max)
             is_full = len(records) == payable_max
             signed = await self._sign(records, charged)
         now_ms = self._clock.now_ms()
         if room > 0 and (self._retried_at_ms is None or now_ms - self._retried_at_ms >= options.retry_every_ms):
             self._retried_at_ms = now_ms
-            signed |= await self._sign(await self._due(Lane.RETRY, min(room, options.retry_batch_max)), charged)
+            signed |= await self._sign(
+                await self._due(SettlementLane.RETRY, min(room, options.retry_batch_max)), charged
+            )
         if len(charged) == len(in_flight):
             signed |= await self._sign_free(now_ms)
         return signed, is_full
 
-    async def _due(self, lane: Lane, limit: int) -> list[SettlementRecord]:
+    async def _due(self, lane: SettlementLane, limit: int) -> list[SettlementRecord]:
         return await self._outbox.settlements_due(lane, now_ms=self._clock.now_ms(), limit=limit)
 
     async def _sign(self, records: Sequence[SettlementRecord], in_flight: Sequence[SettlementRecord]) -> bool:
@@ -83,7 +85,7 @@ class Signing:
         """Settle free sessions in one batch: they move no token, so a transaction for each would waste gas."""
         if now_ms - await self._outbox.free_batch_at_ms(self._relayer) < self._options.free_every_ms:
             return False
-        seen, approved = await self._approved(await self._due(Lane.FREE, self._options.free_batch_max))
+        seen, approved = await self._approved(await self._due(SettlementLane.FREE, self._options.free_batch_max))
         return seen is not None and await self._sign_and_send(approved, seen, is_free_batch=True)
 
     async def _approved(self, records: Sequence[SettlementRecord]) -> tuple[Examination | None, list[SettlementRecord]]:
@@ -93,9 +95,9 @@ class Signing:
         seen = await examine(self._rpc, self._identity, self._relayer, records)
         approved: list[SettlementRecord] = []
         for record, finding in zip(records, seen.findings, strict=True):
-            if finding.verdict is Verdict.SIGN:
+            if finding.verdict is PreflightVerdict.SIGN:
                 approved.append(record)
-            elif finding.verdict is Verdict.WAIT:
+            elif finding.verdict is PreflightVerdict.WAIT:
                 await self._sender.put_aside(record, SettlementState.FAILED, finding.reason)
             else:
                 await self._confirmation.adopt(record)
@@ -144,7 +146,7 @@ class Signing:
             else:
                 now_ms = self._clock.now_ms()
                 await self._outbox.mark_waiting(
-                    record.session_id, SettlementState.COMPOSED, reason=WAITS_FOR_FUNDS, lane=Lane.RETRY,
+                    record.session_id, SettlementState.COMPOSED, reason=WAITS_FOR_FUNDS, lane=SettlementLane.RETRY,
                     retry_at_ms=now_ms + self._options.retry_ms_max_ours, now_ms=now_ms,
                 )  # fmt: skip
         return covered

@@ -15,7 +15,7 @@ from sightline.chain.contracts.abi import (
 )
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
-from sightline.ports.ledger import ChainEvent, EventKind
+from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
@@ -164,13 +164,13 @@ def _transfer(log: Log, watched: Watched, session_id_hash: str | None) -> list[C
     rows = []
     for wallet in {sender, receiver} & watched.wallets:
         if session_id_hash is not None:
-            kind = EventKind.SETTLEMENT
+            kind = LedgerEventKind.SETTLEMENT
         elif sender == ZERO_ADDRESS:
-            kind = EventKind.DEPOSIT
+            kind = LedgerEventKind.DEPOSIT
         elif receiver == ZERO_ADDRESS:
-            kind = EventKind.WITHDRAWAL
+            kind = LedgerEventKind.WITHDRAWAL
         else:
-            kind = EventKind.TRANSFER_IN if wallet == receiver else EventKind.TRANSFER_OUT
+            kind = LedgerEventKind.TRANSFER_IN if wallet == receiver else LedgerEventKind.TRANSFER_OUT
         rows.append(_row(log, wallet, kind, sender, receiver, amount, session_id_hash))
     return rows
 
@@ -180,18 +180,18 @@ def _approval(log: Log, watched: Watched) -> list[ChainEvent]:
     if holder not in watched.wallets or spender != watched.settlement:
         return []
     amount = int.from_bytes(log.data, "big")
-    return [_row(log, holder, EventKind.APPROVAL, holder, spender, amount, None)]
+    return [_row(log, holder, LedgerEventKind.APPROVAL, holder, spender, amount, None)]
 
 
 def _free_settlement(log: Log, watched: Watched) -> list[ChainEvent]:
     """Build the ledger row of a settlement without a charge: it moves no token, so only the Settled event exists."""
     payer, payee = topic_address(log.topics[2]), topic_address(log.topics[3])
     wallets = {payer, payee} & watched.wallets
-    return [_row(log, wallet, EventKind.SETTLEMENT, payer, payee, 0, log.topics[1]) for wallet in wallets]
+    return [_row(log, wallet, LedgerEventKind.SETTLEMENT, payer, payee, 0, log.topics[1]) for wallet in wallets]
 
 
 def _row(
-    log: Log, wallet: str, kind: EventKind, sender: str, receiver: str, amount: int, session_id_hash: str | None
+    log: Log, wallet: str, kind: LedgerEventKind, sender: str, receiver: str, amount: int, session_id_hash: str | None
 ) -> ChainEvent:
     return ChainEvent(
         address=wallet,

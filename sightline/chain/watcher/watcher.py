@@ -30,7 +30,7 @@ from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
     ChainIdentity,
-    Reading,
+    ReadingState,
     WalletLedger,
     WalletReading,
 )
@@ -204,7 +204,7 @@ class Watcher:
         candidates = sorted(parties(logs, self._watched(())))
         tracked = await self._ledger.tracked_among(candidates) if candidates else {}
         # The history of a NEW wallet is read up to the cursor, including these blocks.
-        watched = self._watched(address for address, known in tracked.items() if known is not Reading.NEW)
+        watched = self._watched(address for address, known in tracked.items() if known is not ReadingState.NEW)
         meaning = read_logs(logs, watched)
         headers = [block_ref(block) for block in blocks]
         await self._apply(headers, meaning, previous, sorted(meaning.touched), previous=cursor)
@@ -254,7 +254,7 @@ class Watcher:
 
     async def _read_wallets(self, cursor: BlockRef) -> bool:
         waiting = await self._ledger.wallets_to_read(limit=self._options.read_max)
-        fresh = sorted(address for address, known in waiting.items() if known is Reading.NEW)
+        fresh = sorted(address for address, known in waiting.items() if known is ReadingState.NEW)
         old = await self._oldest_readings() if not waiting else []
         if not waiting and not old:
             return False

@@ -7,10 +7,9 @@ import orjson
 
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.types import Answer, NewSession, SessionListing
-from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, Scope
+from sightline.domain.access import Operation, parties_to_end
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
-from sightline.domain.session.messages import Party
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.http.pipeline.call import Call, Reply, reply
@@ -40,14 +39,6 @@ _PATH: Final = "/api/v1/sessions"
 _ID: Final = "$response.body#/data/id"
 _UNKNOWN: Final = (Code.SESSION_NOT_FOUND,)
 _STATE: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.CONFLICT, Code.AUTHZ_ERROR)
-_SIDES: Final = {Scope.SESSIONS_OPERATE: Party.OPERATOR, Scope.SESSIONS_CREATE: Party.CONSUMER}
-
-
-def sides_of(principal: Principal) -> frozenset[Party]:
-    """The sides for which a credential may end a session: a key's by its scopes, a wallet's both."""
-    if isinstance(principal, ApiKeyPrincipal):
-        return frozenset(side for scope, side in _SIDES.items() if scope in principal.scopes)
-    return frozenset(Party)
 
 
 @final
@@ -215,7 +206,7 @@ class SessionResources:
     async def end(self, call: Call) -> Reply:
         """Hang up."""
         assert call.principal is not None
-        ended = await self._services.broker.end(call.params["id"], call.caller(), sides_of(call.principal))
+        ended = await self._services.broker.end(call.params["id"], call.caller(), parties_to_end(call.principal))
         return reply(ended, session_json)
 
     @Route(

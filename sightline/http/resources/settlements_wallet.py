@@ -19,7 +19,7 @@ from sightline.http.schemas.money import (
     wallet_json,
 )
 from sightline.http.services import Services
-from sightline.ports.ledger import EventKind, LedgerQuery
+from sightline.ports.ledger import LedgerEventKind, LedgerQuery
 
 NOT_TRACKED: Final = Refusal(Code.NOT_FOUND, "wallet:notTracked", "The workspace's wallet is not tracked")
 
@@ -85,7 +85,7 @@ class MoneyResources:
             LedgerQuery(
                 limit=query.limit + 1,
                 before_sequence=read_ledger_cursor(query.cursor) if query.cursor is not None else None,
-                kinds=tuple(EventKind(kind) for kind in query.kind),
+                kinds=tuple(LedgerEventKind(kind) for kind in query.kind),
                 from_block=query.from_block,
                 to_block=query.to_block,
             ),

@@ -2,8 +2,8 @@
 
 from sightline.sim.checkers.answers import Acknowledged, OneEffect, Readings, Sequences
 from sightline.sim.checkers.money import Charges, Holds, Meter, Pauses, Settlements
-from sightline.sim.checkers.operators import Busy, DispatchPairs, OneLive, Relations
-from sightline.sim.checkers.rows import Chain, Epochs, Transitions, Versions
+from sightline.sim.checkers.operators import Busy, DispatchPairs, OneLive, RelationsAgree
+from sightline.sim.checkers.rows import Epochs, MeterChain, Transitions, Versions
 from sightline.sim.history import Checker
 
 __all__ = ["Checker", "all_checkers"]
@@ -15,7 +15,7 @@ def all_checkers() -> list[Checker]:
         Epochs(),
         Versions(),
         Transitions(),
-        Chain(),
+        MeterChain(),
         Acknowledged(),
         OneEffect(),
         Sequences(),
@@ -23,7 +23,7 @@ def all_checkers() -> list[Checker]:
         OneLive(),
         DispatchPairs(),
         Busy(),
-        Relations(),
+        RelationsAgree(),
         Holds(),
         Charges(),
         Settlements(),

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, final
 
 from sightline.domain.session.messages import EventKind
 from sightline.ports.store import Heartbeat
-from sightline.sim.history import Checker, Reply, SessionStep
+from sightline.sim.history import CallReply, Checker, SessionStep
 
 PROOF: Final = {
     "create": (EventKind.CREATED,),
@@ -30,7 +30,7 @@ class Acknowledged(Checker):
         self._events: list[tuple[str, tuple[EventKind, ...]]] = []
         self._beats: list[tuple[str, int]] = []
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: CallReply) -> None:
         if reply.outcome != "ok" or reply.what not in PROOF or reply.session_id is None:
             return
         claim = (reply.session_id, PROOF[reply.what])
@@ -85,7 +85,7 @@ class OneEffect(Checker):
         sessions.add(f"{step.after.id}/{step.after.version}")
         self.require(len(sessions) == 1, f"the command {record.key.key} took effect as {sorted(sessions)}")
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: CallReply) -> None:
         happened = reply.key in self._keys
         if reply.outcome == "ok" and reply.what in PROOF:
             self.require(happened, f"{reply.what} by {reply.who} was acknowledged without a recorded answer")

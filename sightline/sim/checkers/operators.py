@@ -8,7 +8,7 @@ from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.session.model import Assigned, Live, SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import OPERATOR_WORKSPACE, operator_edge
-from sightline.sim.history import Checker, Reply, SessionStep, WorkspaceStep
+from sightline.sim.history import CallReply, Checker, SessionStep, WorkspaceStep
 
 REPAIR_MS: Final = 120_000
 """How long a claim and its session may disagree while a server runs: several reconciliations, and a slow store."""
@@ -50,7 +50,7 @@ class DispatchPairs(Checker):
     def __init__(self) -> None:
         self._dispatched: dict[str, str] = {}
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: CallReply) -> None:
         if reply.what != "dispatch" or reply.outcome != "ok" or reply.session_id is None:
             return
         assert isinstance(reply.value, SessionStatus)
@@ -123,7 +123,7 @@ class Busy(Checker):
 
 
 @final
-class Relations(Checker):
+class RelationsAgree(Checker):
     """A session has its operator's authorization edge from the assignment on, and at the end no other operator's."""
 
     name: ClassVar[str] = "relations"

@@ -102,7 +102,7 @@ class Transitions(Checker):
 
 
 @final
-class Chain(Checker):
+class MeterChain(Checker):
     """Events are numbered without gaps, and every hash covers the previous one."""
 
     name: ClassVar[str] = "chain"

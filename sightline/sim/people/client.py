@@ -12,7 +12,7 @@ from sightline.domain.errors import OutcomeUnknownError, RefusedError, Sightline
 from sightline.domain.session.messages import Party
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.store import IdempotencyKey
-from sightline.sim.history import Reply
+from sightline.sim.history import CallReply
 
 if TYPE_CHECKING:
     from sightline.actors.service.broker import Broker
@@ -37,33 +37,33 @@ class Client:
         self.name = name
         self.workspace_id = workspace_id
 
-    async def create(self, new: NewSession) -> Reply:
+    async def create(self, new: NewSession) -> CallReply:
         """Create a session."""
         return await self._command("create", None, lambda broker, caller: broker.create_session(caller, new))
 
-    async def dispatch(self, session_id: str) -> Reply:
+    async def dispatch(self, session_id: str) -> CallReply:
         """Dispatch an operator to a session."""
         return await self._command("dispatch", session_id, lambda broker, caller: broker.dispatch(session_id, caller))
 
-    async def accept(self, session_id: str) -> Reply:
+    async def accept(self, session_id: str) -> CallReply:
         """Accept a requested session."""
         own = self.workspace_id
         return await self._command("accept", session_id, lambda broker, caller: broker.accept(session_id, caller, own))
 
-    async def start(self, session_id: str) -> Reply:
+    async def start(self, session_id: str) -> CallReply:
         """Start a session."""
         return await self._command("start", session_id, lambda broker, caller: broker.start(session_id, caller))
 
-    async def end(self, session_id: str) -> Reply:
+    async def end(self, session_id: str) -> CallReply:
         """End a session."""
         sides = frozenset(Party)
         return await self._command("end", session_id, lambda broker, caller: broker.end(session_id, caller, sides))
 
-    async def cancel(self, session_id: str) -> Reply:
+    async def cancel(self, session_id: str) -> CallReply:
         """Cancel a requested session."""
         return await self._command("cancel", session_id, lambda broker, caller: broker.cancel(session_id, caller))
 
-    async def cancel_all(self) -> Reply:
+    async def cancel_all(self) -> CallReply:
         """Cancel all assignments."""
         return await self._command("cancel-all", None, lambda broker, caller: broker.cancel_all(caller))
 
@@ -74,7 +74,7 @@ class Client:
         except SightlineError:
             return None
 
-    async def _command(self, what: str, session_id: str | None, act: Command) -> Reply:
+    async def _command(self, what: str, session_id: str | None, act: Command) -> CallReply:
         key = IdempotencyKey(
             workspace_id=self.workspace_id,
             method="POST",
@@ -108,10 +108,10 @@ class Client:
         value: object,
         detail: str | None,
         was_unknown: bool,
-    ) -> Reply:
+    ) -> CallReply:
         if session_id is None and isinstance(value, SessionStatus):
             session_id = value.terms.id
-        reply = Reply(
+        reply = CallReply(
             who=self.name,
             what=what,
             session_id=session_id,

@@ -14,14 +14,14 @@ import trio
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class BatchedCall:
     """One call of a batch. Subclasses add its argument, its result and its error."""
 
     woken: trio.Event = field(default_factory=trio.Event)
     leads: bool = False
 
 
-C = TypeVar("C", bound=Call)
+C = TypeVar("C", bound=BatchedCall)
 
 
 @final

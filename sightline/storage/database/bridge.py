@@ -24,7 +24,7 @@ import uvloop
 
 from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.pool import ConnectionPool, PoolOptions
-from sightline.storage.database.work import NOT_CONNECTED, Kind, Unit, Work
+from sightline.storage.database.work import NOT_CONNECTED, Unit, Work, WorkKind
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -91,7 +91,7 @@ class Database:
 
         Cancellation: obeyed at once; the query is cancelled on the server.
         """
-        return cast(T, await self._cross(Kind.READ, unit, deadline_ms))
+        return cast(T, await self._cross(WorkKind.READ, unit, deadline_ms))
 
     async def run(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
         """Run a unit of one statement, which commits itself in one round trip.
@@ -104,7 +104,7 @@ class Database:
         Cancellation: obeyed while waiting for a connection. Once the statement is sent, its result is awaited and
         returned.
         """
-        return cast(T, await self._cross(Kind.RUN, unit, deadline_ms))
+        return cast(T, await self._cross(WorkKind.RUN, unit, deadline_ms))
 
     async def transact(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
         """Run a unit between BEGIN and COMMIT. An exception of the unit rolls the transaction back.
@@ -118,7 +118,7 @@ class Database:
 
         Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
         """
-        return cast(T, await self._cross(Kind.TRANSACT, unit, deadline_ms))
+        return cast(T, await self._cross(WorkKind.TRANSACT, unit, deadline_ms))
 
     async def ping(self, *, deadline_ms: int = 1_000) -> None:
         """Check that the database answers.
@@ -138,7 +138,7 @@ class Database:
             waiting_for_connection=pool["waiting"],
         )
 
-    async def _cross(self, kind: Kind, unit: Unit[Any], deadline_ms: int | None) -> Any:
+    async def _cross(self, kind: WorkKind, unit: Unit[Any], deadline_ms: int | None) -> Any:
         if self._closing:
             raise StoreUnavailableError("the database is being closed")
         deadline_s = (deadline_ms or self._options.deadline_ms) / 1_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.database.batching import Batcher, Call
+from sightline.storage.database.batching import BatchedCall, Batcher
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
@@ -29,7 +29,7 @@ BATCH_MAX: Final = 64
 
 @final
 @dataclass(eq=False, slots=True)
-class _Step(Call):
+class _Step(BatchedCall):
     arguments: tuple[object, ...] = ()
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, final
 
-from sightline.storage.database.batching import Batcher, Call
+from sightline.storage.database.batching import BatchedCall, Batcher
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
@@ -17,7 +17,7 @@ KEYS_MAX: Final = 256
 
 
 @dataclass(eq=False, slots=True)
-class _LookUp(Call):
+class _LookUp(BatchedCall):
     key: Any = None
     found: Any = None
     error: Exception | None = None

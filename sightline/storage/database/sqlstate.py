@@ -39,7 +39,7 @@ _STALE_CONNECTION_CODES: Final = frozenset({READ_ONLY, "26000"})
 """A new connection may find the new primary, or the prepared statement that a pooler dropped."""
 
 
-class Meaning(enum.Enum):
+class SqlstateMeaning(enum.Enum):
     """What the failure of a unit of work means."""
 
     UNDONE = "undone"
@@ -80,7 +80,7 @@ def describe(error: BaseException) -> str:
     return type(error).__name__ if sqlstate is None else f"{type(error).__name__} (SQLSTATE {sqlstate})"
 
 
-def meaning_of(error: BaseException, *, is_connected: bool) -> Meaning:
+def meaning_of(error: BaseException, *, is_connected: bool) -> SqlstateMeaning:
     """Classify what a unit of work raised.
 
     Args:
@@ -89,10 +89,10 @@ def meaning_of(error: BaseException, *, is_connected: bool) -> Meaning:
     if isinstance(error, asyncpg.PostgresError):
         return _meaning_of_sqlstate(error)
     if isinstance(error, OSError | asyncpg.InternalClientError):
-        return Meaning.LOST
+        return SqlstateMeaning.LOST
     if isinstance(error, asyncpg.InterfaceError):
-        return Meaning.BUG if is_connected else Meaning.LOST
-    return Meaning.OTHER if is_connected else Meaning.LOST
+        return SqlstateMeaning.BUG if is_connected else SqlstateMeaning.LOST
+    return SqlstateMeaning.OTHER if is_connected else SqlstateMeaning.LOST
 
 
 def needs_new_connection(error: BaseException) -> bool:
@@ -102,17 +102,17 @@ def needs_new_connection(error: BaseException) -> bool:
     )
 
 
-def _meaning_of_sqlstate(error: asyncpg.PostgresError) -> Meaning:
+def _meaning_of_sqlstate(error: asyncpg.PostgresError) -> SqlstateMeaning:
     code = str(error.sqlstate)
     group = code[:2]
     if isinstance(error, asyncpg.InvalidCachedStatementError):
-        return Meaning.UNDONE
+        return SqlstateMeaning.UNDONE
     if getattr(error, "severity_en", None) in {"FATAL", "PANIC"} or code in _LOST_CODES:
-        return Meaning.LOST
+        return SqlstateMeaning.LOST
     if group == "40":
-        return Meaning.UNDONE
+        return SqlstateMeaning.UNDONE
     if group == "08" or code.startswith("57P"):
-        return Meaning.LOST
+        return SqlstateMeaning.LOST
     if group in _BUG_CLASSES and code not in _UNAVAILABLE_IN_BUG_CLASSES:
-        return Meaning.BUG
-    return Meaning.UNAVAILABLE
+        return SqlstateMeaning.BUG
+    return SqlstateMeaning.UNAVAILABLE

@@ -21,7 +21,7 @@ import asyncpg
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.pool import Connection, ConnectionPool
 from sightline.storage.database.sqlstate import (
-    Meaning,
+    SqlstateMeaning,
     StatementRefusedError,
     describe,
     meaning_of,
@@ -41,7 +41,7 @@ NOT_CONNECTED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg
 """What opening a connection may raise."""
 
 
-class Kind(enum.Enum):
+class WorkKind(enum.Enum):
     """What a unit of work may do, which decides what its failures mean."""
 
     READ = "read"
@@ -52,7 +52,7 @@ class Kind(enum.Enum):
     """BEGIN and COMMIT around the unit."""
 
 
-class Phase(enum.Enum):
+class WorkPhase(enum.Enum):
     """How far a unit of work has come."""
 
     WAITING = "waiting"
@@ -71,12 +71,12 @@ class Work:
 
     __slots__ = ("_cancel_asked", "_deadline_s", "_expired", "_kind", "_phase", "_pool", "_unit", "task")
 
-    def __init__(self, pool: ConnectionPool, kind: Kind, unit: Unit[Any], deadline_s: float) -> None:
+    def __init__(self, pool: ConnectionPool, kind: WorkKind, unit: Unit[Any], deadline_s: float) -> None:
         self._pool = pool
         self._kind = kind
         self._unit = unit
         self._deadline_s = deadline_s
-        self._phase = Phase.WAITING
+        self._phase = WorkPhase.WAITING
         self._expired = False
         self._cancel_asked = False
         self.task: asyncio.Task[Any] | None = None
@@ -89,12 +89,12 @@ class Work:
     def cancel(self) -> None:
         """Ask for an early end; obeyed only while the outcome stays certain."""
         self._cancel_asked = True
-        if self._phase is Phase.WAITING or (self._phase is Phase.RUNNING and self._kind is not Kind.RUN):
+        if self._phase is WorkPhase.WAITING or (self._phase is WorkPhase.RUNNING and self._kind is not WorkKind.RUN):
             self._interrupt()
 
     def _expire(self) -> None:
         self._expired = True
-        if self._phase is not Phase.CLEANING:
+        if self._phase is not WorkPhase.CLEANING:
             self._interrupt()
 
     def _interrupt(self) -> None:
@@ -125,7 +125,7 @@ class Work:
     async def _attempts(self) -> Any:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             connection = await self._take()
-            self._phase = Phase.RUNNING
+            self._phase = WorkPhase.RUNNING
             try:
                 return await self._attempt(connection)
             except _TryAgainError as error:
@@ -134,7 +134,7 @@ class Work:
                     raise StoreUnavailableError(f"undone {attempt} times: {cause}") from error.__cause__
             if self._expired or self._cancel_asked:
                 raise asyncio.CancelledError
-            self._phase = Phase.WAITING
+            self._phase = WorkPhase.WAITING
         raise AssertionError("the loop returns or raises")
 
     async def _take(self) -> Connection:
@@ -145,19 +145,19 @@ class Work:
 
     async def _attempt(self, connection: Connection) -> Any:
         try:
-            if self._kind is not Kind.TRANSACT:
+            if self._kind is not WorkKind.TRANSACT:
                 result = await self._unit(connection)
             else:
                 await connection.execute("BEGIN")
                 result = await self._unit(connection)
-                self._phase = Phase.COMMITTING
+                self._phase = WorkPhase.COMMITTING
                 if await connection.execute("COMMIT") != "COMMIT":
                     raise InvariantError("the unit hid an error of a statement; the transaction is undone")
         except BaseException as error:
-            in_doubt = self._phase is Phase.COMMITTING or self._kind is Kind.RUN
-            self._phase = Phase.CLEANING
+            in_doubt = self._phase is WorkPhase.COMMITTING or self._kind is WorkKind.RUN
+            self._phase = WorkPhase.CLEANING
             meaning = meaning_of(error, is_connected=not connection.is_closed())
-            if meaning is Meaning.LOST or needs_new_connection(error):
+            if meaning is SqlstateMeaning.LOST or needs_new_connection(error):
                 self._pool.discard(connection)
             else:
                 await self._clean(connection, was_cancelled=isinstance(error, asyncio.CancelledError))
@@ -181,18 +181,18 @@ class Work:
         clean.cancel()
         await asyncio.gather(clean, return_exceptions=True)
 
-    def _translate(self, error: BaseException, meaning: Meaning, *, in_doubt: bool) -> None:
+    def _translate(self, error: BaseException, meaning: SqlstateMeaning, *, in_doubt: bool) -> None:
         """Raise what the error means for the caller; return if the error itself is to be raised."""
         if isinstance(error, asyncio.CancelledError) and self._expired and in_doubt:
             raise OutcomeUnknownError("the deadline passed before the answer came") from None
         match meaning:
-            case Meaning.LOST if in_doubt:
+            case SqlstateMeaning.LOST if in_doubt:
                 raise OutcomeUnknownError(f"no answer to the commit: {describe(error)}") from error
-            case Meaning.LOST | Meaning.UNDONE:
+            case SqlstateMeaning.LOST | SqlstateMeaning.UNDONE:
                 raise _TryAgainError from error
-            case Meaning.UNAVAILABLE:
+            case SqlstateMeaning.UNAVAILABLE:
                 raise StoreUnavailableError(f"the database refused for now: {describe(error)}") from error
-            case Meaning.BUG:
+            case SqlstateMeaning.BUG:
                 raise StatementRefusedError.of(error) from error
-            case Meaning.OTHER:
+            case SqlstateMeaning.OTHER:
                 return

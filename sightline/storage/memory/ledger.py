@@ -17,7 +17,7 @@ from sightline.ports.ledger import (
     HoldState,
     LedgerQuery,
     LedgerRow,
-    Reading,
+    ReadingState,
     SessionProof,
     WalletReading,
     WalletView,
@@ -84,22 +84,22 @@ class MemoryLedger(MemoryOutbox):
         """Track the wallet of a workspace, as part of another store's step."""
         self._tracked.setdefault(workspace_id, (address.lower(), now_ms))
 
-    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, ReadingState]:
         """Return which of these addresses are tracked, with the state of each reading."""
         followed = {address for address, _ in self._tracked.values()}
         return {address: self._known(address) for address in addresses if address in followed}
 
-    async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
+    async def wallets_to_read(self, *, limit: int) -> dict[str, ReadingState]:
         """Return the addresses whose reading is NEW or OUTDATED."""
         followed = sorted({address for address, _ in self._tracked.values()})
-        found = {address: known for address in followed if (known := self._known(address)) is not Reading.CURRENT}
+        found = {address: known for address in followed if (known := self._known(address)) is not ReadingState.CURRENT}
         return dict(list(found.items())[:limit])
 
-    def _known(self, address: str) -> Reading:
+    def _known(self, address: str) -> ReadingState:
         known = self._readings.get(address)
         if known is None:
-            return Reading.NEW
-        return Reading.OUTDATED if known[1] else Reading.CURRENT
+            return ReadingState.NEW
+        return ReadingState.OUTDATED if known[1] else ReadingState.CURRENT
 
     async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
         """Return the addresses whose reading is older than this, oldest first."""

@@ -12,9 +12,9 @@ from sightline.ports.ledger import (
     SETTLEMENTS_WAITING,
     Attempt,
     Inclusion,
-    Lane,
     NonceTakenError,
     SettledAmounts,
+    SettlementLane,
     SettlementRecord,
     SettlementState,
 )
@@ -66,7 +66,11 @@ class MemoryOutbox(ABC):
                 state=SettlementState.COMPOSED, reason=None, tx_hash=None, block_number=None, block_hash=None,
                 confirmed_at_ms=None, retry_at_ms=now_ms, tries=0, notified=False, composed_at_ms=now_ms,
                 updated_at_ms=now_ms,
-                lane=Lane.FREE if total == 0 else Lane.RETRY if is_covered is False else Lane.PAYABLE,
+                lane=(
+                    SettlementLane.FREE if total == 0
+                    else SettlementLane.RETRY if is_covered is False
+                    else SettlementLane.PAYABLE
+                ),
             ),
         )  # fmt: skip
 
@@ -83,23 +87,23 @@ class MemoryOutbox(ABC):
         rows = (row for row in self._settlements.values() if row.state in SETTLEMENTS_IN_FLIGHT)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.composed_at_ms, row.session_id))
 
-    async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
         """Return settlements of a lane whose retry time has passed, longest due first."""
         rows = (row for row in self._waiting(lane) if row.retry_at_ms <= now_ms)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.retry_at_ms, row.composed_at_ms, row.session_id))
 
-    def _waiting(self, lane: Lane) -> list[SettlementRecord]:
+    def _waiting(self, lane: SettlementLane) -> list[SettlementRecord]:
         return [row for row in self._settlements.values() if row.lane is lane and row.state in SETTLEMENTS_WAITING]
 
     def _wake(self, payer: str, covers: Callable[[int], bool], limit: int, now_ms: int) -> None:
         """Move settlements between lanes after the payer's wallet changed."""
-        for row in self._waiting(Lane.PAYABLE):
+        for row in self._waiting(SettlementLane.PAYABLE):
             if row.payload.from_address.lower() == payer and not covers(row.total):
-                self._settlements[row.session_id] = replace(row, lane=Lane.RETRY)
-        waiting = [row for row in self._waiting(Lane.RETRY) if row.payload.from_address.lower() == payer]
+                self._settlements[row.session_id] = replace(row, lane=SettlementLane.RETRY)
+        waiting = [row for row in self._waiting(SettlementLane.RETRY) if row.payload.from_address.lower() == payer]
         woken = heapq.nsmallest(limit, (row for row in waiting if covers(row.total)), key=lambda row: row.total)
         for row in woken:
-            self._settlements[row.session_id] = replace(row, lane=Lane.PAYABLE, retry_at_ms=now_ms)
+            self._settlements[row.session_id] = replace(row, lane=SettlementLane.PAYABLE, retry_at_ms=now_ms)
 
     async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
         """Return the settlements of one transaction."""
@@ -222,7 +226,7 @@ class MemoryOutbox(ABC):
 
     async def mark_waiting(
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
-        lane: Lane | None = None,
+        lane: SettlementLane | None = None,
     ) -> None:  # fmt: skip
         """Put the settlement into a waiting state with the reason."""
         row = self._settlements[session_id]

@@ -9,11 +9,11 @@ from sightline.ports.ledger import (
     BlockRef,
     ChainIdentity,
     CursorMovedError,
-    EventKind,
     FundsPolicy,
+    LedgerEventKind,
     LedgerQuery,
     LedgerRow,
-    Reading,
+    ReadingState,
     WalletView,
 )
 from sightline.storage.database.pool import Connection
@@ -153,16 +153,16 @@ class PostgresLedger(PostgresOutbox):
             lambda connection: ledger_sql.track_wallet(connection, workspace_id, address, now_ms=now_ms)
         )
 
-    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, Reading]:
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, ReadingState]:
         """Return which of these addresses are tracked, with the state of each reading."""
         rows = await self._database.read(lambda connection: connection.fetch(_TRACKED_AMONG, list(addresses)))
-        known = {None: Reading.NEW, True: Reading.OUTDATED, False: Reading.CURRENT}
+        known = {None: ReadingState.NEW, True: ReadingState.OUTDATED, False: ReadingState.CURRENT}
         return {row["address"]: known[row["needs_reading"]] for row in rows}
 
-    async def wallets_to_read(self, *, limit: int) -> dict[str, Reading]:
+    async def wallets_to_read(self, *, limit: int) -> dict[str, ReadingState]:
         """Return the addresses whose reading is NEW or OUTDATED."""
         rows = await self._database.read(lambda connection: connection.fetch(_TO_READ, limit))
-        return {row["address"]: Reading.NEW if row["is_new"] else Reading.OUTDATED for row in rows}
+        return {row["address"]: ReadingState.NEW if row["is_new"] else ReadingState.OUTDATED for row in rows}
 
     async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
         """Return the addresses whose reading is older than this, oldest first."""
@@ -334,7 +334,7 @@ def _ledger_row(workspace_id: str, row: Any) -> LedgerRow:
     return LedgerRow(
         sequence=row["sequence"],
         workspace_id=workspace_id,
-        kind=EventKind(row["kind"]),
+        kind=LedgerEventKind(row["kind"]),
         tx_hash=row["tx_hash"],
         log_index=row["log_index"],
         block_number=row["block_number"],

@@ -9,10 +9,10 @@ from sightline.ports.ledger import (
     LEASE_MS_MAX,
     Attempt,
     Inclusion,
-    Lane,
     NonceTakenError,
     SessionProof,
     SettledAmounts,
+    SettlementLane,
     SettlementRecord,
     SettlementState,
 )
@@ -142,7 +142,7 @@ class PostgresOutbox:
         """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         return await self._records(_IN_FLIGHT, limit)
 
-    async def settlements_due(self, lane: Lane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
         """Return settlements of a lane whose retry time has passed, longest due first."""
         return await self._records(_DUE, lane.value, now_ms, limit)
 
@@ -272,7 +272,7 @@ class PostgresOutbox:
 
     async def mark_waiting(
         self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
-        lane: Lane | None = None,
+        lane: SettlementLane | None = None,
     ) -> None:  # fmt: skip
         """Put the settlement into a waiting state with the reason."""
         lane_name = None if lane is None else lane.value
@@ -336,7 +336,7 @@ def _record(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
         notified=row["notified"],
         composed_at_ms=row["composed_at_ms"],
         updated_at_ms=row["updated_at_ms"],
-        lane=Lane(row["lane"]),
+        lane=SettlementLane(row["lane"]),
         on_chain=_on_chain(row),
         attempts=attempts,
     )

@@ -8,8 +8,8 @@ from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
     ChainEvent,
-    EventKind,
     Inclusion,
+    LedgerEventKind,
     WalletReading,
 )
 from sightline.ports.video import MediaKind
@@ -35,7 +35,7 @@ async def see_block(world: World, number: int, *, events: tuple[ChainEvent, ...]
     await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
 
 
-def deposit(party: Party, number: int, *, kind: EventKind = EventKind.DEPOSIT) -> ChainEvent:
+def deposit(party: Party, number: int, *, kind: LedgerEventKind = LedgerEventKind.DEPOSIT) -> ChainEvent:
     return ChainEvent(
         address=party.account.address.lower(),
         kind=kind,
@@ -137,7 +137,7 @@ async def test_a_wallet_shows_balance_allowance_and_what_is_held(world: World) -
 async def test_the_ledger_is_paged_and_filtered(world: World) -> None:
     consumer = await world.party("CONSUMER")
     for number in range(1, 6):
-        kind = EventKind.APPROVAL if number == 3 else EventKind.DEPOSIT
+        kind = LedgerEventKind.APPROVAL if number == 3 else LedgerEventKind.DEPOSIT
         await see_block(world, number, events=(deposit(consumer, number, kind=kind),))
     first = data_of(await consumer.key.get("/api/v1/wallet/events?limit=2"))
     second = data_of(await consumer.key.get(f"/api/v1/wallet/events?limit=3&cursor={first['nextCursor']}"))

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.storage.database.batching import Batcher, Call
+from sightline.storage.database.batching import BatchedCall, Batcher
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_read import READERS, GroupRead
 from sightline.storage.database.pool import Connection
@@ -15,56 +15,56 @@ class Desk:
     """Serves a batch when told to."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Call]] = []
+        self.batches: list[list[BatchedCall]] = []
         self.open = trio.Event()
 
-    async def serve(self, batch: list[Call]) -> None:
+    async def serve(self, batch: list[BatchedCall]) -> None:
         self.batches.append(batch)
         await self.open.wait()
 
 
 async def test_a_leader_that_is_cancelled_in_the_same_moment_leaves_its_place_to_the_next() -> None:
     desk = Desk()
-    batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
+    batcher: Batcher[BatchedCall] = Batcher(desk.serve, at_once=1, batch_max=1)
     leaving = trio.CancelScope()
 
     async def leave() -> None:
         with leaving:
-            await batcher.submit(Call())
+            await batcher.submit(BatchedCall())
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(batcher.submit, Call())
+        nursery.start_soon(batcher.submit, BatchedCall())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(leave)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(batcher.submit, Call())
+        nursery.start_soon(batcher.submit, BatchedCall())
         await trio.testing.wait_all_tasks_blocked()
         # Both are runnable now: the one that leaves may be made leader before it has left.
         leaving.cancel()
         desk.open.set()
     with trio.fail_after(5):
-        await batcher.submit(Call())
+        await batcher.submit(BatchedCall())
     assert len(desk.batches) == 3
 
 
 async def test_the_place_of_a_leader_that_had_left_is_passed_on() -> None:
     desk = Desk()
-    batcher: Batcher[Call] = Batcher(desk.serve, at_once=1, batch_max=1)
-    leader, scope = Call(), trio.CancelScope()
+    batcher: Batcher[BatchedCall] = Batcher(desk.serve, at_once=1, batch_max=1)
+    leader, scope = BatchedCall(), trio.CancelScope()
 
     async def leave() -> None:
         with scope:
             await batcher.submit(leader)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(batcher.submit, Call())
+        nursery.start_soon(batcher.submit, BatchedCall())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(leave)
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         # What a leader does whose batch ends before the cancelled task has run.
         leader.leads = True
-        nursery.start_soon(batcher.submit, Call())
+        nursery.start_soon(batcher.submit, BatchedCall())
         await trio.testing.wait_all_tasks_blocked()
         served = len(desk.batches)
         desk.open.set()
