@@ -32,6 +32,7 @@ from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import DAY_MS
+from sightline.identity.cookies import LIFETIME_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -157,4 +158,6 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
 
 def retention_options(settings: Settings) -> RetentionOptions:
     """Retention periods of stored rows, from the settings."""
-    return RetentionOptions(heartbeat_days=settings.heartbeat_keep_days, history_days=settings.history_keep_days)
+    return RetentionOptions(
+        heartbeat_days=settings.heartbeat_keep_days, history_days=settings.history_keep_days, sign_in_ms=LIFETIME_MS
+    )

@@ -4,7 +4,6 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 import structlog
 import trio
@@ -24,10 +23,7 @@ from sightline.bootstrap.edge import (
 from sightline.bootstrap.ports import Ports, listen_error
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
-from sightline.system.loops import run_forever
 from sightline.system.server_address_file import write_server_addresses
-
-NONCES_EVERY_S: Final = 600.0
 
 log = structlog.get_logger("sightline")
 
@@ -51,8 +47,6 @@ async def serve_http(
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
-        delete_nonces = partial(run_forever, "nonce_retention", identity.sign_in.drop_expired, every_s=NONCES_EVERY_S)
-        background.start_soon(delete_nonces)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")
             await listeners.start(_listen, public_app, public_options, stop, "")

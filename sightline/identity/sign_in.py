@@ -13,7 +13,7 @@ import structlog
 from sightline.domain.access import Role, WalletPrincipal
 from sightline.domain.addresses import parse_address
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
-from sightline.domain.units import HOUR_MS, MINUTE_MS
+from sightline.domain.units import MINUTE_MS
 from sightline.identity import refusals
 from sightline.identity.challenge import NONCE_BYTES, ChallengeText
 from sightline.identity.cookies import CookieCodec
@@ -37,8 +37,6 @@ class SignInOptions:
     uri: str
     chain_id: int
     nonce_ttl_ms: int = 5 * MINUTE_MS
-    nonce_kept_ms: int = HOUR_MS
-    """How long an expired nonce is kept before it is deleted."""
 
 
 @final
@@ -168,10 +166,6 @@ class SignIn:
             await self._store.give_back_nonce(nonce)
         except (UnavailableError, OutcomeUnknownError) as error:
             log.warning("nonce_give_back_failed", reason=str(error))
-
-    async def drop_expired(self) -> int:
-        """Delete nonces that expired more than `nonce_kept_ms` ago. Returns how many."""
-        return await self._store.drop_nonces(expired_before_ms=self._clock.now_ms() - self._options.nonce_kept_ms)
 
     async def _taken(self, nonce: str, address: str, purpose: Purpose) -> Nonce | None:
         if not (nonce.isascii() and nonce.isalnum() and len(nonce) <= _NONCE_LENGTH_MAX):

@@ -112,7 +112,3 @@ class WalletSessions:
     async def flush(self) -> None:
         """Write the last uses collected so far."""
         await self._uses.flush()
-
-    async def drop_expired(self) -> int:
-        """Delete sign-ins whose cookie has expired. Returns how many."""
-        return await self._store.drop_wallet_sessions(signed_in_before_ms=self._clock.now_ms() - LIFETIME_MS)

@@ -109,10 +109,6 @@ class IdentityStore(Protocol):
         """Mark a used challenge as unused again. Its expiry does not change; an unknown value is ignored."""
         ...
 
-    async def drop_nonces(self, *, expired_before_ms: int) -> int:
-        """Delete challenges that expired before this instant. Returns how many."""
-        ...
-
     async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
         """Store a new key unless its workspace already has `limit` unrevoked keys. Returns whether it was stored.
 
@@ -160,10 +156,6 @@ class IdentityStore(Protocol):
 
     async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of sign-ins (session id to instant). Never lowers it; ignores unknown ids."""
-        ...
-
-    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
-        """Delete sign-ins made before this instant. Returns how many."""
         ...
 
 

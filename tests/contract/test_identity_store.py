@@ -120,13 +120,6 @@ async def test_a_nonce_given_back_is_good_once_more(store: IdentityStore) -> Non
     assert await take(store, a_nonce()) is None
 
 
-async def test_old_nonces_are_dropped_and_young_ones_kept(store: IdentityStore) -> None:
-    await store.add_nonce(a_nonce("aa", expires_at_ms=NOW - 1))
-    await store.add_nonce(a_nonce("bb", expires_at_ms=NOW))
-    assert await store.drop_nonces(expired_before_ms=NOW) == 1
-    assert await store.drop_nonces(expired_before_ms=NOW) == 0
-
-
 async def test_a_key_is_found_by_its_digest_alone(store: IdentityStore) -> None:
     assert await store.add_key(a_key(), digest_of(1), limit=50)
     assert await store.key_of(digest_of(1)) == a_key()
@@ -230,11 +223,3 @@ async def test_the_last_use_of_a_sign_in_only_moves_forward(store: IdentityStore
     await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 50, a_sign_in(8).session_id: NOW})
     await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 40})
     assert await store.wallet_session(a_sign_in().session_id) == a_sign_in(last_used_at_ms=NOW + 50)
-
-
-async def test_old_sign_ins_are_deleted(store: IdentityStore) -> None:
-    for number in (1, 2):
-        await store.add_wallet_session(a_sign_in(number))
-    assert await store.drop_wallet_sessions(signed_in_before_ms=NOW + 2) == 1
-    assert await store.wallet_session(a_sign_in(1).session_id) is None
-    assert await store.wallet_session(a_sign_in(2).session_id) == a_sign_in(2)

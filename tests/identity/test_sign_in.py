@@ -253,14 +253,6 @@ async def test_a_graph_that_is_down_costs_no_nonce(world: World) -> None:
     assert await world.sign_in.login(*proof)
 
 
-async def test_old_nonces_are_dropped_an_hour_after_they_expired(world: World) -> None:
-    await world.sign_in.challenge(world.wallet().address, Purpose.LOGIN)
-    world.clock.at_ms += 300_000 + 3_600_000
-    assert await world.sign_in.drop_expired() == 0
-    world.clock.at_ms += 1
-    assert await world.sign_in.drop_expired() == 1
-
-
 async def test_nothing_secret_shows_in_a_repr(world: World) -> None:
     signed = await signed_in(world)
     assert signed.set_cookie.split("=", 1)[1][:20] not in repr(signed)

@@ -6,19 +6,23 @@ import pytest
 import trio
 
 from sightline.domain.session.model import SessionState
-from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
+from sightline.ports.identity import Nonce, Purpose, WalletSession
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import Committed, HoldRequest, SessionWrite, ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.retention import (
     ATTEMPTS,
     BATCH_ROWS,
     IDEMPOTENCY,
+    NONCES,
     REVOKED_KEYS,
     SESSIONS,
     UNUSED_QUOTES,
     USED_QUOTES,
+    WALLET_SESSIONS,
     Retention,
     RetentionOptions,
 )
@@ -183,22 +187,74 @@ async def test_a_jump_of_the_clock_with_traffic_deletes_at_most_one_more_day_a_r
         assert await count(database, "heartbeat") == expected
 
 
-async def test_deletes_go_on_in_batches_until_all_is_deleted(database: Database) -> None:
-    store, now_ms = PostgresStore(database), await now_of(database)
-    fill = """
+FILL_OLD = {
+    "idempotency": """
         INSERT INTO idempotency (scope, method, path, key, body_hash, result, at_ms)
-        SELECT 'w', 'POST', '/x', n::text, 'h', '{}', $1::bigint - 2 * 86400000 FROM generate_series(1, $2::integer) n
-    """
+        SELECT 'w', 'POST', '/x', n::text, 'h', '{}', $1::bigint - 2 * 86400000 + n % 2
+        FROM generate_series(1, $2::integer) n
+    """,
+    "auth_nonce": """
+        INSERT INTO auth_nonce (value, address, purpose, message, chain_id, expires_at_ms)
+        SELECT n::text, '0x1', 'LOGIN', 'm', 1, $1::bigint - 3600001 - n % 2 FROM generate_series(1, $2::integer) n
+    """,
+    "wallet_session": """
+        INSERT INTO wallet_session
+          (session_id, wallet_address, signed_in_at_ms, last_used_at_ms, client_ip, user_agent)
+        SELECT gen_random_uuid(), '0x1', $1::bigint - 12 * 3600000 - 1 - n % 2, 0, '::1', ''
+        FROM generate_series(1, $2::integer) n
+    """,
+}
+"""A statement for each table that adds $2 rows that are too old at $1, with two different ages."""
+
+
+@pytest.mark.parametrize("table", FILL_OLD)
+async def test_rows_that_are_too_old_are_deleted_in_batches_until_none_is_left(database: Database, table: str) -> None:
+    store, now_ms = PostgresStore(database), await now_of(database)
+    fill = FILL_OLD[table]
     await database.run(lambda c: c.execute(fill, now_ms, 2 * BATCH_ROWS + 1))
     await store.record_idempotent(an_answer("new", at_ms=now_ms))
     await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
-    assert await count(database, "idempotency") == 1
+    assert await count(database, table) == (1 if table == "idempotency" else 0)
+
+
+async def test_challenges_and_sign_ins_are_deleted_when_they_have_expired(database: Database) -> None:
+    store, now_ms = PostgresIdentityStore(database), await now_of(database)
+    for value, expired_ms in (("young", HOUR_MS), ("old", HOUR_MS + 1)):
+        await store.add_nonce(
+            Nonce(
+                value=value,
+                address="0x1",
+                purpose=Purpose.LOGIN,
+                message="m",
+                chain_id=1,
+                expires_at_ms=now_ms - expired_ms,
+            )
+        )
+    valid, expired = an_id(), an_id()
+    for session_id, age_ms in ((valid, 12 * HOUR_MS), (expired, 12 * HOUR_MS + 1)):
+        await store.add_wallet_session(
+            WalletSession(
+                session_id=session_id,
+                wallet_address="0x1",
+                signed_in_at_ms=now_ms - age_ms,
+                last_used_at_ms=now_ms,
+                client_ip="::1",
+                user_agent="",
+            )
+        )
+    # Sign-ins without any other traffic: the recent challenge is enough for retention to run.
+    await Retention(database, PostgresStore(database), SettableClock(now_ms), RetentionOptions()).run_once()
+    assert await database.read(lambda c: c.fetchval("SELECT string_agg(value, ' ') FROM auth_nonce")) == "young"
+    assert await store.wallet_session(valid) is not None
+    assert await store.wallet_session(expired) is None
 
 
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
         (IDEMPOTENCY, "idempotency_by_age"),
+        (NONCES, "auth_nonce_by_expiry"),
+        (WALLET_SESSIONS, "wallet_session_by_sign_in"),
         (UNUSED_QUOTES, "quote_unused"),
         (USED_QUOTES, "quote_used"),
         (REVOKED_KEYS, "api_key_revoked"),
@@ -211,7 +267,7 @@ async def test_each_delete_reads_the_oldest_rows_by_an_index(database: Database,
         # As for a large table, which an empty one does not show.
         for way in ("seqscan", "bitmapscan", "sort"):
             await connection.execute(f"SET LOCAL enable_{way} = off")
-        rows = await connection.fetch(f"EXPLAIN {statement}", 0, BATCH_ROWS)
+        rows = await connection.fetch(f"EXPLAIN {statement}", 0, 1, BATCH_ROWS)
         return "\n".join(row[0] for row in rows)
 
     assert f"using {index}" in await database.transact(plan)

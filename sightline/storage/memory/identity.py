@@ -51,15 +51,6 @@ class MemoryIdentityStore:
         await trio.lowlevel.checkpoint()
         self._used.discard(value)
 
-    async def drop_nonces(self, *, expired_before_ms: int) -> int:
-        """Forget challenges that expired before this instant."""
-        await trio.lowlevel.checkpoint()
-        old = [value for value, nonce in self._nonces.items() if nonce.expires_at_ms < expired_before_ms]
-        for value in old:
-            del self._nonces[value]
-            self._used.discard(value)
-        return len(old)
-
     async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
         """Keep a fresh key within the workspace's limit."""
         await trio.lowlevel.checkpoint()
@@ -138,14 +129,6 @@ class MemoryIdentityStore:
             session = self._sessions.get(session_id)
             if session is not None and at_ms > session.last_used_at_ms:
                 self._sessions[session_id] = replace(session, last_used_at_ms=at_ms)
-
-    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
-        """Delete sign-ins made before this instant."""
-        await trio.lowlevel.checkpoint()
-        old = [each.session_id for each in self._sessions.values() if each.signed_in_at_ms < signed_in_before_ms]
-        for session_id in old:
-            del self._sessions[session_id]
-        return len(old)
 
 
 @final

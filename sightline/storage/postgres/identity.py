@@ -116,13 +116,6 @@ class PostgresIdentityStore:
             lambda connection: connection.execute("UPDATE auth_nonce SET used_at_ms = NULL WHERE value = $1", value)
         )
 
-    async def drop_nonces(self, *, expired_before_ms: int) -> int:
-        """Forget challenges that expired before this instant."""
-        status = await self._database.run(
-            lambda connection: connection.execute("DELETE FROM auth_nonce WHERE expires_at_ms < $1", expired_before_ms)
-        )
-        return int(status.removeprefix("DELETE "))
-
     async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
         """Keep a fresh key within the workspace's limit; minters of one workspace wait for each other."""
         row = (
@@ -202,15 +195,6 @@ class PostgresIdentityStore:
     async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of sign-ins, in one statement."""
         await self._mark_used(_MARK_SESSIONS_USED, used_at_ms)
-
-    async def drop_wallet_sessions(self, *, signed_in_before_ms: int) -> int:
-        """Delete sign-ins made before this instant."""
-        status = await self._database.run(
-            lambda connection: connection.execute(
-                "DELETE FROM wallet_session WHERE signed_in_at_ms < $1", signed_in_before_ms
-            )
-        )
-        return int(status.removeprefix("DELETE "))
 
     async def _mark_used(self, statement: str, used_at_ms: Mapping[str, int]) -> None:
         if not used_at_ms:

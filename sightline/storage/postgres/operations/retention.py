@@ -9,12 +9,12 @@ traffic, deletes one day's worth a run instead of everything.
 """
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import structlog
 import trio
 
-from sightline.domain.units import DAY_MS
+from sightline.domain.units import DAY_MS, HOUR_MS
 from sightline.ports.clock import Clock
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore
@@ -30,6 +30,7 @@ CLOCKS: Final = """
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS database_ms,
   (SELECT now_ms FROM retention) AS retention_ms,
   EXISTS (SELECT FROM heartbeat WHERE at_ms >= $1) OR EXISTS (SELECT FROM idempotency WHERE at_ms >= $1)
+    OR EXISTS (SELECT FROM auth_nonce WHERE expires_at_ms >= $1)
     OR EXISTS (SELECT FROM session WHERE state = 'REQUESTED' AND created_at_ms >= $1)
     OR EXISTS (SELECT FROM session WHERE state IN ('ENDED', 'CANCELLED', 'EXPIRED') AND updated_at_ms >= $1)
     AS has_recent_rows
@@ -39,44 +40,62 @@ INSERT INTO retention (now_ms) VALUES ($1) ON CONFLICT (id) DO UPDATE SET now_ms
 """
 
 
-def _oldest(table: str, condition: str, order: str) -> str:
-    """Delete a batch of a table's oldest rows: before $1, at most $2. The inner query reads one index in order."""
+def _oldest(table: str, age: str, condition: str = "true") -> str:
+    """Delete a batch of a table's oldest rows by a column: from $1, before $2, at most $3.
+
+    Returns how many were deleted, and the newest of them. The next batch starts there: an index holds the entries of
+    deleted rows until vacuum removes them, and a scan from the beginning would read them again for each batch.
+    """
     return f"""
-    DELETE FROM {table} WHERE ctid = ANY(ARRAY(
-      SELECT ctid FROM {table} WHERE {condition} ORDER BY {order} LIMIT $2))
+    WITH gone AS (
+      DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM {table} WHERE {age} >= $1 AND {age} < $2 AND {condition} ORDER BY {age} LIMIT $3))
+      RETURNING {age} AS age)
+    SELECT count(*) AS deleted, max(age) AS newest FROM gone
     """  # noqa: S608  constants only
 
 
-IDEMPOTENCY: Final = _oldest("idempotency", "at_ms < $1", "at_ms")
-UNUSED_QUOTES: Final = _oldest("quote", "created_at_ms < $1 AND consumed_by IS NULL", "created_at_ms")
+IDEMPOTENCY: Final = _oldest("idempotency", "at_ms")
+NONCES: Final = _oldest("auth_nonce", "expires_at_ms")
+WALLET_SESSIONS: Final = _oldest("wallet_session", "signed_in_at_ms")
+UNUSED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NULL")
+USED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NOT NULL")
+REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms")
 MEDIA_PROOFS: Final = """
-DELETE FROM media_proof WHERE ctid = ANY(ARRAY(
-  SELECT m.ctid FROM media_proof m LEFT JOIN session s ON s.id = m.session_id
-  WHERE m.proved_at_ms < $1 AND coalesce(s.state NOT IN ('REQUESTED', 'ASSIGNED', 'LIVE'), true) LIMIT $2))
+WITH gone AS (
+  DELETE FROM media_proof WHERE ctid = ANY(ARRAY(
+    SELECT m.ctid FROM media_proof m LEFT JOIN session s ON s.id = m.session_id
+    WHERE m.proved_at_ms >= $1 AND m.proved_at_ms < $2
+      AND coalesce(s.state NOT IN ('REQUESTED', 'ASSIGNED', 'LIVE'), true)
+    ORDER BY m.proved_at_ms LIMIT $3))
+  RETURNING proved_at_ms)
+SELECT count(*) AS deleted, max(proved_at_ms) AS newest FROM gone
 """
-USED_QUOTES: Final = _oldest("quote", "created_at_ms < $1 AND consumed_by IS NOT NULL", "created_at_ms")
-REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms < $1", "revoked_at_ms")
 ATTEMPTS: Final = """
-DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
-  SELECT a.ctid FROM settlement_attempt a JOIN settlement s USING (session_id)
-  WHERE a.signed_at_ms < $1 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $1 ORDER BY a.signed_at_ms LIMIT $2))
+WITH gone AS (
+  DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
+    SELECT a.ctid FROM settlement_attempt a JOIN settlement s USING (session_id)
+    WHERE a.signed_at_ms >= $1 AND a.signed_at_ms < $2 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $2
+    ORDER BY a.signed_at_ms LIMIT $3))
+  RETURNING signed_at_ms)
+SELECT count(*) AS deleted, max(signed_at_ms) AS newest FROM gone
 """
 SESSIONS: Final = """
 WITH gone AS (
   DELETE FROM session WHERE ctid = ANY(ARRAY(
     SELECT s.ctid FROM session s
-    WHERE s.state IN ('ENDED', 'CANCELLED', 'EXPIRED') AND s.updated_at_ms < $1
+    WHERE s.state IN ('ENDED', 'CANCELLED', 'EXPIRED') AND s.updated_at_ms >= $1 AND s.updated_at_ms < $2
       AND NOT EXISTS (
         SELECT FROM settlement t WHERE t.session_id = s.id AND NOT (t.state = 'CONFIRMED' AND t.notified))
       AND NOT EXISTS (SELECT FROM hold h WHERE h.session_id = s.id AND h.state <> 'RELEASED')
-    ORDER BY s.updated_at_ms LIMIT $2))
-  RETURNING id
+    ORDER BY s.updated_at_ms LIMIT $3))
+  RETURNING id, updated_at_ms
 ), events AS (DELETE FROM session_event e USING gone WHERE e.session_id = gone.id
 ), proofs AS (DELETE FROM media_proof m USING gone WHERE m.session_id = gone.id
 ), holds AS (DELETE FROM hold h USING gone WHERE h.session_id = gone.id AND h.released_block IS NULL
 ), edges AS (
   DELETE FROM relation_tuple r USING gone WHERE r.resource_type = 'session' AND r.resource_id = gone.id::text)
-SELECT count(*) FROM gone
+SELECT count(*) AS deleted, max(updated_at_ms) AS newest FROM gone
 """
 
 
@@ -90,6 +109,10 @@ class RetentionOptions:
     history_days: int = 400
     """Days that closed sessions, their events and relations, used quotes, revoked keys and the signed transactions of
     confirmed settlements are kept."""
+    sign_in_ms: int = 12 * HOUR_MS
+    """Lifetime of a sign-in; its row is deleted when its cookie has expired."""
+    nonce_ms: int = HOUR_MS
+    """How long an expired sign-in challenge is kept."""
 
 
 @final
@@ -119,6 +142,8 @@ class Retention:
         deleted = {"heartbeat_days": await self._store.drop_heartbeat_days(retention_ms, self._options.heartbeat_days)}
         for name, statement, before_ms in (
             ("idempotency", IDEMPOTENCY, retention_ms - DAY_MS),
+            ("nonces", NONCES, retention_ms - self._options.nonce_ms),
+            ("wallet_sessions", WALLET_SESSIONS, retention_ms - self._options.sign_in_ms),
             ("unused_quotes", UNUSED_QUOTES, retention_ms - DAY_MS),
             ("media_proofs", MEDIA_PROOFS, retention_ms - DAY_MS),
             ("sessions", SESSIONS, history_ms),
@@ -149,18 +174,15 @@ class Retention:
         return now_ms if stored_ms is None else min(now_ms, stored_ms + DAY_MS)
 
     async def _delete(self, statement: str, before_ms: int) -> int:
-        deleted, batch = 0, BATCH_ROWS
-        while batch == BATCH_ROWS:
-            batch = await self._delete_batch(statement, before_ms)
-            deleted += batch
+        total, deleted, from_ms = 0, BATCH_ROWS, 0
+        while deleted == BATCH_ROWS:
+            batch = await self._delete_batch(statement, from_ms, before_ms)
+            deleted, from_ms = batch["deleted"], batch["newest"]
+            total += deleted
             await trio.sleep(PAUSE_S)
-        return deleted
+        return total
 
-    async def _delete_batch(self, statement: str, before_ms: int) -> int:
-        if statement is SESSIONS:
-            count: int = await self._database.run(
-                lambda connection: connection.fetchval(statement, before_ms, BATCH_ROWS)
-            )
-            return count
-        status: str = await self._database.run(lambda connection: connection.execute(statement, before_ms, BATCH_ROWS))
-        return int(status.removeprefix("DELETE "))
+    async def _delete_batch(self, statement: str, from_ms: int, before_ms: int) -> Any:
+        return await self._database.run(
+            lambda connection: connection.fetchrow(statement, from_ms, before_ms, BATCH_ROWS)
+        )
