@@ -42,7 +42,7 @@ class Watchers:
         self._watches: dict[tuple[str, str], set[Watch]] = {}
 
     def notify(self, kind: str, actor_id: str, *, related: str | None = None) -> None:
-        """Wake those who watch this actor."""
+        """Wake the tasks that watch this actor."""
         for watch in self._watches.get((kind, actor_id), ()):
             watch._notify(related)  # noqa: SLF001  (the two classes are one mechanism)
 

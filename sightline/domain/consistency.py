@@ -1,4 +1,4 @@
-"""Consistency tokens: opaque to callers, signed, and worthless to any store but the one that made them.
+"""Consistency tokens: opaque to callers, signed, and valid only for the store that issued them.
 
 A token carries the revision of the authorization graph a caller has seen. It looks like
 `p1.<payload>.<mac>`, where the first part names the kind of graph. The identity of the store goes into the

@@ -129,7 +129,7 @@ class Signal:
         return Gap(started_at_ms if last is None else min(last + limits.grace_ms, opened_ms), opened_ms)
 
     def open_gap(self, started_at_ms: int, now_ms: int, limits: MeterLimits) -> Gap | None:
-        """Return what is dirty of the gap from the newest proof to `now_ms`, at which nothing is proved."""
+        """Return the dirty part of the gap between the newest proof and `now_ms`."""
         last: int | None = None
         for first, end in reversed(self.runs):
             if first <= now_ms:

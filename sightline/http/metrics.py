@@ -25,7 +25,7 @@ Gauges = Mapping[str, float | Mapping[str, float]]
 
 @final
 class Metrics:
-    """One process's metrics. `gauges` is asked at each scrape and answers at once."""
+    """The metrics of this process. `gauges` is called at each scrape and must not wait."""
 
     def __init__(self, gauges: Callable[[], Gauges] = dict) -> None:
         self._calls = _Calls()

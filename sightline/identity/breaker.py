@@ -11,7 +11,7 @@ from sightline.domain.errors import AuthzUnavailableError, OutcomeUnknownError
 
 @final
 class Breaker:
-    """Counts consecutive failures. When open it refuses calls at once; after the pause it lets one caller through.
+    """Counts consecutive failures. When open it refuses calls immediately; after the pause it allows one probe.
 
     Args:
         failures_max: Consecutive failures that open it.

@@ -1,4 +1,4 @@
-"""Scenarios: who takes part in a world and how. Each starts its tasks in the world's nursery and returns."""
+"""Scenarios: the clients of a simulated world and their behaviour. Each starts its tasks in the world's nursery."""
 
 from __future__ import annotations
 

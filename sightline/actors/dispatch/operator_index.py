@@ -1,4 +1,4 @@
-"""ONLINE operators in the order in which they are dispatched, findable by the point they cover. No scan per request.
+"""ONLINE operators in the order of dispatch, indexed by the points they cover, so that a request needs no scan.
 
 Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it
 is, so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are
@@ -74,8 +74,8 @@ def _wrapped(column: int, size: float) -> int:
 class Circles:
     """The coverage circles of one cell as columns, so that those around a point are counted at once.
 
-    A circle is kept as the unit vector of its centre and the squared chord of its radius. What lies within rounding of
-    an edge is left to `Workspace.covers`, whose word is the only one that counts.
+    A circle is the unit vector of its centre and the squared chord of its radius. Points within rounding distance of an
+    edge are decided by `Workspace.covers`, which defines coverage.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class OperatorIndex:
         return len(self._online)
 
     def put(self, workspace: Workspace, now_ms: int) -> None:
-        """Take in a workspace's present state; one that is not ONLINE is left out."""
+        """Insert or update a workspace; one that is not ONLINE is removed."""
         self.remove(workspace.id)
         if workspace.availability is not Availability.ONLINE or not workspace.is_supplier or workspace.deleted_at_ms:
             return

@@ -14,7 +14,7 @@ from sightline.domain.session.model import Session
 
 @final
 class LookUp:
-    """Finds what a call is about, or refuses the call."""
+    """Reads the session or workspace of a call, or refuses the call."""
 
     def __init__(self, registry: Registry, deps: Deps) -> None:
         self._registry = registry
@@ -54,7 +54,7 @@ class LookUp:
         return workspace
 
     async def require_operator(self, workspace_id: str) -> Workspace:
-        """The workspace, which must be one that films."""
+        """Return the workspace; refuses one that is not an operator."""
         workspace = await self.require_workspace(workspace_id)
         if not workspace.is_supplier:
             raise RefusedError(NOT_OPERATOR)

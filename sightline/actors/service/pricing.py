@@ -1,4 +1,4 @@
-"""Prices: what a point costs now, quotes that keep a price for a while, and the rate that a new session gets."""
+"""Prices: the present rate of a point, quotes that lock a rate, and the rate of a new session."""
 
 from typing import final
 

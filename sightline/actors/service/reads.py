@@ -1,4 +1,4 @@
-"""Queries: what a workspace may see of sessions and workspaces."""
+"""Queries of sessions and workspaces, limited to what the caller's workspace may see."""
 
 from collections.abc import Sequence
 from dataclasses import replace

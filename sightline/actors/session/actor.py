@@ -211,7 +211,7 @@ class SessionActor:
         return await self._durable.commit_command(step, command.caller, tuples=staged.in_commit, hold=hold)
 
     async def _take(self, message: Message, caller: Caller) -> Answer[SessionStatus]:
-        """Take the step of a command that waits for no one else."""
+        """Take the step of a command that needs no other actor."""
         step = await self._durable.step(message)
         return await self._durable.commit_command(step, caller)
 

@@ -54,7 +54,7 @@ def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimi
 
 
 def _with_coarse_fix(phase: Live, message: FixReported, at_ms: int, limits: SessionLimits) -> Live:
-    """Add a fix that is too coarse to prove anything; enough of them in a row break presence at once."""
+    """Add a fix that is too inaccurate to prove presence; several in a row end presence immediately."""
     evidence, coarse = phase.evidence, phase.location.coarse_in_row + 1
     if coarse >= limits.fence.coarse_fixes:
         evidence = replace(evidence, presence=evidence.presence.lose(at_ms))

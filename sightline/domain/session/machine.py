@@ -157,7 +157,7 @@ def recover(
 
 
 def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Step | None:
-    """Return what a passed deadline makes of the session; None while no deadline has passed."""
+    """Return the step that a passed deadline causes; None while no deadline has passed."""
     phase = session.phase
     if isinstance(phase, Requested) and now_ms >= session.terms.wait_deadline_ms:
         return _close(

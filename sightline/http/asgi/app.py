@@ -1,7 +1,7 @@
-"""The application: the route table behind two doors, and one pipeline behind both.
+"""The ASGI application: sends each request of the route table to the pipeline, directly or through Quart-Trio.
 
-Quart-Trio carries the routes. Hot ones, WebSockets, and whatever no route matches are answered at ASGI level, since
-Quart would add its cost and nothing else to them (docs/adr/0020-http-server.md).
+Routes run in Quart-Trio. Frequently called routes, WebSockets and unknown paths are answered at ASGI level, because
+Quart would only add cost to them (docs/adr/0020-http-server.md).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from sightline.http.server import ASGIApp, Receive, Scope, Send
 
 
 def build_app(routes: Sequence[AnyRoute], edge: Edge, options: EdgeOptions) -> ASGIApp:
-    """Make the application of a route table; /openapi.json and /docs come with it."""
+    """Build the application of a route table; adds /openapi.json and /docs."""
     table = [*routes, *document_routes(routes, options)]
     return _App(Pipeline(Router(table), edge, options), table, options)
 

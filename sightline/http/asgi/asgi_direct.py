@@ -1,4 +1,4 @@
-"""The short way: from ASGI to the pipeline and back, without a framework between."""
+"""Answers ASGI requests by the pipeline, without a framework in between."""
 
 import trio
 
@@ -9,7 +9,7 @@ from sightline.http.server import ClientGoneError, Receive, Scope, Send
 
 
 async def answer_directly(pipeline: Pipeline, match: Match, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one request. A client that leaves does not cancel its handler; it does end a stream."""
+    """Answer one request. A disconnect ends a stream but does not cancel a handler."""
     message = await receive()
     if message["type"] != "http.request":
         return
@@ -22,7 +22,7 @@ async def answer_directly(pipeline: Pipeline, match: Match, scope: Scope, receiv
 
 
 async def send_outgoing(send: Send, outgoing: Outgoing, body: bytes) -> None:
-    """Send an answer that is known whole."""
+    """Send a complete response."""
     await send({"type": "http.response.start", "status": outgoing.status, "headers": outgoing.headers})
     await send({"type": "http.response.body", "body": body})
 

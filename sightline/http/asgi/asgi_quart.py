@@ -1,7 +1,7 @@
 """The Quart-Trio application: one view for every route of the table.
 
-Each route is registered under its template as a fixed path, and requests come with the template as their path: the
-router has matched them already, and matching them again could only differ.
+Each route is registered with its template as a fixed path, and a request's path is replaced by the template: our router
+has already matched it, and a second match could give another result.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -25,10 +25,10 @@ _ORIGINAL: Final = "sightline.original"
 
 
 def make_quart(pipeline: Pipeline, routes: Sequence[Route], background: Background) -> QuartTrio:
-    """Build the application. Calls that outlive their caller run in `background`: Quart cancels a handler whose
-    client has gone."""
+    """Build the application. Handlers run in `background`, because Quart cancels a handler when its client
+    disconnects."""
     app = QuartTrio("sightline", static_folder=None)
-    # Bodies are bounded by the server; streams have no end by the clock.
+    # The server limits the size of bodies; streams have no time limit.
     app.config["MAX_CONTENT_LENGTH"] = None
     app.config["RESPONSE_TIMEOUT"] = None
 
@@ -53,7 +53,7 @@ def make_quart(pipeline: Pipeline, routes: Sequence[Route], background: Backgrou
 
 
 def quart_scope(scope: Scope, match: Match) -> Scope:
-    """The scope as Quart shall see it."""
+    """The ASGI scope that is passed to Quart."""
     return {**scope, "path": match.route.path, _ORIGINAL: (scope, match)}
 
 
@@ -73,8 +73,8 @@ def _respond(pipeline: Pipeline, request: Incoming, outgoing: Outgoing, backgrou
 async def _pull(
     pipeline: Pipeline, request: Incoming, outgoing: Outgoing, stream: Stream, background: Background
 ) -> AsyncIterator[bytes]:
-    """Turn a stream that pushes into one that is pulled; it has a task of its own, since a generator that is
-    suspended must not hold a nursery open."""
+    """Convert a stream that sends into an iterator. The stream runs in a task of its own, because a suspended
+    generator must not hold a nursery open."""
     sender, receiver = trio.open_memory_channel[bytes](0)
     scope = trio.CancelScope()
 

@@ -1,4 +1,4 @@
-"""WebSockets: the same checks as for every call, then messages between the peer and the handler."""
+"""WebSockets: the same checks as for every call, then messages between the client and the handler."""
 
 from functools import partial
 from typing import final

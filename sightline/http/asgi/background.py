@@ -1,4 +1,4 @@
-"""Work that goes on when the client who asked for it has left."""
+"""Runs work that continues after its client has disconnected."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @final
 class Background:
-    """Runs tasks in a nursery of the application's own lifetime. Outside `running` it runs them where they are."""
+    """Runs tasks in a nursery that lives as long as the application. Outside `running`: in the caller's."""
 
     def __init__(self, finish_s: float) -> None:
         self._finish_s = finish_s
@@ -24,7 +24,7 @@ class Background:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Own the tasks; at the end they get `finish_s` to finish, then they are cancelled."""
+        """Run tasks until the block ends; then they have `finish_s` to finish and are cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -38,12 +38,12 @@ class Background:
                 nursery.cancel_scope.cancel()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do `work` and return what it returns.
+        """Run `work` and return its result.
 
         Raises:
             OutcomeUnknownError: If the application stopped first.
 
-        Cancellation: stops the waiting, not the work.
+        Cancellation: stops waiting; the work continues.
         """
         if self._nursery is None:
             return await work()

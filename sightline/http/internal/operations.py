@@ -1,4 +1,4 @@
-"""The internal listener's calls for those who run the server: what is parked, what is not settled, and why."""
+"""Calls of the internal listener for administrators: parked actors and unconfirmed settlements, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -88,7 +88,7 @@ class InternalResources:
         checks_origin=False,
     )
     async def video_event(self, call: Call) -> Reply:
-        """Take an event once, as of when it occurred. A reference nobody knows is not an error."""
+        """Apply an event once, as of its time. An unknown reference is not an error."""
         self._verify(call)
         event = VideoEventBody.parse(parse_json(call.raw_body))
         key = IdempotencyKey(

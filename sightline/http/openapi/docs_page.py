@@ -1,4 +1,4 @@
-"""/openapi.json and /docs: the document, and a page of our own that shows it without anything from elsewhere."""
+"""/openapi.json and /docs: the document, and a page that shows it without external resources."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _CACHE: Final = ("cache-control", "no-cache")
 
 
 def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Route]:
-    """The two routes that describe the others."""
+    """Return the routes /openapi.json and /docs."""
     document = orjson.dumps(build_document(routes, options.version))
     page, policy = _page()
 
@@ -53,7 +53,7 @@ def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Ro
 
 
 def _page() -> tuple[bytes, str]:
-    """The page, and a policy that allows its own script and style and nothing else."""
+    """Render the page with a Content-Security-Policy that allows only its own script and style."""
     folder = files("sightline.http.openapi")
     script = folder.joinpath("docs_page.js").read_bytes()
     style = folder.joinpath("docs_page.css").read_bytes()

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the route table and the models that validate."""
+"""Builds the OpenAPI 3.1 document from the route table and the validating models."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +88,7 @@ def build_document(routes: Sequence[AnyRoute], version: str) -> Document:
 
 
 class _Schemas:
-    """Models as components; query models as loose properties."""
+    """Collects body models as components and query models as parameters."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
@@ -120,16 +120,16 @@ class _Schemas:
         return str(self._refs[model, mode]["$ref"]).removeprefix(_REF)
 
     def ref(self, model: type, mode: JsonSchemaMode) -> Document:
-        """A reference to a model's component."""
+        """Return a reference to the component of a model."""
         return {"$ref": _REF + self._name(model, mode)}
 
     def query(self, model: type) -> Document:
-        """A query model's own schema."""
+        """Return the schema of a query model."""
         return self._queries[model]
 
 
 def _describe_defaults(component: Document) -> None:
-    """Move defaults into descriptions: code generators take a property with a default for a required one."""
+    """Move defaults into descriptions: code generators treat a property with a default as required."""
     for schema in component.get("properties", {}).values():
         default = schema.pop("default", None)
         if default is not None:
@@ -191,7 +191,7 @@ def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
 
 
 def _not_null(schema: Document) -> Document:
-    """A parameter that may be left out is never null on the wire."""
+    """Remove null from the types of a parameter: an omitted parameter is never null."""
     options = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default", "title")}
     if schema.get("default") is not None:
@@ -202,7 +202,7 @@ def _not_null(schema: Document) -> Document:
 
 
 def _responses(route: Route, schemas: _Schemas, shared: dict[str, Document]) -> Document:
-    """The responses of a route; its errors are references to `shared`, since most routes have the same ones."""
+    """Describe the responses of a route. Errors refer to `shared`, because most routes have the same ones."""
     responses: Document = {"200": _success(route, schemas)}
     by_status: dict[int, list[Code]] = defaultdict(list)
     for code in codes_of(route):
@@ -223,7 +223,7 @@ def _responses(route: Route, schemas: _Schemas, shared: dict[str, Document]) -> 
 
 
 def codes_of(route: Route) -> list[Code]:
-    """Every code that a route may answer with, in the order of the table."""
+    """List every error code of a route, in the order of the table."""
     codes = {*route.errors, Code.INTERNAL_ERROR, Code.UNAVAILABLE, Code.INVALID_INPUT}
     if route.operation is not None:
         codes |= {Code.NOT_AUTHENTICATED, Code.REVOKED_API_KEY, Code.NOT_AUTHORIZED, Code.RATE_LIMITED}
@@ -265,7 +265,7 @@ def _success(route: Route, schemas: _Schemas) -> Document:
 
 def _schema_of_media(media_type: str) -> Document:
     if media_type == "text/event-stream":
-        # One event; OpenAPI 3.1 has no word for a sequence of them.
+        # The schema of one event; OpenAPI 3.1 cannot describe a sequence of events.
         fields = {name: {"type": "string"} for name in ("id", "event", "data")}
         return {"type": "object", "properties": fields}
     if media_type == "application/json":

@@ -116,10 +116,10 @@ def refused(refusal: Refusal) -> ApiError:
 
 
 def to_api_error(error: BaseException, *, is_read: bool) -> ApiError | None:
-    """Map what a handler raised; None for what nobody foresaw.
+    """Map an exception of a handler to an API error; None if it is not an expected one.
 
-    A group (from a nursery) is what its most telling member is. A read whose outcome is unknown had no effect, so
-    it is merely unavailable.
+    An exception group (from a nursery) is mapped by its most specific member. A read with an unknown outcome had no
+    effect, so it is reported as unavailable.
     """
     if isinstance(error, BaseExceptionGroup):
         mapped = [to_api_error(member, is_read=is_read) for member in error.exceptions]

@@ -1,4 +1,4 @@
-"""What the HTTP room needs of others, beside the handlers' own needs."""
+"""Options of the pipeline, and the Protocols that it needs."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -58,8 +58,8 @@ class Edge:
 class EdgeOptions:
     """Settings of the pipeline.
 
-    `public_url` is how callers reach us, without a slash at its end; None: as each request's Host says.
-    `strict_transport_s` is for how long a browser shall come by https only; None: nothing is said of it.
+    `public_url` is the base URL of the server without a trailing slash; None uses the Host header of each request.
+    `strict_transport_s` is the Strict-Transport-Security max-age in seconds; None omits the header.
     """
 
     public_url: str | None = None

@@ -274,7 +274,7 @@ class Pipeline:
         return Outgoing(status, headers, body, code)
 
     def failed(self, request: Incoming, error: Exception) -> Outgoing:
-        """The answer for what went wrong; what nobody foresaw is logged with its stack and tells nothing."""
+        """Return the error response. An unexpected exception is logged and answered as an internal error."""
         mapped = to_api_error(error, is_read=request.is_read)
         if mapped is None:
             self._log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)

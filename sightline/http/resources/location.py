@@ -28,7 +28,7 @@ _ERRORS: Final = (Code.NOT_FOUND, Code.CONFLICT, Code.INVALID_STATE)
 
 
 def report_of(body: HeartbeatBody) -> HeartbeatReport:
-    """What the workspace's actor is told."""
+    """Convert the body to the message for the workspace actor."""
     return HeartbeatReport(
         lat=body.lat,
         lng=body.lng,

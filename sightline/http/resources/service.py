@@ -19,7 +19,7 @@ class HealthAndConfig:
 
     @Route("GET", "/api/v1/health", "getHealth", "service", "Health probe", output=Health)
     async def health(self, _call: Call) -> Reply:
-        """Alive, whatever the parts behind do; readiness is asked on the internal listener."""
+        """Liveness: always 200 while the process serves. The internal listener has readiness."""
         data = {
             "ok": True,
             "surface": "public",

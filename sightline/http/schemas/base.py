@@ -1,7 +1,7 @@
-"""What every model shares: camelCase names, strict types, and the label that a refused field is answered with.
+"""Base of all models: camelCase names, strict types, and the error label of an invalid field.
 
-A request that a model refuses is answered INVALID_INPUT with the label of the first offending field: the one that
-`LABELS` gives it, else `area:field`.
+An invalid request is answered INVALID_INPUT with the label of the first invalid field: the one in `LABELS`, else
+`area:field`.
 """
 
 import re
@@ -176,7 +176,7 @@ class Model(BaseModel):
 
 
 class Output(Model):
-    """Base of responses: only described by it, nothing is validated on the way out. Every key is always present."""
+    """Base of responses, used for documentation only: responses are not validated. Every key is always present."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 

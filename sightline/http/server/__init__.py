@@ -1,4 +1,4 @@
-"""The one place that knows HTTP on the wire: sockets, parsers, Hypercorn."""
+"""The HTTP server: sockets, parsers, HTTP/2 by Hypercorn, WebSockets. It runs one ASGI application."""
 
 from sightline.http.server.asgi import ASGIApp as ASGIApp
 from sightline.http.server.asgi import ClientGoneError as ClientGoneError

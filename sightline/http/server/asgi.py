@@ -1,4 +1,4 @@
-"""The names of ASGI that this room uses (asgi.readthedocs.io, specification 3.0)."""
+"""Type names of ASGI 3.0 (asgi.readthedocs.io)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
@@ -14,4 +14,4 @@ DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class ClientGoneError(OSError):
-    """The peer has gone while an answer was being written to it."""
+    """The client closed the connection while a response was being written."""

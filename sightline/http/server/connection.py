@@ -1,9 +1,9 @@
-"""One HTTP/1.1 connection: read, let the application answer, in order, until somebody has had enough.
+"""One HTTP/1.1 connection: reads requests and runs the application on each, in order.
 
-One task per connection. The application runs in it, so that a request costs no new task; nothing reads the socket
-meanwhile unless the application asks for the disconnect with `receive`. Deadlines are plain numbers that the server's
-sweeper compares, not a cancel scope per read: that is what makes a request cheap. A passed deadline cancels the
-connection's one scope, and what is then told to the peer depends on `_expired`.
+The application runs in the connection's task, so a request starts no new task. While it runs, the socket is read only
+if the application waits for the disconnect with `receive`. Deadlines are numbers that the server's sweeper compares,
+which costs less than a cancel scope per read. A passed deadline cancels the connection's cancel scope; `_expired` then
+decides the response.
 """
 
 import structlog
@@ -57,7 +57,7 @@ class Connection:
         self._writing_fault = False
 
     async def run(self) -> None:
-        """Serve the connection to its end. Only cancellation leaves this."""
+        """Serve requests until the connection ends. Raises nothing but cancellation."""
         self.shared.open.add(self)
         try:
             with self._scope:
@@ -144,7 +144,7 @@ class Connection:
         return True
 
     async def _answer(self, request: Request) -> bool:
-        """Run the application on one request. Says whether the connection can go on."""
+        """Run the application on one request, and return whether the connection can be reused."""
         self._deadline = _NEVER
         exchange = self._exchange = Exchange(self.shared, self.transport, self.peer, request, self.watch)
         try:
@@ -184,7 +184,7 @@ class Connection:
                 return
 
     async def _linger(self) -> None:
-        """Read what the peer is still sending: closing over unread bytes would reset our answer away."""
+        """Read what the client still sends: closing over unread bytes sends a reset, which can discard the response."""
         with trio.move_on_after(self.shared.options.limits.linger_s):
             await self.transport.finish()
             total = 0
@@ -195,7 +195,7 @@ class Connection:
                 total += len(data)
 
     async def watch(self) -> None:
-        """Return when the peer has gone; what it sends meanwhile is kept for later, up to a bound."""
+        """Return when the client has closed the connection. Bytes read meanwhile are kept, up to a limit."""
         kept = 0
         while kept < _BACKLOG_BYTES_MAX:
             data = await self.transport.receive()

@@ -41,7 +41,7 @@ class Exchange:
         request: Request,
         watch: Callable[[], Awaitable[None]],
     ) -> None:
-        """`watch` returns when the peer has gone."""
+        """`watch` returns when the client has closed the connection."""
         self._shared = shared
         self._transport = transport
         self._peer = peer
@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def endless(self) -> bool:
-        """Whether a stream without a declared end is running: it would outlive any drain."""
+        """Whether the response is a stream without a declared length. A drain does not wait for it."""
         return self.started and not self.complete and self._head is not None and self._head.length is None
 
     def scope(self) -> Scope:
@@ -67,7 +67,7 @@ class Exchange:
         return make_scope("http", self._request, self._peer)
 
     async def receive(self) -> Message:
-        """The whole body first, the disconnect afterwards."""
+        """Return the whole body at the first call, and the disconnect at the next."""
         if not self._given:
             self._given = True
             return {"type": "http.request", "body": self._request.body, "more_body": False}
@@ -77,7 +77,7 @@ class Exchange:
             msg = "receive was called twice at the same time"
             raise RuntimeError(msg)
         with trio.CancelScope() as self._watching:
-            # Most answers are given before anybody could leave: only a slow one is worth a watch of its socket.
+            # Most responses are sent within milliseconds: only a slow one is worth a task that watches the socket.
             self._patience = trio.Event()
             await self._patience.wait()
             await self._watch()
@@ -86,16 +86,16 @@ class Exchange:
         return DISCONNECT
 
     def sweep(self) -> None:
-        """This exchange is taking long enough to look whether its peer is still there."""
+        """Start to watch for a disconnect: this exchange already takes long."""
         if self._patience is not None:
             self._patience.set()
 
     async def send(self, message: Message) -> None:
-        """Take a message of the application.
+        """Write one ASGI message of the application.
 
         Raises:
-            ClientGoneError: If the peer has gone.
-            RuntimeError: If the messages come in an impossible order or break their own framing.
+            ClientGoneError: If the client closed the connection.
+            RuntimeError: If the order of the messages is invalid, or the body differs from the declared length.
         """
         kind = message["type"]
         if kind == "http.response.start":
@@ -148,7 +148,7 @@ class Exchange:
         return head.encode(date=self._shared.date, version=self._request.version, keep_alive=self.keep_alive)
 
     async def fail(self) -> None:
-        """The application gave no whole answer: say so if nothing was said, else cut the connection."""
+        """Send an error if no response was started; otherwise close the connection in mid-response."""
         if self.started or self.broken:
             self.broken = True
             return

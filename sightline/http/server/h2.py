@@ -1,8 +1,8 @@
-"""HTTP/2, which Hypercorn speaks, made safe: one hostile packet must cost one connection, not the server.
+"""HTTP/2 by Hypercorn, isolated so that an invalid packet ends its connection and not the server.
 
 In Hypercorn 0.18 an exception in a connection task reaches the nursery of the server and stops the process (its issue
-225). So its TCPServer runs here inside `guarded`, with nothing above it that it could take down. It also writes under
-an unbounded shield, hence `BoundedStream`.
+225). So its TCPServer runs inside `guarded`, which ends only the connection. It also writes under an unbounded shield;
+`BoundedStream` limits the time of a write.
 """
 
 import logging
@@ -28,7 +28,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class BoundedStream:
-    """A stream whose writes give up, and which first hands out bytes that were read before."""
+    """A stream whose writes time out. Its first reads return the bytes that were read before HTTP/2 was chosen."""
 
     def __init__(self, stream: trio.abc.Stream, write_s: float, already_read: bytes = b"") -> None:
         self._stream = stream
@@ -59,7 +59,7 @@ class BoundedStream:
 
 
 class Http2Server:
-    """Makes connections of one `serve` call; `drain` lets idle ones go."""
+    """Serves the HTTP/2 connections of one `serve` call; `drain` closes idle ones."""
 
     def __init__(self, shared: Shared) -> None:
         limits = shared.options.limits
@@ -81,25 +81,25 @@ class Http2Server:
         self._app = ASGIWrapper(cast("Any", BoundedApp(shared)))
 
     async def drain(self) -> None:
-        """Idle connections close; busy ones finish."""
+        """Close idle connections; let the others finish their requests."""
         await self._context.terminated.set()
 
     async def run(self, stream: trio.abc.Stream, already_read: bytes = b"") -> None:
-        """Serve one connection to its end. Only cancellation leaves this."""
+        """Serve one connection until it ends. Raises nothing but cancellation."""
         bounded = BoundedStream(stream, self._shared.options.limits.write_s, already_read)
         server = _GuardedServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
         server.linger_s = self._shared.options.limits.linger_s
         try:
             await server.run()
         except* Exception as group:  # noqa: BLE001 (logged, and there is nobody to tell)
-            # Whatever the peer sent, it was enough; the stack is Hypercorn's own.
+            # An invalid packet ended the connection; the stack trace is Hypercorn's.
             log.info("http2_connection_failed", errors=[type(e).__name__ for e in _leaves(group)])
         finally:
             await trio.aclose_forcefully(stream)
 
 
 class _GuardedServer(TCPServer):
-    """A TCPServer that speaks HTTP/2 from the first byte, whichever way it was agreed on."""
+    """A TCPServer that speaks HTTP/2 from the first byte, after ALPN or with prior knowledge."""
 
     linger_s = 0.0
 
@@ -119,7 +119,7 @@ class _GuardedServer(TCPServer):
             )
             await protocol.protocol.initiate()
         await super()._read_data()
-        # The peer has gone. Hypercorn would keep its tasks for the whole idle time.
+        # The client closed the connection. Hypercorn would keep its tasks until the idle timeout.
         nursery = self._task_group._nursery  # noqa: SLF001 (pinned)
         assert nursery is not None
         nursery.cancel_scope.deadline = trio.current_time() + self.linger_s

@@ -19,13 +19,13 @@ class LifespanError(Exception):
 async def lifespan(app: ASGIApp, startup_s: float) -> AsyncIterator[None]:
     """Run `app` with a lifespan scope around a block.
 
-    An application that does not know the scope ends or raises at once; that is allowed and nothing is run then.
-    The application's background tasks are its own; if its lifespan dies while the block runs, the block goes on.
+    An application without lifespan support returns or raises immediately, which is allowed. If the lifespan task fails
+    while the block runs, the block continues.
 
     Raises:
-        LifespanError: If the application says that it failed, or is not ready within `startup_s`.
+        LifespanError: If the application reports a failed start, or is not ready within `startup_s`.
 
-    Cancellation: the application is still told to stop, and given `startup_s` for it.
+    Cancellation: the application still receives the shutdown event and has `startup_s` to handle it.
     """
     protocol = _Lifespan(app)
     async with trio.open_nursery() as nursery:

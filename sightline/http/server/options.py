@@ -1,4 +1,4 @@
-"""What the server is told: where to listen, what it tolerates, and how a fault is worded."""
+"""Options of the server: listeners, limits, and how an error is rendered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from sightline.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """One certificate for one listener. TLS 1.2 is the floor (RFC 9325)."""
+    """Certificate of one listener. TLS 1.2 is the lowest version (RFC 9325)."""
 
     cert_file: str
     key_file: str
@@ -20,7 +20,7 @@ class TlsOptions:
 class ListenerOptions:
     """One address to accept on.
 
-    `trusted_proxies` are peer addresses whose X-Forwarded-For and X-Forwarded-Proto are believed. `h2c` allows
+    X-Forwarded-For and X-Forwarded-Proto are used only from the addresses in `trusted_proxies`. `h2c` allows
     HTTP/2 with prior knowledge on a cleartext listener; without it the preface is refused as a malformed request.
     """
 
@@ -34,11 +34,11 @@ class ListenerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what a peer may take. Every one of them answers or closes; none of them waits for ever."""
+    """Limits per connection and per client. Exceeding one gets an error response or closes the connection."""
 
     connections_max: int = 20_000
     connections_per_ip_max: int = 1_000
-    # A proxy or a load generator on this host speaks for many.
+    # A proxy or a load generator on this host sends the requests of many clients.
     per_ip_exempt: frozenset[str] = frozenset({"127.0.0.1", "::1"})
     target_bytes_max: int = 8 * 1024
     header_count_max: int = 100
@@ -58,9 +58,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error that arose inside the server, before or beside the application.
+    """An error that the server answers itself, without the application.
 
-    `label` is stable (`http:headerTooLarge`); `request_id` is what the caller sent, unchecked, or None.
+    `label` is stable (`http:headerTooLarge`); `request_id` is the client's x-request-id, not validated, or None.
     """
 
     status: int
@@ -70,7 +70,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RenderedFault:
-    """The answer for a fault; framing headers are added by the server."""
+    """The response for a fault; the server adds the framing headers."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
@@ -78,21 +78,21 @@ class RenderedFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Everything one `serve` call needs beside the application."""
+    """Options of one `serve` call."""
 
     listeners: tuple[ListenerOptions, ...]
     render_fault: Callable[[Fault], RenderedFault]
     clock: Clock
     limits: Limits = field(default_factory=Limits)
     drain_s: float = 10.0
-    # How often deadlines are looked at; also their precision.
+    # Interval at which deadlines are checked, and therefore their precision.
     sweep_s: float = 0.25
     startup_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An address that is being listened on."""
+    """A bound listener."""
 
     host: str
     port: int

@@ -1,14 +1,13 @@
-"""Bytes in, whole requests out: HTTP/1.1 on llhttp without any socket (RFC 9112).
+"""Parses HTTP/1.1 bytes into complete requests with llhttp, without I/O (RFC 9112).
 
 llhttp in its strict mode refuses bare LF, obs-fold, conflicting or repeated framing headers, bad tokens and control
-characters. What it leaves open is closed here: sizes and counts, Host, versions, transfer codings other than
-chunked, CONNECT, and the Upgrade header, which makes llhttp drop the body's framing.
+characters. This module adds what llhttp does not check: sizes and counts, Host, versions, transfer codings
+other than chunked, CONNECT, and the Upgrade header, which makes llhttp ignore the body's framing.
 
-A request is handed out whole. Bodies are small by contract, so the application never sees half of one, and every
-framing error is answered before it runs.
+A request is returned only when it is complete: bodies are small, and every framing error is answered before the
+application runs.
 
-A client that stays sends the same head over and over. The same bytes mean the same, so a head that is, byte for byte,
-that of the connection's last request is not parsed again.
+Clients repeat the same head on one connection. A head that equals the previous one byte for byte is not parsed again.
 """
 
 import re
@@ -21,9 +20,9 @@ import httptools
 from sightline.http.server.asgi import Headers
 from sightline.http.server.options import Fault, Limits
 
-# Raw bytes on the wire per byte of body that are tolerated: one-byte chunks cost six.
+# Bytes on the wire allowed per byte of body: a chunk of one byte takes six.
 _CHUNK_OVERHEAD = 8
-# A read may hold the end of one message and the beginning of the next, so the coarse bound gets one read of slack.
+# One read may hold the end of a message and the start of the next, so this limit allows one more read.
 READ_BYTES = 32 * 1024
 
 _METHOD_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} ")
@@ -32,11 +31,11 @@ _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)(.*)\Z", re.DOTALL)
 _SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 _UNUSUAL = frozenset({b"transfer-encoding", b"expect"})
 _KNOWN_BYTES_MAX = 4 * 1024
-"""A longer head is not remembered: an idle connection shall not hold much."""
+"""Longest head that is remembered, in bytes; bounds the memory of an idle connection."""
 
 
 class Request:
-    """One request, complete."""
+    """A complete request."""
 
     __slots__ = (
         "body",
@@ -67,7 +66,7 @@ class Request:
         """What the application made of the head alone; kept for as long as the same head comes."""
 
     def again(self, body: bytes) -> "Request":
-        """The same request with another body. They share the headers, which nobody changes any more."""
+        """Return the same request with another body. Both share the headers, which are not modified any more."""
         request = Request.__new__(Request)
         request.method, request.version = self.method, self.version
         request.path, request.raw_path, request.query = self.path, self.raw_path, self.query
@@ -84,10 +83,10 @@ class _FaultError(Exception):
 
 
 class RequestParser:
-    """Feeds llhttp and collects requests.
+    """Feeds bytes to llhttp and collects the requests.
 
     `ready` holds complete requests in order. After `fault` is set, or once `finished`, further input is ignored:
-    requests already in `ready` are still good. `leftover` holds what followed a WebSocket handshake.
+    requests already in `ready` remain valid. `leftover` holds the bytes after a WebSocket handshake.
     """
 
     __slots__ = (
@@ -148,11 +147,11 @@ class RequestParser:
 
     @property
     def request_id(self) -> bytes | None:
-        """The x-request-id of the request that is being read, if it came that far."""
+        """The x-request-id of the request that is being read, or None if it was not read yet."""
         return self._current.request_id
 
     def feed(self, data: bytes) -> None:
-        """Take what was read. Never raises: a malformed request shows as `fault`."""
+        """Parse received bytes. Never raises: a malformed request sets `fault`."""
         known = self._known
         if known is not None and len(data) == self._known_bytes and data.startswith(self._known_head):
             self.ready.append(known.again(data[len(self._known_head) :]))
@@ -164,7 +163,7 @@ class RequestParser:
             self._learn(data)
 
     def _learn(self, data: bytes) -> None:
-        """Remember the head if what was read at once was one plain request, whole, and nothing else."""
+        """Remember the head if one read returned exactly one complete plain request."""
         if self._begun_in_read != 1 or self.begun or self.finished or self.fault is not None:
             return
         request = self._current
@@ -225,7 +224,7 @@ class RequestParser:
             self._fail(413, "http:bodyTooLarge")
 
     def _restart(self, rest: bytes) -> bytes:
-        """Parse the same request again as if it had not offered another protocol (RFC 9110, 7.8)."""
+        """Parse the same request again without its Upgrade header (RFC 9110, 7.8)."""
         request = self._current
         lines = [f"{request.method} ".encode(), self._url, f" HTTP/{request.version}\r\n".encode()]
         lines += [b"%b: %b\r\n" % pair for pair in request.headers if pair[0] != b"upgrade"]
@@ -233,7 +232,7 @@ class RequestParser:
         self._reset()
         return b"".join([*lines, b"\r\n", rest])
 
-    # Called by llhttp. Raising from here ends the parse; `_refuse` finds the cause.
+    # Called by llhttp. An exception ends the parse; `_refuse` then reads the cause.
 
     def on_message_begin(self) -> None:
         self._reset()
@@ -250,7 +249,7 @@ class RequestParser:
         if self._head_bytes > self._limits.header_bytes_max:
             raise _FaultError(431, "http:headerTooLarge")
         if self._in_body:
-            return  # a trailer field: allowed, bounded, of no use to anybody
+            return  # a trailer field: allowed and limited, but not used
         headers = self._current.headers
         if len(headers) >= self._limits.header_count_max:
             raise _FaultError(431, "http:tooManyHeaders")

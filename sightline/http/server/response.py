@@ -1,4 +1,4 @@
-"""The head of an answer as bytes, and the rules of what may follow it (RFC 9112, 6)."""
+"""Encodes the head of a response and decides how its body is framed (RFC 9112, 6)."""
 
 from http import HTTPStatus
 
@@ -7,12 +7,12 @@ from sightline.http.server.asgi import Headers
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
-# These are the connection's own business, not the application's.
+# Hop-by-hop headers, which the server sets itself.
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
 
 
 class ResponseHead:
-    """Plans how an answer is framed. `length` is None while it is not declared."""
+    """Framing of one response. `length` is None until it is declared."""
 
     __slots__ = ("bodiless", "chunked", "close", "headers", "length", "status")
 
@@ -36,16 +36,16 @@ class ResponseHead:
             self.headers.append((name, value))
 
     def declare(self, length: int) -> None:
-        """Fix the length of a body that is known whole."""
+        """Declare the length of a complete body."""
         if self.length is None and self.status not in (204, 304) and self.status >= 200:
             self.length = length
             self.headers.append((b"content-length", b"%d" % length))
 
     def encode(self, *, date: bytes, version: str, keep_alive: bool) -> bytes:
-        """The status line and all headers.
+        """Encode the status line and all headers.
 
         Raises:
-            ValueError: If a header would break out of its line (response splitting).
+            ValueError: If a header contains a line break (response splitting).
         """
         lines = [_STATUS_LINES.get(self.status) or b"HTTP/1.1 %d \r\n" % self.status]
         lines += [b"%b: %b\r\n" % pair for pair in self.headers]

@@ -1,15 +1,15 @@
-"""Who is at the other end, and the ASGI scope that tells it."""
+"""The client's address, and the ASGI scope of a request."""
 
 from sightline.http.server.asgi import Scope
 from sightline.http.server.parser import Request
 
 MADE_OF_HEAD = "sightline.made_of_head"
-"""ASGI extension: a dict for what the application makes of the head alone. The next request of the connection has the
-same one if its head is the same, byte for byte."""
+"""ASGI extension: a dict in which the application caches what it derives from the head. The next request of the
+connection gets the same dict if its head is equal byte for byte."""
 
 
 class Peer:
-    """Who is at the other end, as the scope tells it."""
+    """Address and scheme of the client."""
 
     __slots__ = ("client", "secure", "server", "trusted")
 
@@ -21,7 +21,7 @@ class Peer:
 
 
 def make_scope(kind: str, request: Request, peer: Peer) -> Scope:
-    """The scope of ASGI 3.0 for an HTTP/1.1 request."""
+    """Build the ASGI 3.0 scope of an HTTP/1.1 request."""
     scheme = "https" if peer.secure else "http"
     client = peer.client
     if peer.trusted:
@@ -47,7 +47,7 @@ def make_scope(kind: str, request: Request, peer: Peer) -> Scope:
 
 
 def _forwarded(request: Request, scheme: str, client: tuple[str, int]) -> tuple[str, tuple[str, int]]:
-    """What a trusted proxy says of its caller: the last address it appended, never what the caller claims."""
+    """Return the address that a trusted proxy appended last. Earlier entries come from the client and are not used."""
     for name, value in request.headers:
         if name == b"x-forwarded-for":
             client = (value.rpartition(b",")[2].strip().decode("latin-1"), 0)

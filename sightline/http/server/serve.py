@@ -1,8 +1,8 @@
-"""An ASGI application goes in, listeners come out.
+"""Runs an ASGI application on its listeners.
 
-One nursery holds a task per listener, one per connection, and the sweeper that looks at every deadline. An exception
-in a connection never reaches it. Stopping: listeners close, idle connections close, what is in flight may finish for
-`drain_s`, then it is cancelled.
+One nursery holds a task per listener, a task per connection, and the sweeper that checks all deadlines. Exceptions of a
+connection do not reach it. At a stop the listeners and idle connections close; requests in flight have `drain_s` to
+finish and are then cancelled.
 """
 
 import errno
@@ -183,7 +183,7 @@ class _Server:
         connections.start_soon(self._connect, listener, sock, peer, counted)
 
     def _turn_away(self, listener: _Listener, sock: socket.socket) -> None:
-        """Say no, to a bounded number at a time; beyond it just close."""
+        """Answer 503 to a connection over the limit; close without an answer if too many are being refused."""
         log.info("http_connection_refused", connections=self._count)
         if listener.tls is not None or self._turning_away >= _TURNING_AWAY_MAX:
             sock.close()

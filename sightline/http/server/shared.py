@@ -1,4 +1,4 @@
-"""What all connections of one `serve` call have in common."""
+"""State shared by all connections of one `serve` call."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class Swept(Protocol):
-    """Something with deadlines that the sweeper looks at."""
+    """An object whose deadlines the sweeper checks."""
 
     def sweep(self, now: float) -> None:
         """Act if a deadline has passed. Must not wait."""
@@ -36,11 +36,11 @@ class Shared:
     open: set[Swept] = field(default_factory=set)
     draining: bool = False
     date: bytes = b""
-    # Tasks that belong to no connection's scope. Set before the first connection is accepted.
+    # Nursery for tasks that are not part of a connection. Set before the first connection is accepted.
     nursery: trio.Nursery | None = None
 
     def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a small task beside the connections; what it raises is logged."""
+        """Start a task that is not part of a connection; its exceptions are logged."""
         assert self.nursery is not None
         self.nursery.start_soon(_logged, task)
 
@@ -50,7 +50,7 @@ class Shared:
         self.date = b"date: " + formatdate(seconds, usegmt=True).encode("ascii") + b"\r\n"
 
     def render(self, fault: Fault) -> RenderedFault:
-        """Word a fault. A renderer that fails must not take the connection with it."""
+        """Render a fault; if the renderer fails, return a plain response."""
         try:
             return self.options.render_fault(fault)
         except Exception:
@@ -58,7 +58,7 @@ class Shared:
             return RenderedFault([(b"content-type", b"application/json")], b"{}")
 
     def encode_fault(self, fault: Fault, *, method: str = "GET", keep_alive: bool = False) -> bytes:
-        """A whole answer for a fault."""
+        """Encode the complete response for a fault."""
         rendered = self.render(fault)
         headers = list(rendered.headers)
         if fault.status == 405:

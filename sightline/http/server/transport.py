@@ -1,4 +1,4 @@
-"""How bytes reach a peer: a bare socket with one system call per small answer, or any trio stream (TLS)."""
+"""Reads and writes of one connection: a plain socket, one system call per small response, or a trio stream (TLS)."""
 
 import socket
 from typing import Protocol
@@ -13,24 +13,24 @@ _NEVER = float("inf")
 
 
 class Transport(Protocol):
-    """A byte pipe to one peer. `write_deadline` is infinite unless a write waits for the peer to read."""
+    """A byte stream to one client. `write_deadline` is infinite unless a write waits for the client to read."""
 
     write_deadline: float
 
     async def receive(self) -> bytes:
-        """The next bytes; empty when the peer has gone, for whatever reason."""
+        """Return the next bytes; empty when the connection is closed or broken."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Write everything. Raises ClientGoneError. If cancelled, an unknown part was written."""
+        """Write all bytes. Raises ClientGoneError. After cancellation an unknown part was written."""
         ...
 
     async def finish(self) -> None:
-        """Tell the peer that no more will come."""
+        """Close the sending direction."""
         ...
 
     async def close(self) -> None:
-        """Let go. Never raises, safe to repeat."""
+        """Close. Never raises; may be called again."""
         ...
 
 
@@ -95,7 +95,7 @@ class SocketTransport:
 
 
 class StreamTransport:
-    """Any trio stream, TLS above all."""
+    """A trio stream, such as TLS."""
 
     __slots__ = ("_stream", "_write_s", "write_deadline")
 
@@ -123,7 +123,7 @@ class StreamTransport:
             self.write_deadline = _NEVER
 
     async def finish(self) -> None:
-        """Nothing: TLS has no half-close that peers agree on."""
+        """Does nothing: half-close is not interoperable with TLS."""
 
     async def close(self) -> None:
         """See Transport."""

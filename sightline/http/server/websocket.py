@@ -177,7 +177,7 @@ class WebSocketSession:
         offered = [v for n, v in self._request.headers if n == b"sec-websocket-protocol"]
         return [p.strip().decode("latin-1") for value in offered for p in value.split(b",") if p.strip()]
 
-    # What the application calls.
+    # Called by the application.
 
     async def receive(self) -> Message:
         """`websocket.connect`, then messages, then `websocket.disconnect` at each further call."""

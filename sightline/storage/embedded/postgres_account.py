@@ -38,8 +38,8 @@ class Account:
 def choose_account(run_as: str) -> Account:
     """Our own account, or, for root, the account named `run_as`.
 
-    Nothing is added to the machine's user database: the default, `nobody`, exists everywhere. Whoever runs a
-    lasting server as root should name an account made for it.
+    No user is created: the default, `nobody`, exists everywhere. A permanent server that runs as root should use an
+    account of its own.
 
     Raises:
         AccountError: `run_as` does not exist, or our own user id has no name (initdb needs one).

@@ -215,9 +215,9 @@ def write_access_rules(layout: Layout, account: Account) -> None:
 
 
 def stop_leftover(layout: Layout, say: Callable[[str], None]) -> None:
-    """Stop a Postgres that a killed parent left on this cluster, and remove the notes of one that is gone.
+    """Stop a Postgres that a killed parent left running on this cluster, and remove stale pid files.
 
-    The pid in a note may be a stranger's by now, or a zombie's: Postgres would take either for a rival and not start.
+    The pid in a stale file may now belong to another process or a zombie. Postgres would then refuse to start.
     """
     _stop_noted(layout, say)
     for note in (
@@ -381,7 +381,7 @@ class _Leave:
         self.is_serving = False
 
     def ask(self) -> None:
-        """Leave: in order once Postgres serves, before that at once, since nobody waits for what is being made."""
+        """Stop: shut Postgres down if it serves; otherwise exit immediately (an unfinished cluster is discarded)."""
         if not self.is_serving:
             os._exit(EXIT_FAILED)
         self.asked.set()
