@@ -26,6 +26,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.store import (
     Committed,
     Heartbeat,
+    HeartbeatWrite,
     SessionQuery,
     SessionView,
     SessionWrite,
@@ -167,7 +168,9 @@ async def bench_heartbeats(bench: Bench) -> None:
     for size in (1, 50, 500, 2_000):
 
         async def append(_: int, size: int = size) -> int:
-            await bench.store.append_heartbeats(beats(size))
+            assert not await bench.store.append_heartbeats(
+                [HeartbeatWrite(ShardLease(0, bench.epochs[0]), tuple(beats(size)))]
+            )
             return size
 
         await bench.measure(f"heartbeats, batches of {size}", 2, append)

@@ -8,7 +8,7 @@ Every method may raise `StoreUnavailableError` (nothing was written) and, if it 
 commit was sent and its answer was lost). A write that the store refuses returns `Rejected`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
@@ -165,6 +165,16 @@ class Heartbeat(NamedTuple):
     is_mock: bool | None = None
 
 
+class HeartbeatWrite(NamedTuple):
+    """Heartbeats of one workspace with the answers to their calls, recorded together or not at all."""
+
+    lease: ShardLease
+    """The lease under which the workspace was loaded."""
+    heartbeats: tuple[Heartbeat, ...]
+    """At least one."""
+    answers: tuple[IdempotencyRecord, ...] = ()
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SessionKey:
@@ -290,19 +300,14 @@ class Store(Protocol):
         """Every SUPPLIER that is ONLINE or BUSY or holds a claim, for the dispatcher's index and reconciliation."""
         ...
 
-    async def append_heartbeats(
-        self,
-        batch: Sequence[Heartbeat],
-        leases: Collection[ShardLease] = (),
-        answers: Sequence[IdempotencyRecord] = (),
-    ) -> None:
-        """Record heartbeats and the answers to their calls, all or none, if every one of the leases is held still.
+    async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
+        """Record the writes whose lease is still held; they are durable when this returns.
 
         A heartbeat whose workspace and sequence are recorded already on its UTC day, and an answer to a call that is
         recorded already, stay as they are. So a repetition cannot double a commit that was thought lost.
 
-        Raises:
-            ShardLostError: A lease is no longer held; nothing was written.
+        Returns:
+            The leases that another server has taken; nothing of their writes is recorded.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Builders of domain objects with default values for everything that a test does not set."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,15 @@ from sightline.domain.session.model import (
 from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.ports.store import Heartbeat, IdempotencyKey, IdempotencyRecord, RecordedEvent
+from sightline.ports.store import (
+    Heartbeat,
+    HeartbeatWrite,
+    IdempotencyKey,
+    IdempotencyRecord,
+    RecordedEvent,
+    ShardLease,
+    Store,
+)
 
 T0 = 1_760_000_000_000
 """Start time of most tests, epoch milliseconds."""
@@ -167,6 +176,16 @@ def a_heartbeat(workspace_id: str, sequence: int, at_ms: int | None = None, **ch
         is_fresh=True,
         **changes,
     )
+
+
+async def record(
+    store: Store,
+    *heartbeats: Heartbeat,
+    lease: ShardLease = ShardLease(7, 0),  # noqa: B008  frozen; epoch 0 is that of a shard that was never taken
+    answers: Sequence[IdempotencyRecord] = (),
+) -> None:
+    """Record heartbeats under one lease, which must be held."""
+    assert await store.append_heartbeats([HeartbeatWrite(lease, heartbeats, tuple(answers))]) == frozenset()
 
 
 def a_quote(**changes: Any) -> Quote:

@@ -7,7 +7,7 @@ import pytest
 
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
-from sightline.ports.store import ShardLease, Store
+from sightline.ports.store import Heartbeat, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.memory.identity import MemoryRelations
@@ -16,6 +16,8 @@ from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
+
+from .builders import record
 
 TOKEN_KEY = b"k" * 32
 
@@ -32,6 +34,10 @@ class Stored:
 
     def lease(self, shard: int = 7) -> ShardLease:
         return ShardLease(shard, self.epochs[shard])
+
+    async def record(self, *heartbeats: Heartbeat) -> None:
+        """Record heartbeats under a lease that is held."""
+        await record(self.store, *heartbeats, lease=self.lease())
 
 
 @pytest.fixture(params=["memory", "postgres"])

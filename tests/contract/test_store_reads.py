@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import SessionKey, SessionQuery, SessionView, ShardLease, UnfinishedSession
+from sightline.ports.store import HeartbeatWrite, SessionKey, SessionQuery, SessionView, ShardLease, UnfinishedSession
 
-from .builders import T0, a_heartbeat, a_session, a_workspace, an_id, an_operator, in_phase
+from .builders import T0, a_heartbeat, a_session, a_workspace, an_answer, an_id, an_operator, in_phase
 from .conftest import Stored
 from .test_store_writes import commit, commit_workspace
 
@@ -52,17 +51,40 @@ async def test_each_view_lists_its_side_newest_first(stored: Stored) -> None:
         assert await listed(stored, view=everything) == newest_first(*mine, *filmed, both)
 
 
-async def test_heartbeats_of_a_server_that_lost_a_shard_are_refused_as_a_whole(stored: Stored) -> None:
-    lost = stored.lease()
-    await stored.store.acquire_shards("another", "two")
-    with pytest.raises(StoreUnavailableError):
-        await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0), a_heartbeat(OTHER, 1, T0)], {lost})
+async def test_heartbeats_of_a_lost_shard_are_refused_and_those_of_other_shards_are_recorded(stored: Stored) -> None:
+    lost = stored.lease(7)
+    epochs = await stored.store.acquire_shards("another", "two")
+    held = ShardLease(9, epochs[9])
+    batch = [
+        HeartbeatWrite(lost, (a_heartbeat(ME, 1, T0),), (an_answer("lost"),)),
+        HeartbeatWrite(held, (a_heartbeat(OTHER, 1, T0), a_heartbeat(OTHER, 2, T0)), (an_answer("held"),)),
+    ]
+    assert await stored.store.append_heartbeats(batch) == {lost}
     assert await stored.store.latest_heartbeat(ME) is None
-    current = ShardLease(lost.shard, lost.epoch + 1)
-    with pytest.raises(StoreUnavailableError):
-        await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0)], {current, ShardLease(3, lost.epoch)})
-    await stored.store.append_heartbeats([a_heartbeat(ME, 1, T0)], {current, ShardLease(3, lost.epoch + 1)})
-    assert await stored.store.latest_heartbeat(ME) == a_heartbeat(ME, 1, T0)
+    assert await stored.store.latest_heartbeat(OTHER) == a_heartbeat(OTHER, 2, T0)
+    assert await stored.store.find_idempotent(an_answer("lost").key) is None
+    assert await stored.store.find_idempotent(an_answer("held").key) == an_answer("held")
+
+
+async def test_heartbeats_under_an_old_and_the_current_lease_of_one_shard_are_told_apart(stored: Stored) -> None:
+    old = stored.lease(7)
+    epochs = await stored.store.acquire_shards("test", "one")
+    current = ShardLease(7, epochs[7])
+    batch = [
+        HeartbeatWrite(old, (a_heartbeat(ME, 1, T0),)),
+        HeartbeatWrite(current, (a_heartbeat(OTHER, 1, T0),)),
+    ]
+    assert await stored.store.append_heartbeats(batch) == {old}
+    assert await stored.store.latest_heartbeat(ME) is None
+    assert await stored.store.latest_heartbeat(OTHER) == a_heartbeat(OTHER, 1, T0)
+
+
+async def test_a_batch_whose_leases_are_all_lost_records_nothing(stored: Stored) -> None:
+    lost = {stored.lease(7), stored.lease(9)}
+    await stored.store.acquire_shards("another", "two")
+    batch = [HeartbeatWrite(lease, (a_heartbeat(ME, lease.shard, T0),)) for lease in lost]
+    assert await stored.store.append_heartbeats(batch) == lost
+    assert await stored.store.latest_heartbeat(ME) is None
 
 
 async def test_a_list_gives_whole_sessions(stored: Stored) -> None:
@@ -179,7 +201,7 @@ async def test_a_heartbeat_comes_back_as_it_was_recorded(stored: Stored) -> None
         is_mock=False,
     )
     full = full._replace(is_fresh=False, fix=replace(full.fix, is_proof=False))
-    await stored.store.append_heartbeats([plain, full])
+    await stored.record(plain, full)
     assert await stored.store.latest_heartbeat(ME) == plain
     assert await stored.store.latest_heartbeat(OTHER) == full
     assert await stored.store.latest_heartbeat(an_id()) is None
@@ -188,21 +210,21 @@ async def test_a_heartbeat_comes_back_as_it_was_recorded(stored: Stored) -> None
 @pytest.mark.parametrize("source", ["", "NULL", 'a"b\\c', "{1,2}", " x ", "é\n\t'--", None])
 async def test_any_text_in_a_heartbeat_comes_back_as_it_was(stored: Stored, source: str | None) -> None:
     beats = [a_heartbeat(ME, 1, source=source), a_heartbeat(ME, 2, source="GPS"), a_heartbeat(ME, 3, source=source)]
-    await stored.store.append_heartbeats(beats)
+    await stored.record(*beats)
     assert await stored.store.latest_heartbeat(ME) == beats[2]
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, -0.0, 1e-300, 359.99999999999994])
 async def test_numbers_in_a_heartbeat_keep_every_digit(stored: Stored, value: float) -> None:
     beat = a_heartbeat(ME, 1, heading_degrees=value)
-    await stored.store.append_heartbeats([beat, a_heartbeat(OTHER, 1)])
+    await stored.record(beat, a_heartbeat(OTHER, 1))
     assert await stored.store.latest_heartbeat(ME) == beat
 
 
 async def test_the_newest_heartbeat_is_that_of_the_highest_sequence_across_days(stored: Stored) -> None:
     beats = [a_heartbeat(ME, number, T0 + number * DAY_MS) for number in range(4)]
-    await stored.store.append_heartbeats(beats[2:])
-    await stored.store.append_heartbeats(beats[:2])
+    await stored.record(*beats[2:])
+    await stored.record(*beats[:2])
     await stored.store.append_heartbeats([])
     assert await stored.store.latest_heartbeat(ME) == beats[3]
 
@@ -211,8 +233,8 @@ async def test_heartbeats_recorded_again_are_there_once(stored: Stored) -> None:
     session = in_phase(a_session(), SessionState.LIVE, an_operator(ME))
     await commit(stored, session)
     beats = [a_heartbeat(ME, number, T0 + 60_000 + number) for number in range(5, 9)]
-    await stored.store.append_heartbeats(beats[:3])
-    await stored.store.append_heartbeats(beats)
+    await stored.record(*beats[:3])
+    await stored.record(*beats)
     found = await stored.store.load_session(session.id)
     assert found is not None
     assert list(found.heartbeats) == beats
@@ -225,7 +247,7 @@ async def test_a_live_session_is_loaded_with_the_heartbeats_it_has_not_taken_in(
     before = a_heartbeat(ME, 9, started_at_ms - 1)
     taken = a_heartbeat(ME, 3, started_at_ms)
     newer = [a_heartbeat(ME, number, started_at_ms + number) for number in (10, 11, 12)]
-    await stored.store.append_heartbeats([*reversed(newer), before, taken, a_heartbeat(OTHER, 20, started_at_ms + 1)])
+    await stored.record(*reversed(newer), before, taken, a_heartbeat(OTHER, 20, started_at_ms + 1))
     found = await stored.store.load_session(session.id)
     assert found is not None
     assert list(found.heartbeats) == newer
@@ -233,7 +255,7 @@ async def test_a_live_session_is_loaded_with_the_heartbeats_it_has_not_taken_in(
 
 async def test_a_session_that_is_not_live_is_loaded_without_heartbeats(stored: Stored) -> None:
     session = await commit(stored, in_phase(a_session(), SessionState.ENDED, an_operator(ME)))
-    await stored.store.append_heartbeats([a_heartbeat(ME, 50, T0 + 60_000)])
+    await stored.record(a_heartbeat(ME, 50, T0 + 60_000))
     found = await stored.store.load_session(session.id)
     assert found is not None
     assert found.heartbeats == ()
@@ -241,9 +263,9 @@ async def test_a_session_that_is_not_live_is_loaded_without_heartbeats(stored: S
 
 async def test_a_workspace_is_read_as_last_seen_by_its_newest_heartbeat(stored: Stored) -> None:
     workspace = await commit_workspace(stored, a_workspace(last_sequence=5, last_seen_at_ms=T0))
-    await stored.store.append_heartbeats([a_heartbeat(workspace.id, 4, T0 + 9)])
+    await stored.record(a_heartbeat(workspace.id, 4, T0 + 9))
     assert await stored.store.load_workspace(workspace.id) == workspace
-    await stored.store.append_heartbeats([a_heartbeat(workspace.id, 6, T0 + 10), a_heartbeat(workspace.id, 7, T0 + 20)])
+    await stored.record(a_heartbeat(workspace.id, 6, T0 + 10), a_heartbeat(workspace.id, 7, T0 + 20))
     seen = replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 20)
     assert await stored.store.load_workspace(workspace.id) == seen
     assert list(await stored.store.workspaces([workspace.id])) == [seen]

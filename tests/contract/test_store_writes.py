@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from sightline.domain.access import Role
-from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Session, SessionState
@@ -36,6 +35,7 @@ from .builders import (
     an_id,
     an_operator,
     in_phase,
+    record,
     recorded,
 )
 from .conftest import Stored
@@ -203,19 +203,13 @@ async def test_an_answer_of_an_effect_elsewhere_is_recorded_once(stored: Stored)
     assert await stored.store.find_idempotent(an_answer().key) == an_answer()
 
 
-async def test_answers_are_kept_with_the_heartbeats_of_their_calls_or_neither(stored: Stored) -> None:
-    lost, workspace_id = stored.lease(), an_id()
-    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 1)], {lost}, [an_answer("a"), an_answer("b")])
+async def test_an_answer_that_was_recorded_with_heartbeats_stays_as_it_was(stored: Stored) -> None:
+    lease, workspace_id = stored.lease(), an_id()
+    await record(stored.store, a_heartbeat(workspace_id, 1), lease=lease, answers=[an_answer("a"), an_answer("b")])
     assert await stored.store.find_idempotent(an_answer("a").key) == an_answer("a")
     assert await stored.store.find_idempotent(an_answer("b").key) == an_answer("b")
-    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 2)], {lost}, [an_answer("a", body="other")])
+    await record(stored.store, a_heartbeat(workspace_id, 2), lease=lease, answers=[an_answer("a", body="other")])
     assert await stored.store.find_idempotent(an_answer("a").key) == an_answer("a")
-
-    await stored.store.acquire_shards("another", "two")
-    with pytest.raises(StoreUnavailableError):
-        await stored.store.append_heartbeats([a_heartbeat(workspace_id, 3)], {lost}, [an_answer("c")])
-    assert await stored.store.find_idempotent(an_answer("c").key) is None
-    assert await stored.store.latest_heartbeat(workspace_id) == a_heartbeat(workspace_id, 2)
 
 
 # Quotes.
@@ -364,6 +358,6 @@ async def test_a_workspace_written_from_an_old_version_is_rejected(stored: Store
 async def test_a_heartbeat_sent_again_with_a_later_instant_stays_as_it_was_first_recorded(stored: Stored) -> None:
     workspace_id = an_id()
     first = a_heartbeat(workspace_id, 1, T0)
-    await stored.store.append_heartbeats([first])
-    await stored.store.append_heartbeats([a_heartbeat(workspace_id, 1, T0 + 5_000)])
+    await stored.record(first)
+    await stored.record(a_heartbeat(workspace_id, 1, T0 + 5_000))
     assert await stored.store.latest_heartbeat(workspace_id) == first

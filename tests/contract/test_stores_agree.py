@@ -15,6 +15,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import SESSION, TupleUpdate, operator_edge
 from sightline.ports.store import (
     Committed,
+    HeartbeatWrite,
     HoldRequest,
     SessionQuery,
     SessionView,
@@ -144,13 +145,15 @@ def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
         return lambda store: store.insert_quote(quote)
     if roll < 0.30:
         world.sequence += 1
-        beats = [
-            a_heartbeat(world.dice.choice(list(world.workspaces)), world.sequence, T0 + 4_000 + world.sequence)
+        batch = [
+            HeartbeatWrite(
+                world.lease(),
+                (a_heartbeat(world.dice.choice(list(world.workspaces)), world.sequence, T0 + 4_000 + world.sequence),),
+                tuple(an_answer(f"k-{world.dice.randrange(30)}") for _ in range(world.dice.randrange(3))),
+            )
             for _ in range(2)
         ]
-        leases = [world.lease()]
-        answers = [an_answer(f"k-{world.dice.randrange(30)}") for _ in range(world.dice.randrange(3))]
-        return lambda store: answered(store.append_heartbeats(beats, leases, answers))
+        return lambda store: store.append_heartbeats(batch)
     if roll < 0.35:
         proofs = {world.dice.choice(list(world.sessions)): T0 + world.dice.randrange(100)}
         return lambda store: store.checkpoint_media(proofs)

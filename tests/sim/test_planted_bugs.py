@@ -21,7 +21,7 @@ from sightline.domain.session.model import EndReason, Requested, SessionState
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import Staged
-from sightline.ports.store import RejectedWhy
+from sightline.ports.store import RejectedWhy, ShardLease
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
 from sightline.sim.simulate import simulate
@@ -270,7 +270,11 @@ def relation_is_not_written(patch):
 def heartbeats_are_not_fenced(patch):
     """A server that lost its shards still accepts heartbeats."""
     append = MemoryStore.append_heartbeats
-    patch.setattr(MemoryStore, "append_heartbeats", lambda self, batch, leases=(), answers=(): append(self, batch))
+
+    async def careless(self, batch):
+        return await append(self, [each._replace(lease=ShardLease(0, self._epochs[0])) for each in batch])
+
+    patch.setattr(MemoryStore, "append_heartbeats", careless)
 
 
 def meter_runs_back(patch):

@@ -7,7 +7,7 @@ import trio
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.store import PostgresStore
-from tests.contract.builders import T0, a_heartbeat, an_id
+from tests.contract.builders import T0, a_heartbeat, an_id, record
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
@@ -39,7 +39,7 @@ async def test_a_heartbeat_sent_again_while_its_first_commit_is_under_way_is_rec
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elsewhere.transact, late_commit)
             await is_open.wait()
-            nursery.start_soon(store.append_heartbeats, [again, other])
+            nursery.start_soon(record, store, again, other)
             with trio.fail_after(10):
                 while await elsewhere.read(lambda c: c.fetchval(WAITING)) == 0:
                     await trio.lowlevel.checkpoint()

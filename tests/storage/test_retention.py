@@ -37,6 +37,7 @@ from tests.contract.builders import (
     an_answer,
     an_id,
     in_phase,
+    record,
     recorded,
 )
 
@@ -67,7 +68,7 @@ async def count(database: Database, table: str) -> int:
 async def test_days_older_than_promised_are_dropped_and_tomorrow_is_there_today(database: Database) -> None:
     store, now_ms = PostgresStore(database), await now_of(database)
     workspace_id = an_id()
-    await store.append_heartbeats([a_heartbeat(workspace_id, day, now_ms - day * DAY_MS) for day in range(5)])
+    await record(store, *(a_heartbeat(workspace_id, day, now_ms - day * DAY_MS) for day in range(5)))
     assert len(await days_of(database)) == 5
     await Retention(database, store, SettableClock(now_ms), RetentionOptions(heartbeat_days=2)).run_once()
     assert len(await days_of(database)) == 4
@@ -159,7 +160,7 @@ async def test_a_closed_session_is_deleted_with_its_parts_only_when_its_money_is
 async def test_a_clock_ahead_of_postgres_deletes_nothing(database: Database) -> None:
     store, now_ms = PostgresStore(database), await now_of(database)
     await store.record_idempotent(an_answer(at_ms=now_ms))
-    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms)])
+    await record(store, a_heartbeat(an_id(), 1, now_ms))
     await Retention(database, store, SettableClock(now_ms + 40 * DAY_MS), RetentionOptions()).run_once()
     assert await store.find_idempotent(an_answer().key) is not None
     assert await count(database, "heartbeat") == 1
@@ -169,7 +170,7 @@ async def test_without_a_row_of_the_last_day_nothing_is_deleted(database: Databa
     store, now_ms = PostgresStore(database), await now_of(database)
     # As after a start with the clock of the machine, and so of its Postgres, 40 days ahead.
     await store.record_idempotent(an_answer(at_ms=now_ms - 40 * DAY_MS))
-    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms - 40 * DAY_MS)])
+    await record(store, a_heartbeat(an_id(), 1, now_ms - 40 * DAY_MS))
     await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
     assert await store.find_idempotent(an_answer().key) is not None
     assert await count(database, "heartbeat") == 1
@@ -180,7 +181,7 @@ async def test_a_jump_of_the_clock_with_traffic_deletes_at_most_one_more_day_a_r
     # Retention last ran 40 days ago by its own clock; heartbeats of each of those days are there.
     await database.run(lambda c: c.execute("INSERT INTO retention (now_ms) VALUES ($1)", now_ms - 40 * DAY_MS))
     days = range(71)
-    await store.append_heartbeats([a_heartbeat(an_id(), 1, now_ms - day * DAY_MS) for day in days])
+    await record(store, *(a_heartbeat(an_id(), 1, now_ms - day * DAY_MS) for day in days))
     retention = Retention(database, store, SettableClock(now_ms), RetentionOptions(heartbeat_days=30))
     for expected in (70, 69, 68):
         await retention.run_once()
@@ -275,14 +276,14 @@ async def test_each_delete_reads_the_oldest_rows_by_an_index(database: Database,
 
 async def test_a_heartbeat_of_a_day_that_was_dropped_is_still_recorded(database: Database) -> None:
     store, late = PostgresStore(database), a_heartbeat(an_id(), 1, T0 - 9 * DAY_MS)
-    await store.append_heartbeats([a_heartbeat(late.workspace_id, 0, T0 - 9 * DAY_MS)])
+    await record(store, a_heartbeat(late.workspace_id, 0, T0 - 9 * DAY_MS))
     await PostgresStore(database).drop_heartbeat_days(T0, 2)
-    await store.append_heartbeats([late])
+    await record(store, late)
     assert await store.latest_heartbeat(late.workspace_id) == late
 
 
 async def test_making_the_same_day_from_many_sides_makes_it_once(database: Database) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(6):
-            nursery.start_soon(PostgresStore(database).append_heartbeats, [a_heartbeat(an_id(), 1, T0)])
+            nursery.start_soon(record, PostgresStore(database), a_heartbeat(an_id(), 1, T0))
     assert len(await days_of(database)) == 1

@@ -19,6 +19,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import (
     Committed,
+    HeartbeatWrite,
     HoldRequest,
     Rejected,
     RejectedWhy,
@@ -42,6 +43,7 @@ from ..contract.builders import (  # noqa: TID252  no package of that name outsi
     an_id,
     an_operator,
     in_phase,
+    record,
     recorded,
 )
 from .proxy import Fault, open_wire
@@ -225,9 +227,9 @@ async def test_a_batch_of_heartbeats_of_unknown_outcome_is_sent_again_without_do
     batch = [a_heartbeat(workspace_id, number) for number in range(50)]
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn)) as cut:
         store = PostgresStore(cut)
-        await store.append_heartbeats(batch[:1])
+        await record(store, *batch[:1])
         wire.plan("INSERT INTO heartbeat", fault)
-        _, unknown = await until_known(lambda: store.append_heartbeats(batch))
+        _, unknown = await until_known(lambda: record(store, *batch))
         # The first append may have prepared the statement on the same connection: then no text crosses the wire.
         assert unknown == len(wire.struck)
     assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM heartbeat")) == 50
@@ -352,7 +354,7 @@ async def test_steps_go_on_over_a_restart_of_postgres(data_directory: Path) -> N
 async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: Database) -> None:
     store = PostgresStore(database)
     epoch = (await store.acquire_shards("old", "one"))[3]
-    await store.append_heartbeats([a_heartbeat(an_id(), 1)])
+    await record(store, a_heartbeat(an_id(), 1), lease=ShardLease(3, epoch))
     taken = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
@@ -362,17 +364,15 @@ async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: D
         await connection.execute("SELECT pg_sleep(0.4)")
 
     results: list[Committed | Rejected] = []
-    refused: list[StoreUnavailableError] = []
+    lost: list[frozenset[ShardLease]] = []
 
     async def late_step() -> None:
         write = SessionWrite(lease=ShardLease(3, epoch), session=a_session(), at_ms=T0, due_at_ms=None)
         results.append(await store.write_session(write))
 
     async def late_heartbeats() -> None:
-        try:
-            await store.append_heartbeats([a_heartbeat(an_id(), 1)], [ShardLease(3, epoch)])
-        except StoreUnavailableError as error:
-            refused.append(error)
+        batch = [HeartbeatWrite(ShardLease(3, epoch), (a_heartbeat(an_id(), 1),))]
+        lost.append(await store.append_heartbeats(batch))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(database.transact, slow_take_over)
@@ -380,7 +380,7 @@ async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: D
         nursery.start_soon(late_step)
         nursery.start_soon(late_heartbeats)
     assert results == [Rejected(RejectedWhy.FENCED)]
-    assert len(refused) == 1
+    assert lost == [{ShardLease(3, epoch)}]
     assert await database.read(lambda c: c.fetchval("SELECT count(*) FROM heartbeat")) == 1
 
 

@@ -8,7 +8,7 @@ import trio
 
 from sightline.actors.kernel import OverloadedError
 from sightline.domain.errors import OutcomeUnknownError, SightlineError
-from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease, Store
+from sightline.ports.store import HeartbeatWrite, ShardLease, ShardLostError, Store
 
 BATCH_MAX: Final = 2_000
 QUEUE_MAX: Final = 20_000
@@ -23,14 +23,8 @@ log = structlog.get_logger("sightline.heartbeats")
 
 @final
 @dataclass(slots=True, eq=False)
-class Submitted:
-    """Heartbeats of one workspace, at least one, that are written together or not at all."""
-
-    heartbeats: tuple[Heartbeat, ...]
-    lease: ShardLease
-    """The lease under which the workspace was loaded."""
-    answers: tuple[IdempotencyRecord, ...] = ()
-    """Recorded with the heartbeats."""
+class _Submitted:
+    write: HeartbeatWrite
     done: trio.Event = field(default_factory=trio.Event)
     error: SightlineError | None = None
     """Why the heartbeats may not have been written; valid once `done` is set."""
@@ -42,7 +36,7 @@ class HeartbeatWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: list[Submitted] = []
+        self._queue: list[_Submitted] = []
         self._queued = 0
         self._wakeup = trio.Event()
         self._turn = trio.Lock()
@@ -52,20 +46,22 @@ class HeartbeatWriter:
         """Heartbeats that wait to be written."""
         return self._queued
 
-    async def write(self, submitted: Submitted) -> None:
+    async def write(self, write: HeartbeatWrite) -> None:
         """Write heartbeats; they are durable when this returns.
 
         Raises:
             OverloadedError: `QUEUE_MAX` heartbeats wait already; nothing was written.
+            ShardLostError: Another server has taken the shard; nothing was written.
             StoreUnavailableError: Nothing was written.
             OutcomeUnknownError: They may have been written.
 
         Cancellation: they may be written.
         """
-        if self._queued + len(submitted.heartbeats) > QUEUE_MAX:
+        if self._queued + len(write.heartbeats) > QUEUE_MAX:
             raise OverloadedError("too many heartbeats wait to be written")
+        submitted = _Submitted(write)
         self._queue.append(submitted)
-        self._queued += len(submitted.heartbeats)
+        self._queued += len(write.heartbeats)
         self._wakeup.set()
         await submitted.done.wait()
         if submitted.error is not None:
@@ -86,26 +82,30 @@ class HeartbeatWriter:
                 if self._queued < GATHER_BELOW:
                     await trio.sleep(GATHER_S)
                 batch = self._take()
-            error: SightlineError | None = None
-            try:
-                beats = [beat for item in batch for beat in item.heartbeats]
-                leases = {item.lease for item in batch}
-                answers = [answer for item in batch for answer in item.answers]
-                await self._store.append_heartbeats(beats, leases, answers)
-            except Exception as caught:
-                log.exception("heartbeats_not_written", heartbeats=sum(len(item.heartbeats) for item in batch))
-                error = caught if isinstance(caught, SightlineError) else OutcomeUnknownError(str(caught))
-            for item in batch:
-                item.error = error
-                item.done.set()
+            await self._store_batch(batch)
 
-    def _take(self) -> list[Submitted]:
+    async def _store_batch(self, batch: list[_Submitted]) -> None:
+        """Write a batch, and give each submitter its outcome."""
+        error: SightlineError | None = None
+        lost: frozenset[ShardLease] = frozenset()
+        try:
+            lost = await self._store.append_heartbeats([item.write for item in batch])
+        except Exception as caught:
+            log.exception("heartbeats_not_written", heartbeats=sum(len(item.write.heartbeats) for item in batch))
+            error = caught if isinstance(caught, SightlineError) else OutcomeUnknownError(str(caught))
+        for item in batch:
+            item.error = error
+            if lost and item.write.lease in lost:
+                item.error = ShardLostError("another server owns this workspace")
+            item.done.set()
+
+    def _take(self) -> list[_Submitted]:
         count, size = 0, 0
         for item in self._queue:
-            if count and size + len(item.heartbeats) > BATCH_MAX:
+            if count and size + len(item.write.heartbeats) > BATCH_MAX:
                 break
             count += 1
-            size += len(item.heartbeats)
+            size += len(item.write.heartbeats)
         batch, self._queue = self._queue[:count], self._queue[count:]
         self._queued -= size
         return batch

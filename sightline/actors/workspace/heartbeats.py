@@ -15,13 +15,13 @@ from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, Re
 from sightline.actors.messages import OperatorSeen, ReportHeartbeat, ReportHeartbeats, WorkspaceMessage
 from sightline.actors.refusals import IN_PROGRESS
 from sightline.actors.types import Answer, BatchVerdict
-from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter, Submitted
+from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.reports import heartbeat_of, judge, verdict_on
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import FixReported
-from sightline.ports.store import Heartbeat, IdempotencyKey, ShardLease
+from sightline.ports.store import Heartbeat, HeartbeatWrite, IdempotencyKey, ShardLease
 
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 
@@ -125,7 +125,7 @@ class HeartbeatIntake:
         heartbeats = tuple(heartbeat for report in accepted for heartbeat in report.heartbeats)
         answers = [record_of(key, report.answer) for report in accepted if (key := report.key) is not None]
         try:
-            await self._writer.write(Submitted(heartbeats, lease, tuple(answers)))
+            await self._writer.write(HeartbeatWrite(lease, heartbeats, tuple(answers)))
         except OverloadedError:
             raise
         except SightlineError as error:

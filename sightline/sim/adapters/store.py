@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, final
 
 import trio
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Committed,
         Demand,
         Heartbeat,
+        HeartbeatWrite,
         IdempotencyKey,
         IdempotencyRecord,
         RecordedEvent,
@@ -137,16 +138,14 @@ class FaultyStore:
             lambda result: self._history.workspace_written(self._owner, write, result),
         )
 
-    async def append_heartbeats(
-        self,
-        batch: Sequence[Heartbeat],
-        leases: Collection[ShardLease] = (),
-        answers: Sequence[IdempotencyRecord] = (),
-    ) -> None:
-        """Record heartbeats and the answers to their calls."""
-        await self._write(
-            lambda: self._inner.append_heartbeats(batch, leases, answers),
-            lambda _: self._history.heartbeats_written(self._owner, batch),
+    async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
+        """Record the heartbeats of the leases that are held."""
+        return await self._write(
+            lambda: self._inner.append_heartbeats(batch),
+            lambda lost: self._history.heartbeats_written(
+                self._owner,
+                [heartbeat for write in batch if write.lease not in lost for heartbeat in write.heartbeats],
+            ),
         )
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:

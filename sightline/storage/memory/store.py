@@ -5,7 +5,7 @@ part of the ledger in the same step. Uses no thread and no clock.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -23,6 +23,7 @@ from sightline.ports.store import (
     Committed,
     Demand,
     Heartbeat,
+    HeartbeatWrite,
     IdempotencyKey,
     IdempotencyRecord,
     RecordedEvent,
@@ -32,7 +33,6 @@ from sightline.ports.store import (
     SessionView,
     SessionWrite,
     ShardLease,
-    ShardLostError,
     StoredSession,
     UnfinishedSession,
     WorkspaceWrite,
@@ -74,8 +74,11 @@ class MemoryStore:
         self._epochs = {shard: epoch + 1 for shard, epoch in self._epochs.items()}
         return dict(self._epochs)
 
+    def _holds(self, lease: ShardLease) -> bool:
+        return self._epochs.get(lease.shard) == lease.epoch
+
     def _admit(self, lease: ShardLease, record: IdempotencyRecord | None) -> RejectedWhy | None:
-        if self._epochs.get(lease.shard) != lease.epoch:
+        if not self._holds(lease):
             return RejectedWhy.FENCED
         if record is not None and _scope(record.key) in self._answers:
             return RejectedWhy.IDEMPOTENT
@@ -249,24 +252,25 @@ class MemoryStore:
 
     # --- heartbeats ---
 
-    async def append_heartbeats(
-        self,
-        batch: Sequence[Heartbeat],
-        leases: Collection[ShardLease] = (),
-        answers: Sequence[IdempotencyRecord] = (),
-    ) -> None:
-        """Record heartbeats and the answers to their calls; recording one twice changes nothing."""
+    async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
+        """Record the writes whose lease is still held; returns the leases that are lost."""
         await trio.lowlevel.checkpoint()
-        if any(self._epochs.get(lease.shard) != lease.epoch for lease in leases):
-            raise ShardLostError("a shard of these heartbeats is no longer held")
-        for beat in batch:
-            beats = self._heartbeats.setdefault(beat.workspace_id, [])
-            if not beats or beats[-1].sequence < beat.sequence:
-                beats.append(beat)
-            elif not any(_identity(beat) == _identity(other) for other in beats):
-                insort(beats, beat, key=_order)
-        for answer in answers:
-            self._answers.setdefault(_scope(answer.key), answer)
+        lost = frozenset(write.lease for write in batch if not self._holds(write.lease))
+        for write in batch:
+            if write.lease in lost:
+                continue
+            for beat in write.heartbeats:
+                self._append_heartbeat(beat)
+            for answer in write.answers:
+                self._answers.setdefault(_scope(answer.key), answer)
+        return lost
+
+    def _append_heartbeat(self, beat: Heartbeat) -> None:
+        beats = self._heartbeats.setdefault(beat.workspace_id, [])
+        if not beats or beats[-1].sequence < beat.sequence:
+            beats.append(beat)
+        elif not any(_identity(beat) == _identity(other) for other in beats):
+            insort(beats, beat, key=_order)
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""

@@ -1,12 +1,12 @@
 """Heartbeats in Postgres: an append-only table, a partition per UTC day of receipt, whole batches in one statement."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, final
 
 from sightline.domain.geofence import Fix
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import Heartbeat, IdempotencyRecord, ShardLease, ShardLostError
+from sightline.ports.store import Heartbeat, HeartbeatWrite, ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.database.sqlstate import CHECK_VIOLATION, StatementRefusedError
@@ -33,18 +33,20 @@ _TYPES: Final = {
 _NAMES: Final = ", ".join(_TYPES)
 _COLUMNS: Final = ", ".join(f"${number}::text::{type_}[]" for number, type_ in enumerate(_TYPES.values(), 3))
 
-# A batch that is repeated after an unknown outcome changes nothing.
+# Writes nothing unless all shards are held. A batch that is repeated after an unknown outcome changes nothing.
 _WRITE = f"""
-WITH verdict AS MATERIALIZED (SELECT hold_shards($1::text::integer[], $2::text::bigint[]) AS is_held),
-written AS (
+WITH verdict AS MATERIALIZED (
+  SELECT held, cardinality(held) = cardinality($1::text::integer[]) AS is_complete
+  FROM held_leases($1::text::integer[], $2::text::bigint[]) AS held
+), written AS (
   INSERT INTO heartbeat ({_NAMES})
-  SELECT beat.* FROM verdict, unnest({_COLUMNS}) AS beat WHERE verdict.is_held
+  SELECT beat.* FROM verdict, unnest({_COLUMNS}) AS beat WHERE verdict.is_complete
   ON CONFLICT DO NOTHING
 )
 """  # noqa: S608  constants only
-_APPEND: Final = f"{_WRITE} SELECT is_held FROM verdict"  # noqa: S608
+_APPEND: Final = f"{_WRITE} SELECT held FROM verdict"  # noqa: S608
 _APPEND_ANSWERED: Final = f"""
-{_WRITE}, answered AS ({record_all("verdict.is_held", "verdict", first=len(_TYPES) + 3)}) SELECT is_held FROM verdict
+{_WRITE}, answered AS ({record_all("verdict.is_complete", "verdict", first=len(_TYPES) + 3)}) SELECT held FROM verdict
 """  # noqa: S608  constants only
 
 LATEST: Final = f"SELECT {_NAMES} FROM heartbeat WHERE workspace_id = $1 ORDER BY sequence DESC LIMIT 1"  # noqa: S608
@@ -135,36 +137,47 @@ class HeartbeatTable:
         self._database = database
         self._days: set[int] = set()
 
-    async def append(
-        self, batch: Sequence[Heartbeat], leases: Collection[ShardLease], answers: Sequence[IdempotencyRecord]
-    ) -> None:
-        """Record heartbeats and the answers to their calls, all or none; one statement.
+    async def append(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
+        """Record the writes whose lease is held; returns the leases that are lost.
 
-        Raises:
-            ShardLostError: One of the leases is no longer held; nothing was written.
+        One statement records the whole batch if all leases are held, which is nearly always so. If it finds one lost,
+        it writes nothing, and the writes of the other leases are sent again.
         """
-        assert batch or not answers, "answers are recorded with heartbeats only"
-        if not batch:
-            return
-        held = sorted({(lease.shard, lease.epoch) for lease in leases})
-        lease_columns = [shard for shard, _ in held], [epoch for _, epoch in held]
-        columns: list[object] = [_literal(column) for column in (*lease_columns, *zip(*map(_row, batch), strict=True))]
+        lost: set[ShardLease] = set()
+        writes = batch
+        while writes:
+            leases = {write.lease for write in writes}
+            held = await self._append(writes, leases)
+            lost |= leases - held
+            if held == leases:
+                break
+            writes = [write for write in writes if write.lease in held]
+        return frozenset(lost)
+
+    async def _append(self, writes: Sequence[HeartbeatWrite], leases: set[ShardLease]) -> set[ShardLease]:
+        """Record the writes if all of their leases are held, in one statement; returns those that are held."""
+        heartbeats = [heartbeat for write in writes for heartbeat in write.heartbeats]
+        answers = [answer for write in writes for answer in write.answers]
+        ordered = sorted(leases, key=lambda lease: lease.shard)
+        lease_columns = [lease.shard for lease in ordered], [lease.epoch for lease in ordered]
+        columns: list[object] = [
+            _literal(column) for column in (*lease_columns, *zip(*map(_row, heartbeats), strict=True))
+        ]
         statement = _APPEND
         if answers:
             statement, columns = _APPEND_ANSWERED, [*columns, *columns_of(answers)]
-        days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in batch}
+        days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in heartbeats}
         await self.make_days(days - self._days)
         try:
-            is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
+            held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         except StatementRefusedError as error:
             if error.sqlstate != CHECK_VIOLATION:
                 raise
             # Retention dropped the partition of these heartbeats. Create it again and store them.
             self._days -= days
             await self.make_days(days)
-            is_held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
-        if not is_held:
-            raise ShardLostError("a shard of these heartbeats is no longer held")
+            held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
+        return {ordered[number - 1] for number in held}
 
     async def latest(self, workspace_id: str) -> Heartbeat | None:
         """The newest heartbeat by sequence."""

@@ -1,6 +1,6 @@
 """The store port on Postgres. Each method is one unit of work."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import trio
@@ -13,6 +13,7 @@ from sightline.ports.store import (
     Committed,
     Demand,
     Heartbeat,
+    HeartbeatWrite,
     IdempotencyKey,
     IdempotencyRecord,
     RecordedEvent,
@@ -21,7 +22,6 @@ from sightline.ports.store import (
     SessionQuery,
     SessionWrite,
     ShardLease,
-    ShardLostError,
     StoredSession,
     UnfinishedSession,
     WorkspaceWrite,
@@ -116,18 +116,12 @@ class PostgresStore:
         """Every supplier the dispatcher must know of."""
         return await workspaces.suppliers(self._database)
 
-    async def append_heartbeats(
-        self,
-        batch: Sequence[Heartbeat],
-        leases: Collection[ShardLease] = (),
-        answers: Sequence[IdempotencyRecord] = (),
-    ) -> None:
-        """Record heartbeats and the answers to their calls, all or none."""
-        try:
-            await self._heartbeats.append(batch, leases, answers)
-        except ShardLostError:
+    async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
+        """Record the writes whose lease is still held; returns the leases that are lost."""
+        lost = await self._heartbeats.append(batch)
+        if lost:
             self._shards.lost.set()
-            raise
+        return lost
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """The newest recorded heartbeat."""
