@@ -177,6 +177,32 @@ def actors(
 
 
 @app.command()
+def backup(
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="New file for the backup. It will hold keys: protect it.")
+    ],
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Back up database, embedded chain and keys as of one instant, also while the server runs."""
+    from sightline.bootstrap.maintenance.backup import run_backup
+
+    raise typer.Exit(run_backup(_settings(config, data_dir=data_dir), file))
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File that `sightline backup` wrote.")],
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Restore a backup into an empty data directory. A server must not run on it."""
+    from sightline.bootstrap.maintenance.restore import run_restore
+
+    raise typer.Exit(run_restore(_settings(config, data_dir=data_dir), file))
+
+
+@app.command()
 def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the server running and print commands to continue with.")

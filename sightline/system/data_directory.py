@@ -69,11 +69,19 @@ def record_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     """Add the parts that exist to the list. Call it when the server is ready."""
     known = _read_list(data_dir) or set()
     found = known | {part.path for part in wanted if (data_dir / part.path).exists()}
-    if found == known:
-        return
+    if found != known:
+        _write_list(data_dir, found)
+
+
+def write_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
+    """List these parts before they exist. Until all of them do, `check_parts` refuses the directory."""
+    _write_list(data_dir, {part.path for part in wanted})
+
+
+def _write_list(data_dir: Path, paths: set[str]) -> None:
     draft = data_dir / f"{FILE_NAME}.new"
     with draft.open("w") as out:
-        json.dump({"parts": sorted(found)}, out)
+        json.dump({"parts": sorted(paths)}, out)
         out.flush()
         os.fsync(out.fileno())
     draft.replace(data_dir / FILE_NAME)

@@ -150,10 +150,13 @@ def violations(history: History, found: Found) -> list[str]:
         *_records(history, found),
         *_heartbeats(history, found),
         *_rows(history, found),
-        *_operators(found),
-        *_charges(found),
-        *_money(found),
+        *state_violations(found),
     ]
+
+
+def state_violations(found: Found) -> list[str]:
+    """List what is wrong in the final state by itself: operators, charges, and the money in API and chain."""
+    return [*_operators(found), *_charges(found), *_money(found)]
 
 
 def _answers(history: History) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Commands on a data directory beside the server: backup, restore, doctor."""

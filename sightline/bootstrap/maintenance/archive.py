@@ -1,0 +1,127 @@
+"""The backup file: a tar file with a manifest, the dump of the database, the chain's file, and the keys.
+
+Members in order: manifest.json, database.dump, secrets.json, and with an embedded chain chain/chain.sqlite and
+chain/keys.json. The manifest has the SHA-256 of every other member.
+"""
+
+import hashlib
+import os
+import tarfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, final
+
+import orjson
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+DATABASE: Final = "database.dump"
+SECRETS_FILE: Final = "secrets.json"
+CHAIN_FILE: Final = "chain/chain.sqlite"
+CHAIN_KEYS_FILE: Final = "chain/keys.json"
+MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE)
+BLOCK_BYTES: Final = 1 << 20
+
+
+class BackupError(Exception):
+    """A backup or a restore cannot be made; the message is one line that says what to do."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a backup file holds."""
+
+    format: int
+    created_at: str
+    """ISO 8601, UTC."""
+    version: str
+    """Version of Sightline that wrote the file."""
+    migration: str
+    """Newest migration of the database."""
+    chain_head: int | None
+    """Newest block of the embedded chain; None with an external chain."""
+    sha256: dict[str, str]
+    """Digest of each member by name."""
+
+
+def write_archive(target: Path, manifest: Manifest, source: Path) -> None:
+    """Write the members below `source` into a new file. It appears complete or not at all.
+
+    Raises:
+        OSError: The file cannot be written, or exists already.
+    """
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    (source / MANIFEST).write_bytes(orjson.dumps(asdict(manifest)))
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
+                for name in (MANIFEST, *manifest.sha256):
+                    archive.add(source / name, arcname=name, filter=_anonymous)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(partial, target)  # unlike a rename, fails if the target exists
+    finally:
+        partial.unlink(missing_ok=True)
+    sync_directory(target.parent)
+
+
+def read_archive(source: Path, into: Path) -> Manifest:
+    """Extract a backup file into a directory and verify every member.
+
+    Raises:
+        BackupError: The file is not a backup, is damaged, or was written by a newer version.
+    """
+    try:
+        with tarfile.open(source, mode="r:gz") as archive:
+            manifest = _read_manifest(archive)
+            archive.extractall(into, members=[archive.getmember(name) for name in manifest.sha256], filter="data")
+    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError) as error:
+        raise BackupError(
+            f"{source} is not a complete Sightline backup: {str(error) or type(error).__name__}."
+        ) from error
+    for name, digest in manifest.sha256.items():
+        path = into / name
+        path.chmod(0o600)
+        if file_digest(path) != digest:
+            raise BackupError(f"{source} is damaged: {name} differs from its checksum. Use another backup.")
+    return manifest
+
+
+def _read_manifest(archive: tarfile.TarFile) -> Manifest:
+    member = archive.extractfile(MANIFEST)
+    if member is None:
+        raise ValueError("no manifest")
+    content = orjson.loads(member.read())
+    if content["format"] > FORMAT:
+        raise ValueError(f"format {content['format']} needs a newer version of Sightline")
+    manifest = Manifest(**content)
+    unknown = set(manifest.sha256) - set(MEMBERS)
+    if unknown or DATABASE not in manifest.sha256 or SECRETS_FILE not in manifest.sha256:
+        raise ValueError(f"unexpected members: {', '.join(sorted(manifest.sha256))}")
+    return manifest
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file in hex."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out the accounts of this machine."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o600
+    return member

@@ -1,0 +1,117 @@
+"""The `restore` command: make a data directory, or fill an external database, from a backup file.
+
+The database's directory is moved into place last. Until then the directory has the list of its parts but not the parts,
+so no server starts on a restore that was interrupted.
+"""
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from sightline.bootstrap.maintenance.archive import (
+    CHAIN_FILE,
+    DATABASE,
+    SECRETS_FILE,
+    BackupError,
+    Manifest,
+    read_archive,
+    sync_directory,
+)
+from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
+from sightline.bootstrap.run import kept_parts
+from sightline.config import Settings
+from sightline.storage.embedded.dump import PostgresTools
+from sightline.system.data_directory import write_parts
+from sightline.system.lock import LOCK_NAME, lock_directory
+
+DRAFT: Final = "restore.unfinished"
+IGNORED: Final = frozenset({LOCK_NAME, "lost+found"})
+"""Entries of a directory that counts as empty: a new file system has the second."""
+HAS_TABLES: Final = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
+
+
+def run_restore(settings: Settings, source: Path) -> int:
+    """Restore a backup into an empty data directory. Returns the exit code."""
+    os.umask(0o077)
+    try:
+        manifest = trio.run(restore_backup, settings, source)
+    except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
+        sys.stderr.write(f"Nothing was restored: {failure_line(error)}\n")
+        return 1
+    sys.stdout.write(
+        f"restored into {settings.data_dir}: state of {manifest.created_at}, migration {manifest.migration}, "
+        f"chain head {manifest.chain_head}. Start the server with `sightline serve`.\n"
+    )
+    return 0
+
+
+async def restore_backup(settings: Settings, source: Path) -> Manifest:
+    """Restore a backup file.
+
+    Raises:
+        BackupError: The directory or the external database is not empty, or the file does not fit the settings.
+        DumpError, OSError: A part cannot be restored.
+    """
+    directory = _empty_directory(settings.data_dir)
+    with lock_directory(directory):
+        _require_empty(directory)
+        draft = directory / DRAFT
+        draft.mkdir()
+        try:
+            manifest = await trio.to_thread.run_sync(read_archive, source, draft)
+            _require_same_chain(settings, manifest)
+        except BackupError:
+            shutil.rmtree(draft)
+            raise
+        write_parts(directory, kept_parts(settings))
+        await _restore_database(settings, draft, directory)
+        _move_into_place(draft, directory)
+    return manifest
+
+
+def _empty_directory(path: Path) -> Path:
+    directory = path.resolve()
+    _require_empty(directory)
+    return directory
+
+
+def _require_empty(directory: Path) -> None:
+    entries = [] if not directory.exists() else sorted(path.name for path in directory.iterdir())
+    found = [name for name in entries if name not in IGNORED]
+    if DRAFT in found:
+        raise BackupError(f"{directory} holds a restore that did not finish. Remove the directory and restore again.")
+    if found:
+        raise BackupError(f"{directory} is not empty (it has {found[0]}). Restore into a new directory (--data-dir).")
+
+
+def _require_same_chain(settings: Settings, manifest: Manifest) -> None:
+    if settings.chain_rpc_url is None and CHAIN_FILE not in manifest.sha256:
+        raise BackupError("The backup belongs to an external chain. Set the same SIGHTLINE_CHAIN_* as the server had.")
+    if settings.chain_rpc_url is not None and CHAIN_FILE in manifest.sha256:
+        raise BackupError("The backup holds an embedded chain. Restore it without SIGHTLINE_CHAIN_RPC_URL.")
+
+
+async def _restore_database(settings: Settings, draft: Path, directory: Path) -> None:
+    if settings.database_url is None:
+        async with open_stopped_database(settings, draft / "postgres", directory / "log") as tools:
+            await tools.restore(draft / DATABASE)
+        return
+    tools = PostgresTools(settings.database_url.get_secret_value())
+    if await tools.query(HAS_TABLES) != "0":
+        raise BackupError("The database of SIGHTLINE_DATABASE_URL is not empty. Restore into a new database.")
+    await tools.restore(draft / DATABASE)
+
+
+def _move_into_place(draft: Path, directory: Path) -> None:
+    (draft / DATABASE).unlink()
+    for name in ("chain", SECRETS_FILE, "postgres"):
+        if (draft / name).exists():
+            (draft / name).rename(directory / name)
+            sync_directory(directory)
+    with suppress(OSError):
+        shutil.rmtree(draft)
