@@ -129,7 +129,7 @@ class Authenticator:
         return ApiKeyPrincipal(
             workspace_id=record.workspace_id,
             key_id=record.key_id,
-            scopes=record.scopes,
+            scopes=record.scopes - record.inert_scopes,
             environment=record.environment,
         )
 

@@ -47,6 +47,8 @@ class ApiKeyRecord:
     last_used_at_ms: int | None = None
     revoked_at_ms: int | None = None
     grace_ends_at_ms: int | None = None
+    inert_scopes: frozenset[Scope] = frozenset()
+    """Scopes that allowed nothing when the key was minted. They are shown, and still allow nothing."""
 
 
 @final

@@ -48,6 +48,17 @@ async def test_a_key_becomes_a_principal_of_its_workspace(world: World) -> None:
         )
 
 
+async def test_a_scope_that_is_inert_in_a_key_is_not_a_scope_of_its_principal(world: World) -> None:
+    minted = await world.keys.mint(
+        WORKSPACE, created_by="0x", label="old", environment="TEST", scopes=["sessions:read", "webhooks:write"]
+    )
+    old = replace(minted.record, inert_scopes=frozenset({Scope.WEBHOOKS_WRITE}))
+    await world.store.add_key(old, world.hasher.digest(minted.plaintext), limit=2)
+    principal = await world.authenticator.authenticate(Given({"authorization": f"Bearer {minted.plaintext}"}))
+    assert isinstance(principal, ApiKeyPrincipal)
+    assert principal.scopes == {Scope.SESSIONS_READ}
+
+
 async def test_a_cookie_becomes_a_principal_of_its_wallet(world: World) -> None:
     principal = await world.authenticator.authenticate(Given({"cookie": await a_cookie(world, WORKSPACE, Role.ADMIN)}))
     assert (principal.workspace_id, principal.role) == (WORKSPACE, Role.ADMIN)

@@ -7,9 +7,11 @@ import trio
 
 from sightline.domain.session.model import SessionState
 from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
+from sightline.domain.webhooks import WebhookEventType
 from sightline.ports.identity import Nonce, Purpose, WalletSession
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import Committed, HoldRequest, SessionWrite, ShardLease
+from sightline.ports.webhooks import DeliveryQuery, WebhookMessage
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres.identity import PostgresIdentityStore
@@ -23,10 +25,12 @@ from sightline.storage.postgres.operations.retention import (
     UNUSED_QUOTES,
     USED_QUOTES,
     WALLET_SESSIONS,
+    WEBHOOKS,
     Retention,
     RetentionOptions,
 )
 from sightline.storage.postgres.store import PostgresStore
+from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from tests.contract.builders import (
     PAYER,
     T0,
@@ -250,6 +254,20 @@ async def test_challenges_and_sign_ins_are_deleted_when_they_have_expired(databa
     assert await store.wallet_session(expired) is None
 
 
+async def test_a_webhook_event_is_deleted_with_its_deliveries_after_thirty_days(database: Database) -> None:
+    store, webhooks, now_ms = PostgresStore(database), PostgresWebhooks(database), await now_of(database)
+    endpoint_id, workspace_id = an_id(), an_id()
+    for age_ms in (30 * DAY_MS + 1, 30 * DAY_MS - 60_000):
+        message = WebhookMessage(id=an_id(), workspace_id=workspace_id, type=WebhookEventType.PING, at_ms=T0, body="{}")
+        await webhooks.enqueue(endpoint_id, message, now_ms=now_ms - age_ms)
+    await store.record_idempotent(an_answer("new", at_ms=now_ms))
+    await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
+    assert await count(database, "webhook_message") == 1
+    assert await count(database, "webhook_delivery") == 1
+    (kept,) = await webhooks.deliveries(DeliveryQuery(endpoint_id=endpoint_id, limit=10))
+    assert kept.created_at_ms == now_ms - 30 * DAY_MS + 60_000
+
+
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
@@ -261,6 +279,7 @@ async def test_challenges_and_sign_ins_are_deleted_when_they_have_expired(databa
         (REVOKED_KEYS, "api_key_revoked"),
         (SESSIONS, "session_closed"),
         (ATTEMPTS, "settlement_attempt_by_age"),
+        (WEBHOOKS, "webhook_message_by_age"),
     ],
 )
 async def test_each_delete_reads_the_oldest_rows_by_an_index(database: Database, statement: str, index: str) -> None:

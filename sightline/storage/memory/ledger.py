@@ -15,6 +15,7 @@ from sightline.ports.ledger import (
     CursorMovedError,
     FundsPolicy,
     HoldState,
+    LedgerEventKind,
     LedgerQuery,
     LedgerRow,
     ReadingState,
@@ -142,7 +143,14 @@ class MemoryLedger(MemoryOutbox):
             is_deep = row.event.block_number <= application.confirmed_block
             if row.confirmed_at_ms is None and not row.removed and is_deep:
                 row.confirmed_at_ms = now_ms
+                if row.event.kind is LedgerEventKind.DEPOSIT:
+                    self._note_deposit(row, application.head.number)
         self._head, self._checked_at_ms = application.head, now_ms
+
+    def _note_deposit(self, row: _Event, head: int) -> None:
+        for workspace_id, (address, _) in self._tracked.items():
+            if address == row.event.address:
+                self.webhooks.note_deposit(self._ledger_row(workspace_id, row), head)
 
     def _add_event(self, event: ChainEvent, now_ms: int) -> None:
         key = (event.tx_hash, event.log_index, event.address)

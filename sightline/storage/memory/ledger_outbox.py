@@ -18,6 +18,7 @@ from sightline.ports.ledger import (
     SettlementRecord,
     SettlementState,
 )
+from sightline.storage.memory.webhooks import MemoryWebhooks
 from sightline.system.keccak import session_id_hash
 
 _FINAL = frozenset({SettlementState.CONFIRMED, SettlementState.MISMATCHED, SettlementState.WRITTEN_OFF})
@@ -37,6 +38,8 @@ class MemoryOutbox(ABC):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         """Create an empty outbox. `now_ms` times the leases, as the database's clock does on Postgres."""
         self._now_ms = now_ms
+        self.webhooks = MemoryWebhooks(now_ms)
+        """Gets confirmed settlements and deposits, and from the store that uses this ledger all other events."""
         self._settlements: dict[str, SettlementRecord] = {}
         self._keys: dict[str, _Key] = {}
         self._signers: dict[str, str] = {}
@@ -214,6 +217,8 @@ class MemoryOutbox(ABC):
             confirmed_at_ms=now_ms if row.confirmed_at_ms is None else row.confirmed_at_ms,
             notified=row.notified and row.tx_hash == inclusion.tx_hash,
         )  # fmt: skip
+        if (row.state, row.tx_hash) != place[:2]:
+            self.webhooks.note_settlement(self._settlements[session_id])
 
     async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
         """Mark the settlement as in no block after a reorganisation."""
@@ -240,11 +245,14 @@ class MemoryOutbox(ABC):
         self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
     ) -> None:
         """Mark the settlement as settled on the chain with other amounts."""
+        before = self._settlements[session_id]
         self._settlements[session_id] = replace(
-            self._settlements[session_id], state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,
+            before, state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,
             reason="the contract settled other amounts", block_number=inclusion.block_number,
             block_hash=inclusion.block_hash, on_chain=on_chain, updated_at_ms=now_ms, confirmed_at_ms=now_ms,
         )  # fmt: skip
+        if (before.state, before.tx_hash) != (SettlementState.MISMATCHED, inclusion.tx_hash):
+            self.webhooks.note_settlement(self._settlements[session_id])
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
         """Write off a waiting settlement permanently and release its hold."""

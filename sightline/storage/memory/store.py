@@ -54,6 +54,7 @@ class MemoryStore:
     def __init__(self, *, relations: MemoryRelations, ledger: MemoryLedger) -> None:
         self._relations = relations
         self._ledger = ledger
+        self._webhooks = ledger.webhooks
         self._epochs = dict.fromkeys(range(SHARDS), 0)
         self._sessions: dict[str, Session] = {}
         ledger.session_of = self._sessions.get
@@ -101,6 +102,7 @@ class MemoryStore:
             quote = self._quotes[write.consume_quote]
             self._quotes[quote.id] = replace(quote, consumed_by=session.id)
         self._move_money(write)
+        self._webhooks.note_session(write)
         return Committed(session.version, self._conclude(write.tuples, write.idempotency))
 
     def _refuse_session(self, write: SessionWrite) -> RejectedWhy | None:
@@ -211,6 +213,7 @@ class MemoryStore:
         if why is not None:
             return Rejected(why)
         workspace = replace(write.workspace, version=write.workspace.version + 1)
+        self._webhooks.note_workspace(self._workspaces.get(workspace.id), workspace, write.at_ms)
         self._workspaces[workspace.id] = workspace
         self._slugs[workspace.slug] = workspace.id
         if workspace.version == 1:

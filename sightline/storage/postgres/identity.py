@@ -30,8 +30,8 @@ WHERE value = $1 AND address = $2 AND purpose = $3 AND used_at_ms IS NULL AND ex
 RETURNING value, address, purpose, message, chain_id, expires_at_ms
 """
 
-_KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, created_at_ms, created_by_wallet,
-  last_used_at_ms, revoked_at_ms, grace_ends_at_ms"""
+_KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
+  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms"""
 
 _ADD_KEY = """
 INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
@@ -299,6 +299,7 @@ def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
         prefix=row["prefix"],
         environment=Environment(row["environment"]),
         scopes=frozenset(Scope(scope) for scope in row["scopes"]),
+        inert_scopes=frozenset(Scope(scope) for scope in row["inert_scopes"]),
         created_at_ms=row["created_at_ms"],
         created_by_wallet=row["created_by_wallet"],
         last_used_at_ms=row["last_used_at_ms"],

@@ -280,8 +280,9 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         )
         oldest = application.head.number - HEADERS_KEPT
         await connection.execute("DELETE FROM chain_header WHERE number <= $1", oldest)
-    await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
+    # The head first: the webhook of a deposit tells its confirmations.
     await _set_cursor(connection, application.head, now_ms)
+    await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
 
 
 async def _set_readings(connection: Connection, application: BlockApplication, now_ms: int) -> None:

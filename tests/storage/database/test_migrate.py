@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from sightline.domain.access import Scope
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import Migration, SchemaError, known_migrations, migrate
 from sightline.storage.database.pool import PoolOptions
+from sightline.storage.postgres.identity import PostgresIdentityStore
 
 FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")
 SECOND = Migration(2, "0002_second.sql", "ALTER TABLE first ADD COLUMN c int;")
@@ -27,6 +29,24 @@ async def test_every_migration_is_applied_once(empty: Database) -> None:
 
 async def test_our_own_migrations_apply_to_an_empty_database(empty: Database) -> None:
     assert len(await migrate(empty)) == len(known_migrations())
+
+
+async def test_a_key_from_before_webhooks_shows_its_scope_and_gains_no_power(empty: Database) -> None:
+    add_key = """
+    INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
+      created_by_wallet)
+    VALUES ($1, $1, decode(repeat($2, 32), 'hex'), 'k', 'p', 'TEST', '{webhooks:write,sessions:read}', 1, '0x')
+    """
+    migrations, key_id = known_migrations(), "00000000-0000-4000-8000-000000000001"
+    await migrate(empty, [each for each in migrations if each.number < 500])
+    await empty.run(lambda c: c.execute(add_key, key_id, "aa"))
+    await migrate(empty, [each for each in migrations if each.number <= 500])
+    newer = "00000000-0000-4000-8000-000000000002"
+    await empty.run(lambda c: c.execute(add_key, newer, "bb"))
+    found = {digest: await PostgresIdentityStore(empty).key_of(digest * 32) for digest in (b"\xaa", b"\xbb")}
+    scopes = frozenset({Scope.WEBHOOKS_WRITE, Scope.SESSIONS_READ})
+    assert [record.scopes for record in found.values() if record] == [scopes, scopes]
+    assert [record.inert_scopes for record in found.values() if record] == [{Scope.WEBHOOKS_WRITE}, frozenset()]
 
 
 async def test_servers_that_start_together_take_turns(empty: Database) -> None:

@@ -97,6 +97,16 @@ WITH gone AS (
   DELETE FROM relation_tuple r USING gone WHERE r.resource_type = 'session' AND r.resource_id = gone.id::text)
 SELECT count(*) AS deleted, max(updated_at_ms) AS newest FROM gone
 """
+WEBHOOK_OUTBOX: Final = _oldest("webhook_outbox", "stored_at_ms")
+WEBHOOKS: Final = """
+WITH gone AS (
+  DELETE FROM webhook_message WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM webhook_message WHERE created_at_ms >= $1 AND created_at_ms < $2
+    ORDER BY created_at_ms LIMIT $3))
+  RETURNING number, created_at_ms
+), deliveries AS (DELETE FROM webhook_delivery d USING gone WHERE d.number = gone.number)
+SELECT count(*) AS deleted, max(created_at_ms) AS newest FROM gone
+"""
 
 
 @final
@@ -109,6 +119,8 @@ class RetentionOptions:
     history_days: int = 400
     """Days that closed sessions, their events and relations, used quotes, revoked keys and the signed transactions of
     confirmed settlements are kept."""
+    webhook_days: int = 30
+    """Days that webhook events and their deliveries are kept."""
     sign_in_ms: int = 12 * HOUR_MS
     """Lifetime of a sign-in; its row is deleted when its cookie has expired."""
     nonce_ms: int = HOUR_MS
@@ -139,6 +151,7 @@ class Retention:
         if retention_ms is None:
             return
         history_ms = retention_ms - self._options.history_days * DAY_MS
+        webhooks_ms = retention_ms - self._options.webhook_days * DAY_MS
         deleted = {"heartbeat_days": await self._store.drop_heartbeat_days(retention_ms, self._options.heartbeat_days)}
         for name, statement, before_ms in (
             ("idempotency", IDEMPOTENCY, retention_ms - DAY_MS),
@@ -150,6 +163,8 @@ class Retention:
             ("used_quotes", USED_QUOTES, history_ms),
             ("settlement_attempts", ATTEMPTS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
+            ("webhook_outbox", WEBHOOK_OUTBOX, webhooks_ms),
+            ("webhooks", WEBHOOKS, webhooks_ms),
         ):
             deleted[name] = await self._delete(statement, before_ms)
         await self._database.run(lambda connection: connection.execute(ADVANCE, retention_ms))

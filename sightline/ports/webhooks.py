@@ -1,0 +1,239 @@
+"""The port of the customers' webhooks: endpoints, the outbox of committed events, and deliveries.
+
+The outbox is filled by the writes of the other stores, in the transaction of the event. Due times and leases are by the
+store's clock, so that several processes, and steps of their clocks, cannot send one message twice at the same time.
+
+Every method may raise `StoreUnavailableError` (nothing was written) and, if it writes, `OutcomeUnknownError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final
+
+from sightline.domain.webhooks import DeliveryState, DisabledReason, WebhookEventType
+
+LEASE_MS: Final = 30_000
+"""How long a claimed delivery belongs to its claimer. More than the timeout of an attempt."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookEndpoint:
+    """Where events of a workspace are sent. `event_types` is empty for every type."""
+
+    id: str
+    workspace_id: str
+    url: str
+    description: str
+    event_types: frozenset[WebhookEventType]
+    created_at_ms: int
+    generation: int = 1
+    """Number of the signing secret."""
+    rotated_at_ms: int | None = None
+    failing_since_ms: int | None = None
+    disabled_reason: DisabledReason | None = None
+    disabled_at_ms: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointChange:
+    """What to change of an endpoint; None leaves a field as it is."""
+
+    url: str | None = None
+    description: str | None = None
+    event_types: frozenset[WebhookEventType] | None = None
+    is_enabled: bool | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    """A committed event of one workspace."""
+
+    number: int
+    workspace_id: str
+    type: WebhookEventType
+    at_ms: int
+    stored_at_ms: int
+    sequence: int
+    """Orders the events of one session, wallet event or workspace."""
+    subject: Mapping[str, Any]
+    """The stored row that the event is about, as it was committed."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookMessage:
+    """An event as it is sent. Every attempt, resend and replay has the same id and body."""
+
+    id: str
+    workspace_id: str
+    type: WebhookEventType
+    at_ms: int
+    body: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryJob:
+    """A claimed delivery, to be attempted within `LEASE_MS`."""
+
+    endpoint: WebhookEndpoint
+    number: int
+    message: WebhookMessage
+    attempts: int
+    step: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """What became of an attempt. `retry_in_ms` is None when there is no further attempt."""
+
+    is_delivered: bool
+    status: int | None = None
+    error: str | None = None
+    retry_in_ms: int | None = None
+    is_gone: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDelivery:
+    """One message for one endpoint, as shown to its workspace."""
+
+    number: int
+    endpoint_id: str
+    message: WebhookMessage
+    state: DeliveryState
+    attempts: int
+    created_at_ms: int
+    next_attempt_at_ms: int | None
+    last_attempt_at_ms: int | None
+    last_status: int | None
+    last_error: str | None
+    delivered_at_ms: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryQuery:
+    """A page of an endpoint's deliveries, newest first, strictly before `before_number`."""
+
+    endpoint_id: str
+    limit: int
+    state: DeliveryState | None = None
+    before_number: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedEvents:
+    """What a replay queued. `next_since_ms` is set when its limit was reached: continue there."""
+
+    count: int
+    next_since_ms: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookBacklog:
+    """What waits now, for metrics. Deliveries to disabled endpoints are not counted."""
+
+    outbox: int
+    pending: int
+    oldest_age_ms: int
+    """Age of the oldest event that waits in the outbox or for its first attempt."""
+    endpoints: int
+    endpoints_failing: int
+    endpoints_disabled: int
+
+
+class WebhookStore(Protocol):
+    """Durable state of the customers' webhooks."""
+
+    async def add_endpoint(self, endpoint: WebhookEndpoint, *, limit: int) -> bool:
+        """Store a new endpoint unless its workspace already has `limit`. Returns whether it was stored."""
+        ...
+
+    async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
+        """The endpoints of a workspace, oldest first."""
+        ...
+
+    async def endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
+        """Read one endpoint of a workspace."""
+        ...
+
+    async def change_endpoint(
+        self, workspace_id: str, endpoint_id: str, change: EndpointChange, *, now_ms: int
+    ) -> WebhookEndpoint | None:
+        """Change an endpoint and return it; None if there is none. Enabling it ends its failure."""
+        ...
+
+    async def rotate_endpoint(
+        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int
+    ) -> WebhookEndpoint | None:
+        """Give the endpoint the next signing secret unless it has another generation already. Returns the endpoint."""
+        ...
+
+    async def remove_endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
+        """Delete an endpoint and return it as it was. What was queued for it is never sent."""
+        ...
+
+    async def outbox(self, *, limit: int) -> Sequence[OutboxRow]:
+        """Events that are not prepared yet, oldest first, without postponed ones."""
+        ...
+
+    async def publish(self, prepared: Sequence[tuple[int, WebhookMessage]], *, now_ms: int) -> int:
+        """Turn rows of the outbox into messages, and queue each for the enabled endpoints that want its type.
+
+        A row that is no longer in the outbox is skipped: another process published it. Returns how many were published.
+        """
+        ...
+
+    async def postpone(self, numbers: Sequence[int], *, for_ms: int) -> None:
+        """Leave rows of the outbox aside for this long."""
+        ...
+
+    async def enqueue(self, endpoint_id: str, message: WebhookMessage, *, now_ms: int) -> WebhookDelivery:
+        """Store a message for one endpoint only."""
+        ...
+
+    async def claim_deliveries(self, *, limit: int, failing_max: int) -> Sequence[DeliveryJob]:
+        """Claim due deliveries for `LEASE_MS`, at most two in flight per endpoint; endpoints that work first.
+
+        Args:
+            failing_max: At most this many of them to endpoints that are failing.
+        """
+        ...
+
+    async def record_attempt(self, job: DeliveryJob, attempt: AttemptRecord) -> DisabledReason | None:
+        """Record an attempt and give the claim up. Returns why the endpoint was disabled by it, if it was.
+
+        Ignored if the delivery was attempted by another process meanwhile.
+        """
+        ...
+
+    async def deliveries(self, query: DeliveryQuery) -> Sequence[WebhookDelivery]:
+        """Read one page."""
+        ...
+
+    async def delivery(self, endpoint_id: str, message_id: str) -> WebhookDelivery | None:
+        """Read one delivery by the id of its message."""
+        ...
+
+    async def resend(self, endpoint_id: str, message_id: str) -> WebhookDelivery | None:
+        """Make a delivery due now, with the retry schedule from its start. None if there is none."""
+        ...
+
+    async def replay(self, endpoint: WebhookEndpoint, *, since_ms: int, limit: int, now_ms: int) -> ReplayedEvents:
+        """Queue the workspace's events since an instant for this endpoint, oldest first, delivered ones included.
+
+        Events that are still PENDING stay as they are.
+        """
+        ...
+
+    async def backlog(self) -> WebhookBacklog:
+        """Count what waits."""
+        ...

@@ -1,0 +1,405 @@
+"""The customers' webhooks in memory, with the contract of Postgres; for simulation and tests.
+
+The other stores in memory call the `note_...` methods where Postgres has triggers.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from sightline.domain.operator.codec import to_doc as workspace_doc
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.codec import to_doc as session_doc
+from sightline.domain.session.messages import EventKind
+from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
+from sightline.ports.ledger import LedgerRow, SettlementRecord
+from sightline.ports.store import SessionWrite
+from sightline.ports.webhooks import (
+    LEASE_MS,
+    AttemptRecord,
+    DeliveryJob,
+    DeliveryQuery,
+    EndpointChange,
+    OutboxRow,
+    ReplayedEvents,
+    WebhookBacklog,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookMessage,
+)
+from sightline.storage.json import dump, load
+from sightline.storage.postgres.ledger_sql import payload_text
+
+_TYPES = {
+    EventKind.CREATED: WebhookEventType.SESSION_REQUESTED,
+    EventKind.ASSIGNED: WebhookEventType.SESSION_ASSIGNED,
+    EventKind.STARTED: WebhookEventType.SESSION_LIVE,
+    EventKind.PAUSED: WebhookEventType.SESSION_PAUSED,
+    EventKind.RESUMED: WebhookEventType.SESSION_RESUMED,
+    EventKind.ENDED: WebhookEventType.SESSION_ENDED,
+    EventKind.CANCELLED: WebhookEventType.SESSION_CANCELLED,
+    EventKind.EXPIRED: WebhookEventType.SESSION_EXPIRED,
+}
+
+
+@dataclass(slots=True)
+class _Row:
+    delivery: WebhookDelivery
+    next_at_ms: int
+    step: int = 0
+    lease_until_ms: int | None = None
+
+    def shown(self) -> WebhookDelivery:
+        is_pending = self.delivery.state is DeliveryState.PENDING
+        return replace(self.delivery, next_attempt_at_ms=self.next_at_ms if is_pending else None)
+
+    def queue(self, now_ms: int) -> None:
+        """Make the delivery due now, with the schedule from its start."""
+        self.delivery = replace(self.delivery, state=DeliveryState.PENDING)
+        self.step, self.next_at_ms = 0, now_ms
+
+
+@final
+class MemoryWebhooks:
+    """Implements `WebhookStore` with dictionaries."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """Create an empty store. `now_ms` is what the database's clock is on Postgres."""
+        self._now_ms = now_ms
+        self._endpoints: dict[str, WebhookEndpoint] = {}
+        self._outbox: dict[int, tuple[OutboxRow, int]] = {}
+        self._messages: dict[int, WebhookMessage] = {}
+        self._numbers: dict[str, int] = {}
+        self._rows: dict[tuple[str, int], _Row] = {}
+        self._last_event = 0
+
+    # --- what other stores note, as part of their own step ---
+
+    def note_session(self, write: SessionWrite) -> None:
+        """Add the session's new events to the outbox."""
+        session = write.session
+        parties = {session.terms.consumer_workspace_id}
+        if session.operator is not None:
+            parties.add(session.operator.workspace_id)
+        for recorded in write.events:
+            if recorded.event.kind in _TYPES:
+                for workspace_id in sorted(parties):
+                    self._note(
+                        workspace_id, _TYPES[recorded.event.kind], recorded.event.at_ms, write.at_ms,
+                        recorded.sequence, session_doc(session),
+                    )  # fmt: skip
+
+    def note_workspace(self, before: Workspace | None, after: Workspace, at_ms: int) -> None:
+        """Add a change of availability to the outbox."""
+        if before is not None and before.availability is not after.availability:
+            kind = WebhookEventType.WORKSPACE_AVAILABILITY
+            self._note(after.id, kind, at_ms, at_ms, after.version, workspace_doc(after))
+
+    def note_settlement(self, record: SettlementRecord) -> None:
+        """Add a confirmed settlement to the outbox."""
+        amounts, payload = record.on_chain, record.payload
+        subject = {
+            "session_id": record.session_id,
+            "payload": json.loads(payload_text(payload)),
+            "state": record.state,
+            "tx_hash": record.tx_hash,
+            "confirmed_at_ms": record.confirmed_at_ms,
+            "to_amount": None if amounts is None else str(amounts.to_amount),
+            "fee_amount": None if amounts is None else str(amounts.fee_amount),
+        }
+        at_ms = record.updated_at_ms
+        for workspace_id in sorted({payload.consumer_workspace_id, payload.operator_workspace_id}):
+            self._note(workspace_id, WebhookEventType.SETTLEMENT_CONFIRMED, at_ms, at_ms, at_ms, subject)
+
+    def note_deposit(self, row: LedgerRow, head: int) -> None:
+        """Add a confirmed deposit to the outbox."""
+        at_ms = row.confirmed_at_ms
+        assert at_ms is not None
+        subject = {
+            "workspace_id": row.workspace_id,
+            "tx_hash": row.tx_hash,
+            "log_index": row.log_index,
+            "block_number": row.block_number,
+            "block_hash": row.block_hash,
+            "from_address": row.from_address,
+            "to_address": row.to_address,
+            "amount": str(row.amount_micro),
+            "created_at_ms": row.created_at_ms,
+            "confirmed_at_ms": at_ms,
+            "head": head,
+        }
+        self._note(row.workspace_id, WebhookEventType.WALLET_DEPOSIT, at_ms, at_ms, row.sequence, subject)
+
+    def _note(
+        self,
+        workspace_id: str,
+        kind: WebhookEventType,
+        at_ms: int,
+        stored_at_ms: int,
+        sequence: int,
+        subject: dict[str, Any],
+    ) -> None:
+        if any(endpoint.workspace_id == workspace_id for endpoint in self._endpoints.values()):
+            self._last_event += 1
+            row = OutboxRow(
+                number=self._last_event,
+                workspace_id=workspace_id,
+                type=kind,
+                at_ms=at_ms,
+                stored_at_ms=stored_at_ms,
+                sequence=sequence,
+                subject=load(dump(subject)),
+            )
+            self._outbox[row.number] = (row, 0)
+
+    # --- endpoints ---
+
+    async def add_endpoint(self, endpoint: WebhookEndpoint, *, limit: int) -> bool:
+        """Store a new endpoint unless its workspace already has `limit`."""
+        if len(await self.endpoints(endpoint.workspace_id)) >= limit:
+            return False
+        self._endpoints[endpoint.id] = endpoint
+        return True
+
+    async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
+        """The endpoints of a workspace, oldest first."""
+        found = [endpoint for endpoint in self._endpoints.values() if endpoint.workspace_id == workspace_id]
+        return sorted(found, key=lambda endpoint: (endpoint.created_at_ms, endpoint.id))
+
+    async def endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
+        """Read one endpoint of a workspace."""
+        found = self._endpoints.get(endpoint_id)
+        return found if found is not None and found.workspace_id == workspace_id else None
+
+    async def change_endpoint(
+        self, workspace_id: str, endpoint_id: str, change: EndpointChange, *, now_ms: int
+    ) -> WebhookEndpoint | None:
+        """Change an endpoint and return it."""
+        old = await self.endpoint(workspace_id, endpoint_id)
+        if old is None:
+            return None
+        new = replace(
+            old,
+            url=old.url if change.url is None else change.url,
+            description=old.description if change.description is None else change.description,
+            event_types=old.event_types if change.event_types is None else change.event_types,
+        )
+        if change.is_enabled:
+            new = replace(new, failing_since_ms=None, disabled_reason=None, disabled_at_ms=None)
+        elif change.is_enabled is not None:
+            disabled_at_ms = now_ms if old.disabled_at_ms is None else old.disabled_at_ms
+            new = replace(new, disabled_reason=DisabledReason.OWNER, disabled_at_ms=disabled_at_ms)
+        self._endpoints[endpoint_id] = new
+        return new
+
+    async def rotate_endpoint(
+        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int
+    ) -> WebhookEndpoint | None:
+        """Give the endpoint the next signing secret unless it has another generation already."""
+        found = await self.endpoint(workspace_id, endpoint_id)
+        if found is not None and found.generation == from_generation:
+            found = self._endpoints[endpoint_id] = replace(found, generation=from_generation + 1, rotated_at_ms=now_ms)
+        return found
+
+    async def remove_endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
+        """Delete an endpoint."""
+        found = await self.endpoint(workspace_id, endpoint_id)
+        return None if found is None else self._endpoints.pop(endpoint_id)
+
+    # --- the outbox ---
+
+    async def outbox(self, *, limit: int) -> Sequence[OutboxRow]:
+        """Events that are not prepared yet, oldest first."""
+        now_ms = self._now_ms()
+        return [row for row, retry_at_ms in self._outbox.values() if retry_at_ms <= now_ms][:limit]
+
+    async def publish(self, prepared: Sequence[tuple[int, WebhookMessage]], *, now_ms: int) -> int:
+        """Turn rows of the outbox into messages and deliveries."""
+        taken = [message for number, message in prepared if self._outbox.pop(number, None) is not None]
+        for message in taken:
+            number = self._add_message(message)
+            for endpoint in self._endpoints.values():
+                wants = not endpoint.event_types or message.type in endpoint.event_types
+                if endpoint.workspace_id == message.workspace_id and endpoint.disabled_reason is None and wants:
+                    self._queue(endpoint.id, number, now_ms)
+        return len(taken)
+
+    async def postpone(self, numbers: Sequence[int], *, for_ms: int) -> None:
+        """Leave rows of the outbox aside."""
+        for number in numbers:
+            if number in self._outbox:
+                self._outbox[number] = (self._outbox[number][0], self._now_ms() + for_ms)
+
+    def _add_message(self, message: WebhookMessage) -> int:
+        number = len(self._messages) + 1
+        self._messages[number] = message
+        self._numbers[message.id] = number
+        return number
+
+    def _queue(self, endpoint_id: str, number: int, now_ms: int) -> None:
+        delivery = WebhookDelivery(
+            number=number,
+            endpoint_id=endpoint_id,
+            message=self._messages[number],
+            state=DeliveryState.PENDING,
+            attempts=0,
+            created_at_ms=now_ms,
+            next_attempt_at_ms=None,
+            last_attempt_at_ms=None,
+            last_status=None,
+            last_error=None,
+            delivered_at_ms=None,
+        )
+        self._rows[endpoint_id, number] = _Row(delivery, self._now_ms())
+
+    async def enqueue(self, endpoint_id: str, message: WebhookMessage, *, now_ms: int) -> WebhookDelivery:
+        """Store a message for one endpoint only."""
+        number = self._add_message(message)
+        self._queue(endpoint_id, number, now_ms)
+        return self._rows[endpoint_id, number].shown()
+
+    # --- deliveries ---
+
+    async def claim_deliveries(self, *, limit: int, failing_max: int) -> Sequence[DeliveryJob]:
+        """Claim due deliveries."""
+        now_ms = self._now_ms()
+        due: list[tuple[bool, int, int, str]] = []
+        for endpoint in self._endpoints.values():
+            pending = [
+                row
+                for (endpoint_id, _), row in self._rows.items()
+                if endpoint_id == endpoint.id and row.delivery.state is DeliveryState.PENDING
+            ]
+            flying = sum(_is_leased(row, now_ms) for row in pending)
+            ready = [row for row in pending if row.next_at_ms <= now_ms and not _is_leased(row, now_ms)]
+            ready.sort(key=lambda row: (row.next_at_ms, row.delivery.number))
+            if endpoint.disabled_reason is None:
+                due += [
+                    (endpoint.failing_since_ms is not None, row.next_at_ms, row.delivery.number, endpoint.id)
+                    for row in ready[: max(0, SENT_AT_ONCE_MAX - flying)]
+                ]
+        due.sort()
+        failing = [each for each in due if each[0]]
+        chosen = [*(each for each in due if not each[0]), *failing[:failing_max]][:limit]
+        return [self._claim(endpoint_id, number, now_ms) for _, _, number, endpoint_id in chosen]
+
+    def _claim(self, endpoint_id: str, number: int, now_ms: int) -> DeliveryJob:
+        row = self._rows[endpoint_id, number]
+        row.lease_until_ms = now_ms + LEASE_MS
+        return DeliveryJob(
+            endpoint=self._endpoints[endpoint_id],
+            number=number,
+            message=row.delivery.message,
+            attempts=row.delivery.attempts,
+            step=row.step,
+        )
+
+    async def record_attempt(self, job: DeliveryJob, attempt: AttemptRecord) -> DisabledReason | None:
+        """Record an attempt and give the claim up."""
+        row, now_ms = self._rows[job.endpoint.id, job.number], self._now_ms()
+        delivery = row.delivery
+        if delivery.attempts != job.attempts or delivery.state is not DeliveryState.PENDING:
+            return None
+        state = DeliveryState.DELIVERED if attempt.is_delivered else DeliveryState.PENDING
+        if not attempt.is_delivered and attempt.retry_in_ms is None:
+            state = DeliveryState.FAILED
+        row.delivery = replace(
+            delivery,
+            state=state,
+            attempts=delivery.attempts + 1,
+            last_attempt_at_ms=now_ms,
+            last_status=attempt.status,
+            last_error=attempt.error,
+            delivered_at_ms=now_ms if attempt.is_delivered else delivery.delivered_at_ms,
+        )
+        row.step, row.lease_until_ms, row.next_at_ms = row.step + 1, None, now_ms + (attempt.retry_in_ms or 0)
+        return self._judge(job.endpoint.id, attempt, now_ms)
+
+    def _judge(self, endpoint_id: str, attempt: AttemptRecord, now_ms: int) -> DisabledReason | None:
+        endpoint = self._endpoints.get(endpoint_id)
+        if endpoint is None:
+            return None
+        if attempt.is_delivered:
+            self._endpoints[endpoint_id] = replace(endpoint, failing_since_ms=None)
+            return None
+        if endpoint.disabled_reason is not None:
+            return None
+        since_ms = now_ms if endpoint.failing_since_ms is None else endpoint.failing_since_ms
+        why = DisabledReason.FAILING if now_ms - since_ms >= FAILING_MS_MAX else None
+        why = DisabledReason.GONE if attempt.is_gone else why
+        disabled_at_ms = None if why is None else now_ms
+        self._endpoints[endpoint_id] = replace(
+            endpoint, failing_since_ms=since_ms, disabled_reason=why, disabled_at_ms=disabled_at_ms
+        )
+        return why
+
+    async def deliveries(self, query: DeliveryQuery) -> Sequence[WebhookDelivery]:
+        """Read one page, newest first."""
+        found = [
+            row.shown()
+            for (endpoint_id, number), row in sorted(self._rows.items(), key=lambda item: item[0][1], reverse=True)
+            if endpoint_id == query.endpoint_id
+            and query.state in (None, row.delivery.state)
+            and (query.before_number is None or number < query.before_number)
+        ]
+        return found[: query.limit]
+
+    async def delivery(self, endpoint_id: str, message_id: str) -> WebhookDelivery | None:
+        """Read one delivery by the id of its message."""
+        row = self._rows.get((endpoint_id, self._numbers.get(message_id, 0)))
+        return None if row is None else row.shown()
+
+    async def resend(self, endpoint_id: str, message_id: str) -> WebhookDelivery | None:
+        """Make a delivery due now."""
+        row = self._rows.get((endpoint_id, self._numbers.get(message_id, 0)))
+        if row is None:
+            return None
+        row.queue(self._now_ms())
+        return row.shown()
+
+    async def replay(self, endpoint: WebhookEndpoint, *, since_ms: int, limit: int, now_ms: int) -> ReplayedEvents:
+        """Queue events since an instant again."""
+        events = sorted(
+            (message.at_ms, number)
+            for number, message in self._messages.items()
+            if message.workspace_id == endpoint.workspace_id
+            and message.at_ms >= since_ms
+            and message.type is not WebhookEventType.PING
+            and (not endpoint.event_types or message.type in endpoint.event_types)
+        )[:limit]
+        queued = 0
+        for _, number in events:
+            row = self._rows.get((endpoint.id, number))
+            if row is None:
+                self._queue(endpoint.id, number, now_ms)
+            elif row.delivery.state is DeliveryState.PENDING:
+                continue
+            else:
+                row.queue(self._now_ms())
+            queued += 1
+        is_more = len(events) == limit
+        return ReplayedEvents(count=queued, next_since_ms=max(events[-1][0], since_ms + 1) if is_more else None)
+
+    async def backlog(self) -> WebhookBacklog:
+        """Count what waits."""
+        enabled = {each.id for each in self._endpoints.values() if each.disabled_reason is None}
+        pending = [
+            row
+            for (endpoint_id, _), row in self._rows.items()
+            if endpoint_id in enabled and row.delivery.state is DeliveryState.PENDING
+        ]
+        since = [row.delivery.created_at_ms for row in pending if row.step == 0]
+        since += [row.stored_at_ms for row, _ in self._outbox.values()]
+        return WebhookBacklog(
+            outbox=len(self._outbox),
+            pending=len(pending),
+            oldest_age_ms=max(0, self._now_ms() - min(since)) if since else 0,
+            endpoints=len(self._endpoints),
+            endpoints_failing=sum(self._endpoints[each].failing_since_ms is not None for each in enabled),
+            endpoints_disabled=len(self._endpoints) - len(enabled),
+        )
+
+
+def _is_leased(row: _Row, now_ms: int) -> bool:
+    return row.lease_until_ms is not None and now_ms < row.lease_until_ms <= now_ms + LEASE_MS

@@ -1,0 +1,1 @@
+"""The customers' webhooks on Postgres."""
