@@ -306,7 +306,7 @@ class City:
             clock=self.clock,
             ids=self.ids,
             rng=random.Random(1),
-            limits=ActorLimits(),
+            limits=ActorLimits(unstarted_dispatches_max=0),
             watchers=Watchers(),
             epochs=await self.store.acquire_shards("bench", "run"),
             on_settlement=lambda: None,

@@ -83,9 +83,9 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
-    """Run `sightline serve` with rate limits off and every other setting at its default."""
+    """Run `sightline serve` without limits of requests and dispatches, and every other setting at its default."""
     command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
-    env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", **settings}
+    env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0", **settings}
     log_path = directory / "sightline.log"
     with log_path.open("ab") as log_file:
         process = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)

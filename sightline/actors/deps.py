@@ -49,6 +49,8 @@ class ActorLimits:
     dispatch_mode: str = "prefer"
     """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tiers A and B."""
     seen_within_ms: int = 60_000
+    unstarted_dispatches_max: int = 3
+    """Dispatched sessions of one consumer that are not started; 0: no limit, and no cool-down."""
     accept: AcceptPolicy = field(default_factory=AcceptPolicy)
     funds_policy: str = "advisory"
     captured_ahead_ms: int = 30_000

@@ -213,6 +213,12 @@ class Settings(BaseModel):
     operator_assignments_max: int = Field(
         3, ge=1, description="Sessions assigned to an operator and not started, up to which it may accept another."
     )
+    consumer_dispatches_max: int = Field(
+        3,
+        ge=0,
+        description="Dispatched sessions of one consumer workspace that are not started, up to which it may dispatch "
+        "another; three abandoned ones in 10 minutes cause a pause of 60 seconds. 0: no limit.",
+    )
     base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
@@ -346,5 +352,6 @@ class Settings(BaseModel):
                 is_verified=self.accept_policy == "verified",
                 seen_within_ms=self.seen_within_seconds * SECOND_MS,
             ),
+            unstarted_dispatches_max=self.consumer_dispatches_max,
             funds_policy=self.funds_policy,
         )

@@ -249,6 +249,20 @@ class Demand:
     requests: int
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class ConsumerDispatches:
+    """What became of the sessions that were dispatched for a consumer workspace and never started."""
+
+    unstarted: frozenset[str] = frozenset()
+    """Ids of its ASSIGNED sessions whose operator the dispatcher chose."""
+    abandoned_at_ms: tuple[int, ...] = ()
+    """When dispatched sessions expired or were cancelled by the consumer, newest first; at most `ABANDONED_READ`."""
+
+
+ABANDONED_READ: Final = 3
+
+
 class Store(Protocol):
     """Durable storage for the actors."""
 
@@ -270,6 +284,10 @@ class Store(Protocol):
 
     async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
         """Ids of the operator's sessions in a state, oldest first by (created_at, id)."""
+        ...
+
+    async def dispatches_of(self, consumer_workspace_id: str) -> ConsumerDispatches:
+        """The consumer's dispatched sessions that are not started, and the newest ones that it abandoned."""
         ...
 
     async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:

@@ -142,7 +142,8 @@ class World:
         self.relations = MemoryRelations(token_key=b"t" * 32)
         self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
         self.faults = Faults()
-        self.limits = limits or ActorLimits()
+        # One consumer makes many dispatches in these tests; test_dispatch_caps.py has the limit.
+        self.limits = limits or ActorLimits(unstarted_dispatches_max=0)
         self.kernel = KernelOptions(detect_ask_cycles=True, **kernel)
         self.settlements = 0
         self.video_hangs = False

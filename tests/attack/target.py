@@ -125,7 +125,11 @@ async def honest_tenant(target: Target, credential: str, path: str = "/me") -> A
 async def open_target(directory: Path) -> AsyncIterator[Target]:
     """Start the server, and stop it at the end."""
     # All tenants share one address here, so the budgets of addresses are wide.
-    limits = {"SIGHTLINE_RATE_LIMITS": "true", "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000"}
+    limits = {
+        "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "3",
+        "SIGHTLINE_RATE_LIMITS": "true",
+        "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000",
+    }
     server = Server(directory, env=limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)})
     try:
         await server.start()

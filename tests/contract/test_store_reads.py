@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
-from sightline.domain.session.model import Session, SessionState
+from sightline.domain.session.model import Assigned, Closed, EndReason, Session, SessionState
 from sightline.domain.units import DAY_MS
-from sightline.ports.store import HeartbeatWrite, SessionKey, SessionQuery, SessionView, ShardLease, UnfinishedSession
+from sightline.ports.store import (
+    ConsumerDispatches,
+    HeartbeatWrite,
+    SessionKey,
+    SessionQuery,
+    SessionView,
+    ShardLease,
+    UnfinishedSession,
+)
 
 from .builders import T0, a_heartbeat, a_session, a_workspace, an_answer, an_id, an_operator, in_phase
 from .conftest import Stored
@@ -146,6 +154,40 @@ async def test_an_operators_sessions_of_a_state_come_oldest_first(stored: Stored
     await commit(stored, in_phase(a_session(), SessionState.ASSIGNED))
     found = await stored.store.sessions_of_operator(operator.workspace_id, SessionState.ASSIGNED)
     assert list(found) == newest_first(*made)[::-1]
+
+
+async def test_dispatches_of_a_consumer_are_its_unstarted_sessions_and_its_newest_abandoned_ones(
+    stored: Stored,
+) -> None:
+    def closed(at_ms: int, reason: EndReason, *, is_dispatched: bool = True, consumer: str = ME) -> Session:
+        session = in_phase(a_session(consumer_workspace_id=consumer), SessionState.EXPIRED)
+        assert isinstance(session.phase, Closed)
+        phase = replace(session.phase, closed_at_ms=at_ms, reason=reason, is_dispatched=is_dispatched)
+        return replace(session, phase=phase)
+
+    def assigned(*, is_dispatched: bool, consumer: str = ME) -> Session:
+        session = in_phase(a_session(consumer_workspace_id=consumer), SessionState.ASSIGNED)
+        assert isinstance(session.phase, Assigned)
+        return replace(session, phase=replace(session.phase, is_dispatched=is_dispatched))
+
+    assert await stored.store.dispatches_of(ME) == ConsumerDispatches()
+    unstarted = {(await commit(stored, assigned(is_dispatched=True))).id for _ in range(4)}
+    await commit(stored, assigned(is_dispatched=False))
+    await commit(stored, assigned(is_dispatched=True, consumer=OTHER))
+    for state in (SessionState.REQUESTED, SessionState.LIVE, SessionState.ENDED, SessionState.CANCELLED):
+        await commit(stored, in_phase(a_session(consumer_workspace_id=ME), state))
+    for session in (
+        closed(T0 + 4, EndReason.START_TIMEOUT),
+        closed(T0 + 2, EndReason.CONSUMER_CANCELLED),
+        closed(T0 + 3, EndReason.START_TIMEOUT),
+        closed(T0 + 1, EndReason.START_TIMEOUT),
+        closed(T0 + 9, EndReason.OPERATOR_CANCELLED),
+        closed(T0 + 9, EndReason.START_TIMEOUT, is_dispatched=False),
+        closed(T0 + 9, EndReason.START_TIMEOUT, consumer=OTHER),
+    ):
+        assert isinstance(session.phase, Closed)
+        await commit(stored, session, at_ms=session.phase.closed_at_ms)
+    assert await stored.store.dispatches_of(ME) == ConsumerDispatches(frozenset(unstarted), (T0 + 4, T0 + 3, T0 + 2))
 
 
 async def test_recovery_sees_every_session_that_is_not_over(stored: Stored) -> None:

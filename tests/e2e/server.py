@@ -21,6 +21,7 @@ PATIENCE_S = 30.0
 DEFAULTS = {
     "SIGHTLINE_VIDEO_WORKERS": "1",
     "SIGHTLINE_RATE_LIMITS": "false",
+    "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
     # Sessions without a charge are settled at once, because tests wait for that too.
     "SIGHTLINE_CHAIN_FREE_SETTLE_SECONDS": "0",
 }

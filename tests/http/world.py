@@ -75,7 +75,7 @@ WEBHOOK_SECRET = b"webhook secret of the tests......"
 class WorldOptions:
     """What a test wants otherwise than usual."""
 
-    limits: ActorLimits = field(default_factory=ActorLimits)
+    limits: ActorLimits = field(default_factory=lambda: ActorLimits(unstarted_dispatches_max=0))
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0

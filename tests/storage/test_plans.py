@@ -8,7 +8,7 @@ import pytest
 from sightline.ports.store import SessionQuery, SessionView
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres import heartbeats, identity_sql, session_lists, workspaces
+from sightline.storage.postgres import heartbeats, identity_sql, session_lists, sessions, workspaces
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000
@@ -94,6 +94,12 @@ async def test_open_requests_are_found_by_a_partial_index(filled: Database) -> N
 async def test_demand_is_counted_from_the_requests_of_one_band_of_latitude(filled: Database) -> None:
     plan = await explain(filled, session_lists.DEMAND, 10.0, 10.0, 0.05, 5_000.0, NOW_MS - 300_000, NOW_MS, WORKSPACE)
     assert indexes_of(plan) == {"session_awaited"}
+
+
+async def test_the_dispatches_of_a_consumer_are_two_ranges_of_partial_indexes(filled: Database) -> None:
+    plan = await explain(filled, sessions.DISPATCHES, [WORKSPACE], 3)
+    assert indexes_of(plan) == {"session_unstarted", "session_abandoned"}
+    assert scanned_whole(plan) == set()
 
 
 async def test_recovery_reads_only_what_is_unfinished(filled: Database) -> None:

@@ -1,4 +1,4 @@
-"""The broker: facade over the actors for the HTTP edge and the simulator. Holds no state of its own."""
+"""The broker: facade over the actors for the HTTP edge and the simulator. Its only state: dispatches in flight."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -24,6 +24,7 @@ from sightline.actors.messages import (
     StartSession,
 )
 from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.service.dispatch_caps import DispatchCaps
 from sightline.actors.service.idempotency import Replays
 from sightline.actors.service.live_updates import LiveUpdates
 from sightline.actors.service.look_up import LookUp
@@ -74,6 +75,7 @@ class Broker:
         self._deps = deps
         self._replays = Replays(deps.store)
         self._look_up = LookUp(registry, deps)
+        self._caps = DispatchCaps(deps.store, deps.clock, deps.limits.unstarted_dispatches_max)
         self.reads = Reads(registry, deps, self._look_up)
         self.pricing = Pricing(registry, deps)
         self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads)
@@ -112,14 +114,20 @@ class Broker:
         return await self._once(caller.idempotency, create)
 
     async def dispatch(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
-        """Assign the longest-idle operator."""
+        """Assign the longest-idle operator.
+
+        Raises:
+            RefusedError: RATE_LIMITED: too many dispatched sessions of the consumer are not started, or were abandoned.
+        """
 
         async def dispatch() -> Answer[SessionStatus]:
             await self._look_up.require_session(session_id)
             workspace = await self._look_up.require_workspace(caller.workspace_id)
             if not workspace.is_consumer:
                 raise RefusedError(NOT_CONSUMER)
-            return await self._ask_session(session_id, DispatchSession(caller))
+            with self._caps.dispatching(caller.workspace_id, session_id) as earlier:
+                await self._caps.check(caller.workspace_id, session_id, earlier)
+                return await self._ask_session(session_id, DispatchSession(caller))
 
         return await self._once(caller.idempotency, dispatch)
 

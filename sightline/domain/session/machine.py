@@ -355,13 +355,14 @@ def _go_live(session: Session, phase: Assigned, video: VideoInput, now_ms: int, 
 
 
 def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int, kind: EventKind) -> Step:
-    operator = session.operator
+    operator, before = session.operator, session.phase
     phase = Closed(
         state=state,
         operator=operator,
-        assigned_at_ms=session.phase.assigned_at_ms if isinstance(session.phase, Assigned) else None,
+        assigned_at_ms=before.assigned_at_ms if isinstance(before, Assigned) else None,
         closed_at_ms=at_ms,
         reason=reason,
+        is_dispatched=isinstance(before, Assigned) and before.is_dispatched,
     )
     effects: tuple[Effect, ...] = (ReleaseHold(),)
     if operator is not None:

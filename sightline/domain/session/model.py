@@ -203,6 +203,8 @@ class Closed:
     assigned_at_ms: int | None
     closed_at_ms: int
     reason: EndReason
+    is_dispatched: bool = False
+    """Whether the dispatcher had chosen the operator."""
 
 
 Phase: TypeAlias = Requested | Assigned | Live | Ended | Closed

@@ -139,7 +139,8 @@ class SessionResources:
         TAG,
         "Consumer: assign the longest-idle operator",
         description="One atomic decision: an ONLINE operator becomes BUSY and has the session. 503 "
-        "UNAVAILABLE when there is none.",
+        "UNAVAILABLE when there is none. 429 RATE_LIMITED when too many dispatched sessions of the workspace are "
+        "not started, or were abandoned lately.",
         operation=Operation.DISPATCH_SESSION,
         rate=RateClass.CREATE,
         output=AssignedSession,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sightline.domain.session.model import Session, SessionState
     from sightline.ports.store import (
         Committed,
+        ConsumerDispatches,
         Demand,
         Heartbeat,
         HeartbeatWrite,
@@ -171,6 +172,10 @@ class FaultyStore:
     async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
         """List the ids of the operator's sessions in a state."""
         return await self._read(lambda: self._inner.sessions_of_operator(workspace_id, state))
+
+    async def dispatches_of(self, consumer_workspace_id: str) -> ConsumerDispatches:
+        """The consumer's dispatched sessions that are not started, and those that it abandoned."""
+        return await self._read(lambda: self._inner.dispatches_of(consumer_workspace_id))
 
     async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """List every session that is not terminal."""

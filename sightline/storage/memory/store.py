@@ -14,13 +14,15 @@ import trio
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
-from sightline.domain.session.model import Live, Session, SessionState
+from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
 from sightline.domain.units import DAY_MS
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
+    ABANDONED_READ,
     SHARDS,
     Committed,
+    ConsumerDispatches,
     Demand,
     Heartbeat,
     HeartbeatWrite,
@@ -42,6 +44,7 @@ from sightline.storage.memory.ledger import MemoryLedger
 
 UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
+ABANDONED = frozenset({EndReason.START_TIMEOUT, EndReason.CONSUMER_CANCELLED})
 
 
 _Scope = tuple[str, str, str, str]
@@ -170,6 +173,21 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         found = [session for session in self._with_operator(workspace_id) if session.state is state]
         return [session.id for session in sorted(found, key=_place)]
+
+    async def dispatches_of(self, consumer_workspace_id: str) -> ConsumerDispatches:
+        """The consumer's dispatched sessions that are not started, and those that it abandoned."""
+        await trio.lowlevel.checkpoint()
+        unstarted: set[str] = set()
+        abandoned: list[int] = []
+        for session in self._sessions.values():
+            phase = session.phase
+            if session.terms.consumer_workspace_id != consumer_workspace_id:
+                continue
+            if isinstance(phase, Assigned) and phase.is_dispatched:
+                unstarted.add(session.id)
+            elif isinstance(phase, Closed) and phase.is_dispatched and phase.reason in ABANDONED:
+                abandoned.append(phase.closed_at_ms)
+        return ConsumerDispatches(frozenset(unstarted), tuple(sorted(abandoned, reverse=True)[:ABANDONED_READ]))
 
     def _with_operator(self, workspace_id: str) -> Iterable[Session]:
         return (

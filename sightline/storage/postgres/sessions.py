@@ -10,7 +10,9 @@ from sightline.domain.session.codec import from_doc, to_doc
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Live, Session, SessionState
 from sightline.ports.store import (
+    ABANDONED_READ,
     Committed,
+    ConsumerDispatches,
     HoldRequest,
     RecordedEvent,
     Rejected,
@@ -34,6 +36,18 @@ SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m O
 
 _OF_OPERATOR = """
 SELECT id FROM session WHERE operator_workspace_id = $1 AND state = $2 ORDER BY created_at_ms, id
+"""
+
+# Both conditions repeat those of the partial indexes. `updated_at_ms` orders by the index; it is the time of the write.
+DISPATCHES: Final = """
+SELECT consumer,
+  ARRAY(SELECT id FROM session WHERE consumer_workspace_id = consumer AND state = 'ASSIGNED'
+    AND doc #>> '{phase,is_dispatched}' = 'true') AS unstarted,
+  ARRAY(SELECT (doc #>> '{phase,closed_at_ms}')::bigint FROM session WHERE consumer_workspace_id = consumer
+    AND state IN ('CANCELLED', 'EXPIRED') AND doc #>> '{phase,is_dispatched}' = 'true'
+    AND doc #>> '{phase,reason}' IN ('START_TIMEOUT', 'CONSUMER_CANCELLED')
+    ORDER BY updated_at_ms DESC LIMIT $2) AS abandoned
+FROM unnest($1::uuid[]) AS consumer
 """
 
 _UNFINISHED = """
@@ -149,6 +163,15 @@ async def sessions_of_operator(database: Database, workspace_id: str, state: Ses
     """Ids of the operator's sessions in a state, oldest first."""
     rows = await database.read(lambda connection: connection.fetch(_OF_OPERATOR, workspace_id, state.value))
     return [str(row["id"]) for row in rows]
+
+
+async def find_dispatches(connection: Connection, consumers: Sequence[str]) -> dict[str, ConsumerDispatches]:
+    """The unstarted and the abandoned dispatches of several consumer workspaces."""
+    rows = await connection.fetch(DISPATCHES, consumers, ABANDONED_READ)
+    return {
+        str(row["consumer"]): ConsumerDispatches(frozenset(map(str, row["unstarted"])), tuple(row["abandoned"]))
+        for row in rows
+    }
 
 
 async def unfinished_sessions(database: Database) -> Sequence[UnfinishedSession]:

@@ -11,6 +11,7 @@ from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import DAY_MS
 from sightline.ports.store import (
     Committed,
+    ConsumerDispatches,
     Demand,
     Heartbeat,
     HeartbeatWrite,
@@ -46,6 +47,8 @@ class PostgresStore:
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
         self._workspaces: GroupRead[str, Workspace] = GroupRead(database, workspaces.find_workspaces)
+
+        self._dispatches: GroupRead[str, ConsumerDispatches] = GroupRead(database, sessions.find_dispatches)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard for this owner."""
@@ -87,6 +90,10 @@ class PostgresStore:
     async def sessions_of_operator(self, workspace_id: str, state: SessionState) -> Sequence[str]:
         """Ids of the operator's sessions in a state."""
         return await sessions.sessions_of_operator(self._database, workspace_id, state)
+
+    async def dispatches_of(self, consumer_workspace_id: str) -> ConsumerDispatches:
+        """The consumer's dispatched sessions that are not started, and those that it abandoned."""
+        return await self._dispatches.read(consumer_workspace_id) or ConsumerDispatches()
 
     async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""

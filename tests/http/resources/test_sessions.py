@@ -5,10 +5,23 @@ from typing import Any
 import pytest
 import trio
 
-from tests.http.world import BERLIN, World, data_of, error_of
+from sightline.actors.deps import ActorLimits
+from tests.http.world import BERLIN, World, WorldOptions, data_of, error_of, open_world
 
 SESSIONS = "/api/v1/sessions"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+async def test_a_consumer_with_three_unstarted_dispatches_gets_429_with_a_time_to_wait() -> None:
+    async with open_world(WorldOptions(limits=ActorLimits())) as world:
+        consumer = await world.party("CONSUMER")
+        for _ in range(4):
+            await (await world.party("SUPPLIER")).go_online()
+        sessions = [await world.request(consumer) for _ in range(4)]
+        answers = [await consumer.key.post(f"{SESSIONS}/{session['id']}/dispatch") for session in sessions]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert error_of(answers[3]) == (429, "RATE_LIMITED", "dispatch:unstarted")
+        assert answers[3].headers["retry-after"] == "5"
 
 
 async def test_defaults_are_those_of_the_interface(world: World) -> None:
