@@ -8,6 +8,7 @@ from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import MeterState, SessionState
 from sightline.domain.session.status import SessionStatus
+from sightline.domain.value import value
 from sightline.ports.store import IdempotencyKey, SessionKey, SessionView
 
 T_co = TypeVar("T_co", covariant=True)
@@ -23,7 +24,7 @@ class Caller:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@value
 class Answer(Generic[T_co]):
     """The answer to a command, and when it was given. A replay returns the same answer again."""
 
@@ -80,7 +81,7 @@ class HeartbeatReport(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@value
 class HeartbeatVerdict:
     """The outcome of one heartbeat of a batch; `refusal` None: accepted and durable."""
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, final
 
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
+from sightline.domain.value import value
 
 
 class Scope(StrEnum):
@@ -43,7 +44,7 @@ class Environment(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ApiKeyPrincipal:
     """A machine, bound to one workspace."""
 

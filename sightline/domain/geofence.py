@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
+from sightline.domain.value import value
+
 EARTH_RADIUS_M: Final = 6_371_008.8
 """Mean Earth radius, metres (IUGG)."""
 
@@ -58,7 +60,7 @@ class FenceLimits:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fix:
     """One reported position. `at_ms` is the receive time; `taken_at_ms` the device's own, else the same."""
 

@@ -5,6 +5,7 @@ from typing import Final, final
 
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc, floor_div, round_half_up_div
+from sightline.domain.value import value
 
 SUPPLY_STEP_BPS: Final = 625
 SUPPLY_NEUTRAL: Final = 4
@@ -57,7 +58,7 @@ def price(base_rate: MicroUsdc, *, supply: int, demand: int, corridor_bps: int =
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Quote:
     """A stored price for a point and a duration, bound to one workspace, good once."""
 

@@ -48,33 +48,37 @@ class _Durations:
         self.counts = [0] * len(_BUCKETS_S)
         self.total_s = 0.0
 
+    def add(self, other: "_Durations") -> None:
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        self.total_s += other.total_s
+
 
 @final
 class _Calls(Collector):
     def __init__(self) -> None:
-        self._by_status: dict[tuple[str, str, int], int] = {}
-        self._durations: dict[tuple[str, str], _Durations] = {}
+        self._by_status: dict[tuple[str, str, int], _Durations] = {}
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        durations = self._durations.get((route, method))
+        kind = (route, method, status)
+        durations = self._by_status.get(kind)
         if durations is None:
-            durations = self._durations[route, method] = _Durations()
+            durations = self._by_status[kind] = _Durations()
         durations.total_s += seconds
         durations.counts[bisect_left(_BUCKETS_S, seconds)] += 1
-        kind = (route, method, status)
-        self._by_status[kind] = self._by_status.get(kind, 0) + 1
 
     def collect(self) -> Iterable[Metric]:
         answered = CounterMetricFamily(
             "sightline_http_requests", "Calls answered", labels=("route", "method", "status")
         )
-        for (route, method, status), count in self._by_status.items():
-            answered.add_metric((route, method, str(status)), count)
+        by_route: dict[tuple[str, str], _Durations] = {}
+        for (route, method, status), durations in self._by_status.items():
+            answered.add_metric((route, method, str(status)), sum(durations.counts))
+            by_route.setdefault((route, method), _Durations()).add(durations)
         yield answered
         took = HistogramMetricFamily(
             "sightline_http_request_seconds", "Time from a call's arrival to its answer", labels=("route", "method")
         )
-        for labels, durations in self._durations.items():
+        for labels, durations in by_route.items():
             buckets = list(zip(_BOUNDS, accumulate(durations.counts), strict=True))
             took.add_metric(labels, buckets, sum_value=durations.total_s)
         yield took

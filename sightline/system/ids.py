@@ -4,8 +4,8 @@ import os
 import secrets
 from typing import Final, final
 
-_VERSION_AND_VARIANT: Final = ~(0xF000 << 64 | 0xC000 << 48)
-_VERSION_4: Final = 0x4000 << 64 | 0x8000 << 48
+_VARIANT_DIGIT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""Sets the two bits of the variant in the digit that holds them (RFC 9562, section 4.1)."""
 
 
 @final
@@ -14,9 +14,10 @@ class SystemIds:
 
     def uuid(self) -> str:
         """Return a random (version 4) UUID in lower-case text form."""
-        # Every API call needs one: this takes a quarter of the time of uuid.uuid4 with its text form.
-        text = f"{int.from_bytes(os.urandom(16)) & _VERSION_AND_VARIANT | _VERSION_4:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        # Every API call needs one: this takes a fifth of the time of uuid.uuid4 with its text form.
+        digits = os.urandom(16).hex()
+        variant = _VARIANT_DIGIT[digits[16]]
+        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
     def token_bytes(self, count: int) -> bytes:
         """Return `count` random bytes, suitable for secrets."""

@@ -5,7 +5,6 @@ write, so heartbeats of one workspace are written by one writer at a time and ac
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
@@ -21,19 +20,22 @@ from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import FixReported
+from sightline.domain.value import value
 from sightline.ports.store import Heartbeat, HeartbeatWrite, IdempotencyKey, ShardLease
 
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@value
 class Judged:
     """A report, its accepted heartbeats and its answer."""
 
     envelope: Envelope[WorkspaceMessage]
     key: IdempotencyKey | None
     heartbeats: tuple[Heartbeat, ...]
+    workspace: Workspace
+    """The workspace after the accepted heartbeats."""
     answer: Answer[Workspace] | Answer[BatchVerdict]
     reply: Callable[[], None]
     """Gives the answer to the asker."""
@@ -76,7 +78,7 @@ class HeartbeatIntake:
             accepted.append(judged)
             if message.key is not None:
                 keys.add(message.key)
-            workspace = workspace.seen(judged.heartbeats[-1].sequence, now_ms)
+            workspace = judged.workspace
         if accepted:
             try:
                 await self._write(accepted, lease)
@@ -116,9 +118,10 @@ class HeartbeatIntake:
         seen = workspace.seen(last, now_ms) if heartbeats else workspace
         if isinstance(message, ReportHeartbeat):
             answer = Answer(seen, now_ms)
-            return Judged(envelope, message.key, tuple(heartbeats), answer, partial(envelope.reply, message, answer))
+            reply = partial(envelope.reply, message, answer)
+            return Judged(envelope, message.key, tuple(heartbeats), seen, answer, reply)
         batch = Answer(verdict_on(message.reports, verdicts, seen), now_ms)
-        return Judged(envelope, message.key, tuple(heartbeats), batch, partial(envelope.reply, message, batch))
+        return Judged(envelope, message.key, tuple(heartbeats), seen, batch, partial(envelope.reply, message, batch))
 
     async def _write(self, accepted: list[Judged], lease: ShardLease) -> None:
         """Write the accepted heartbeats with the answers of calls that have a key."""

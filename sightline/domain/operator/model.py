@@ -7,6 +7,7 @@ from typing import Final, final
 
 from sightline.domain.geofence import DeviceKind, distance_m
 from sightline.domain.session.model import Operator
+from sightline.domain.value import value
 
 MAX_START_TIMEOUTS: Final = 3
 """Assignments in a row that were never started before the operator is taken OFFLINE."""
@@ -54,7 +55,7 @@ class Coverage:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Workspace:
     """One workspace and the version of its stored row (0: not stored yet).
 

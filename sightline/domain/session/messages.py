@@ -8,6 +8,7 @@ from sightline.domain.geofence import Fix
 from sightline.domain.session.model import Operator, Session, VideoInput
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import value
 
 
 class Party(StrEnum):
@@ -61,7 +62,7 @@ class CancelAssignment:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@value
 class FixReported:
     """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late."""
 
@@ -201,7 +202,7 @@ Effect: TypeAlias = ReleaseOperator | CloseVideo | Settle | ReleaseHold | Charge
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Step:
     """A step that was taken. With no event nothing durable changed and nothing needs to be stored."""
 

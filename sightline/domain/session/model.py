@@ -7,6 +7,7 @@ from typing import TypeAlias, final
 from sightline.domain.geofence import DeviceKind, Fence, FenceLimits, Fix, Track
 from sightline.domain.metering import Evidence, MeterLimits, PauseReason, Window
 from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
+from sightline.domain.value import value
 
 
 class SessionState(StrEnum):
@@ -211,7 +212,7 @@ Phase: TypeAlias = Requested | Assigned | Live | Ended | Closed
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Session:
     """One session: terms, phase, and the version of its stored row (0: not stored yet)."""
 

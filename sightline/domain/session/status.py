@@ -21,12 +21,13 @@ from sightline.domain.session.model import (
     Terms,
 )
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import value
 
 NOTHING: Final = MicroUsdc(0)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionStatus:
     """A session at one instant, as a party, or an operator that may accept it, is allowed to see it."""
 
@@ -89,38 +90,43 @@ def effective_state(session: Session, now_ms: int) -> SessionState:
 
 def session_status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: str) -> SessionStatus:
     """Read a session at `now_ms`, with what the workspace is allowed to see."""
-    terms, phase = session.terms, session.phase
-    sides = parties_of(session, workspace_id)
-    status = partial(
-        SessionStatus,
-        terms=terms,
-        state=session.state,
-        expires_at_ms=deadline_ms(session),
-        operator_workspace_id=None
-        if isinstance(phase, Requested) or phase.operator is None
-        else phase.operator.workspace_id,
-        metadata_json=terms.metadata_json if Party.CONSUMER in sides else None,
-    )
+    terms, phase, operator = session.terms, session.phase, session.operator
+    is_consumer = terms.consumer_workspace_id == workspace_id
+    is_operator = operator is not None and operator.workspace_id == workspace_id
+    operator_id = None if operator is None else operator.workspace_id
+    metadata = terms.metadata_json if is_consumer else None
     match phase:
         case Requested():
-            return status()
+            return SessionStatus(terms, SessionState.REQUESTED, terms.wait_deadline_ms, operator_id, metadata)
         case Assigned():
-            return status(assigned_at_ms=phase.assigned_at_ms)
+            return SessionStatus(
+                terms, SessionState.ASSIGNED, phase.start_deadline_ms, operator_id, metadata, phase.assigned_at_ms
+            )
         case Live():
             reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
-            return status(
-                assigned_at_ms=phase.assigned_at_ms,
+            return SessionStatus(
+                terms,
+                SessionState.LIVE,
+                phase.ends_at_ms,
+                operator_id,
+                metadata,
+                phase.assigned_at_ms,
                 started_at_ms=phase.started_at_ms,
                 meter_state=meter_state(reading),
                 pause_reason=None if reading.pause is None else reading.pause.reason,
                 clean_seconds=reading.clean_seconds,
                 video_ref=phase.video.ref,
-                whep_url=phase.video.whep_url if sides else None,
-                whip_url=phase.video.whip_url if Party.OPERATOR in sides else None,
+                whep_url=phase.video.whep_url if is_consumer or is_operator else None,
+                whip_url=phase.video.whip_url if is_operator else None,
             )
         case Ended():
-            return status(
-                assigned_at_ms=phase.assigned_at_ms,
+            return SessionStatus(
+                terms,
+                SessionState.ENDED,
+                None,
+                operator_id,
+                metadata,
+                phase.assigned_at_ms,
                 started_at_ms=phase.started_at_ms,
                 ended_at_ms=phase.ended_at_ms,
                 end_reason=phase.reason,
@@ -131,7 +137,16 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 video_ref=phase.video_ref,
             )
         case Closed():
-            return status(assigned_at_ms=phase.assigned_at_ms, ended_at_ms=phase.closed_at_ms, end_reason=phase.reason)
+            return SessionStatus(
+                terms,
+                phase.state,
+                None,
+                operator_id,
+                metadata,
+                phase.assigned_at_ms,
+                ended_at_ms=phase.closed_at_ms,
+                end_reason=phase.reason,
+            )
 
 
 def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterStatus:

@@ -9,6 +9,7 @@ import trio
 
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Principal, may_publish
+from sightline.domain.value import value
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.ports.store import IdempotencyKey
@@ -20,7 +21,7 @@ Emit: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """`data` of the success envelope, its timestamp (None: now), and additional headers.
 
@@ -99,7 +100,8 @@ class Call:
     principal: Principal | None
     request_id: str
     idempotency_key: str | None
-    base_url: str
+    base_url: Callable[[], str]
+    """How the caller reached us."""
     client_ip: str
     take: Callable[[RateClass, str, int], object]
     rate_wait_s: Callable[[RateClass, str], float]

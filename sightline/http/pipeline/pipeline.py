@@ -147,7 +147,7 @@ class Pipeline:
             principal=request.principal,
             request_id=request.request_id,
             idempotency_key=key,
-            base_url=self.base_url(request),
+            base_url=partial(self.base_url, request),
             client_ip=request.client_ip,
             take=partial(self._take, request),
             rate_wait_s=self._rate_wait_s,
@@ -234,8 +234,10 @@ class Pipeline:
             raise refused(refusal)
 
     def _idempotency_key(self, request: Incoming, route: AnyRoute) -> str | None:
+        if not isinstance(route, Route) or not route.is_unsafe:
+            return None
         key = request.headers.get("idempotency-key")
-        if key is None or not isinstance(route, Route) or not route.is_unsafe:
+        if key is None:
             return None
         if not _IDEMPOTENCY_KEY.match(key):
             raise ApiError(Code.INVALID_INPUT, "idempotency:key")
@@ -360,20 +362,22 @@ def _parse_query(route: Route, query_string: bytes) -> Any:
 
 
 def _parse_body(route: Route, request: Incoming) -> Any:
-    sent = request.headers.get("content-type") or ""
-    if sent != "application/json":
-        sent = sent.partition(";")[0].strip().lower()
     if route.raw_body:
-        if sent not in route.raw_body:
+        if _content_type(request) not in route.raw_body:
             raise _unsupported(route.raw_body)
         return None
     if route.body is None:
         return None
     if not request.body and not route.body_required:
         return route.body.parse({})
-    if sent != "application/json":
+    if _content_type(request) != "application/json":
         raise _unsupported(("application/json",))
     return route.body.parse(parse_json(request.body))
+
+
+def _content_type(request: Incoming) -> str:
+    sent = request.headers.get("content-type") or ""
+    return sent if sent == "application/json" else sent.partition(";")[0].strip().lower()
 
 
 def _unsupported(accepted: tuple[str, ...]) -> ApiError:

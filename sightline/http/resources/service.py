@@ -36,7 +36,7 @@ class HealthAndConfig:
             "environment": chain.environment,
             "chainId": chain.chain_id,
             "chainName": chain.chain_name,
-            "rpcUrl": f"{call.base_url}/rpc" if chain.rpc_is_private else chain.rpc_url,
+            "rpcUrl": f"{call.base_url()}/rpc" if chain.rpc_is_private else chain.rpc_url,
             "explorerUrl": chain.explorer_url,
             "usdcAddress": chain.usdc_address,
             "settlementAddress": chain.settlement_address,

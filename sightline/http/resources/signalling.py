@@ -56,7 +56,7 @@ class SignallingResources:
                 resource=call.params.get("resource"),
                 headers=call.headers.as_dict(),
                 body=call.raw_body,
-                base_url=call.base_url,
+                base_url=call.base_url(),
                 client_ip=call.client_ip,
             )
         )

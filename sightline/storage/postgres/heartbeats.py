@@ -86,6 +86,10 @@ def _literal(column: Sequence[Any]) -> str:
     kinds = set(map(type, column))
     if kinds == {NoneType}:
         return "{}"
+    if kinds == {str}:
+        text = '","'.join(column)
+        if "\\" not in text and text.count('"') == 2 * (len(column) - 1):  # no element needs an escape
+            return '{"' + text + '"}'
     if kinds <= {int, float, bool}:
         return "{" + ",".join(map(repr, column)) + "}"
     return "{" + ",".join(map(_element, column)) + "}"

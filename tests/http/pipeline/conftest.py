@@ -176,7 +176,7 @@ class Stage:
     async def echo(self, call: Call) -> Reply:
         self.seen.append(call)
         query = None if call.query is None else {"color": call.query.color, "tag": list(call.query.tag)}
-        return Reply({"params": dict(call.params), "query": query, "baseUrl": call.base_url})
+        return Reply({"params": dict(call.params), "query": query, "baseUrl": call.base_url()})
 
     async def create(self, call: Call) -> Reply:
         self.seen.append(call)
