@@ -1,4 +1,4 @@
-# The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go.
+# The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go, `make web` node and npm.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 
-.PHONY: help install install-dev demo serve test check format interop nemesis attack bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format interop web nemesis attack bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -16,6 +16,7 @@ help:
 	@echo "make check     format, lint, import contracts, strict types"
 	@echo "make format    format the code and apply safe fixes"
 	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
+	@echo "make web       build the console from web/ into sightline/web (needs node and npm)"
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
 	@echo "make attack    replay the findings of the security audit on a real server"
@@ -67,6 +68,9 @@ format: $(VENV)/.dev
 
 interop: $(VENV)/.dev
 	./scripts/interop.sh $(ARGS)
+
+web:
+	cd web && npm ci --no-audit --no-fund --silent && npm run --silent build
 
 nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh

@@ -195,7 +195,12 @@ def read_gauges(core: Core) -> Gauges:
 
 
 def _resource_options(core: Core) -> ResourceOptions:
-    return ResourceOptions(build_sha=core.settings.build_sha, webhook_secret=core.secrets.webhook_secret)
+    media_url = core.settings.video_mediamtx_url
+    return ResourceOptions(
+        build_sha=core.settings.build_sha,
+        webhook_secret=core.secrets.webhook_secret,
+        media_urls=() if media_url is None else (media_url,),
+    )
 
 
 def internal_listener(settings: Settings, port: int) -> ListenerOptions:

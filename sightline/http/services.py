@@ -36,6 +36,8 @@ class ResourceOptions:
     webhook_secret: bytes = field(default=b"", repr=False)
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
     webhook_skew_ms: int = 300_000
+    media_urls: tuple[str, ...] = ()
+    """URLs of an external video engine that the console plays from and publishes to."""
 
 
 @final

@@ -62,7 +62,7 @@ class Router:
 
     def _add(self, route: AnyRoute) -> None:
         node = self._root
-        for segment in route.path.strip("/").split("/"):
+        for segment in route.path[1:].split("/"):
             if segment.startswith("{"):
                 node.variable = node = node.variable or _Node()
             else:

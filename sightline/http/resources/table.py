@@ -4,6 +4,7 @@ from sightline.http.internal.service import InternalResources
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.routes import AnyRoute, routes_of
 from sightline.http.resources.api_keys import ApiKeyResources
+from sightline.http.resources.console import ConsoleResources
 from sightline.http.resources.events import EventResources
 from sightline.http.resources.frames import FrameResources
 from sightline.http.resources.location import LocationResources
@@ -39,7 +40,13 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(EventResources(services, slots)),
         *routes_of(SignallingResources(services)),
         *rpc,
+        *routes_of(ConsoleResources(_connect_urls(services))),
     )
+
+
+def _connect_urls(services: Services) -> tuple[str, ...]:
+    rpc = () if services.chain.rpc_is_private else (services.chain.rpc_url,)
+    return (*rpc, *services.options.media_urls)
 
 
 def internal_routes(services: InternalServices) -> tuple[AnyRoute, ...]:

@@ -1,0 +1,104 @@
+"""The console: static files of the browser application, built from web/ by `make web` (docs/adr/0135-console.md)."""
+
+import gzip
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final, final
+from urllib.parse import urlsplit
+
+from sightline.domain.refusal import Code
+from sightline.http.pipeline.call import Call, Raw, TextHeaders
+from sightline.http.pipeline.errors import ApiError
+from sightline.http.pipeline.routes import Param, Route
+
+PAGE: Final = "index.html"
+TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+    "txt": "text/plain; charset=utf-8",
+}
+_HASHED: Final = re.compile(r"-[A-Z0-9]{8}\.\w+\Z")
+_IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
+_REVALIDATED: Final = ("cache-control", "no-cache")
+_PERMISSIONS: Final = ("permissions-policy", "camera=(self), microphone=(self), geolocation=(self)")
+
+
+def load_files() -> dict[str, bytes]:
+    """The built files by name, gzipped."""
+    folder = files("sightline").joinpath("web")
+    return {each.name.removesuffix(".gz"): each.read_bytes() for each in folder.iterdir() if each.name.endswith(".gz")}
+
+
+@final
+class ConsoleResources:
+    """GET /console/ and its files; / leads a browser there."""
+
+    def __init__(self, connect_urls: Sequence[str] = ()) -> None:
+        """`connect_urls`: the URLs outside of this server that the page calls (video engine, public RPC node)."""
+        self._files = load_files()
+        self._policy = ("content-security-policy", content_policy(connect_urls))
+
+    @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
+    async def root(self, call: Call) -> Raw:
+        """302 for a request that accepts HTML, else 404 as for every unknown path."""
+        if "text/html" not in (call.headers.get("accept") or ""):
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        return Raw(302, (("location", "/console/"), ("vary", "accept"), _REVALIDATED))
+
+    @Route("GET", "/console", "getConsoleRoot", "console", "Lead to the console", is_documented=False)
+    async def folder(self, _call: Call) -> Raw:
+        """The page's links are relative to /console/."""
+        return Raw(302, (("location", "/console/"), _REVALIDATED))
+
+    @Route("GET", "/console/", "getConsole", "console", "The console", is_documented=False, is_hot=True)
+    async def page(self, call: Call) -> Raw:
+        """The page. It names its files by hash, so it is revalidated and they are not."""
+        return self._file(call, PAGE)
+
+    @Route(
+        "GET",
+        "/console/{file}",
+        "getConsoleFile",
+        "console",
+        "A file of the console",
+        params={"file": Param.TEXT},
+        is_documented=False,
+        is_hot=True,
+    )
+    async def file(self, call: Call) -> Raw:
+        """A file of the console by its name."""
+        return self._file(call, call.params["file"])
+
+    def _file(self, call: Call, name: str) -> Raw:
+        content = self._files.get(name)
+        if content is None:
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        headers: TextHeaders = (
+            self._policy,  # first: it replaces the policy of responses that are not pages
+            ("content-type", TYPES[name.rpartition(".")[2]]),
+            _IMMUTABLE if _HASHED.search(name) else _REVALIDATED,
+            ("vary", "accept-encoding"),
+            _PERMISSIONS,
+        )
+        if "gzip" in (call.headers.get("accept-encoding") or ""):
+            return Raw(200, (*headers, ("content-encoding", "gzip")), content)
+        return Raw(200, headers, gzip.decompress(content))
+
+
+def content_policy(connect_urls: Sequence[str]) -> str:
+    """The content security policy of the page: its own files, and connections to the listed origins only."""
+    connect = " ".join(["'self'", *sorted({_origin(url) for url in connect_urls})])
+    return (
+        "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; "
+        f"connect-src {connect}; img-src 'self' data: blob:; media-src 'self' blob:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,67 @@
+"""The console's files: who is led there, how they are cached, and what the page may load."""
+
+import re
+
+import pytest
+
+from sightline.http.resources.console import content_policy
+from tests.http.world import World, error_of
+
+
+async def test_a_browser_is_led_to_the_console(world: World):
+    answer = await world.anyone.get("/", headers={"accept": "text/html,application/xhtml+xml"})
+    assert (answer.status_code, answer.headers["location"]) == (302, "/console/")
+    assert (await world.anyone.get("/console")).headers["location"] == "/console/"
+
+
+async def test_a_program_still_gets_json_at_the_root(world: World):
+    assert error_of(await world.anyone.get("/", headers={"accept": "application/json"})) == (
+        404,
+        "NOT_FOUND",
+        "route:unknown",
+    )
+    assert error_of(await world.anyone.get("/")) == (404, "NOT_FOUND", "route:unknown")
+
+
+async def test_every_file_that_the_page_names_is_served_and_immutable(world: World):
+    page = await world.anyone.get("/console/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["cache-control"] == "no-cache"
+    names = re.findall(r'(?:href|src)="([^"]+)"', page.text)
+    assert any(name.endswith(".js") for name in names)
+    assert any(name.endswith(".css") for name in names)
+    for name in names:
+        file = await world.anyone.get(f"/console/{name}")
+        assert file.status_code == 200, name
+        assert "immutable" in file.headers["cache-control"], name
+
+
+async def test_a_client_without_gzip_gets_the_same_page(world: World):
+    plain = await world.anyone.get("/console/", headers={"accept-encoding": "identity"})
+    packed = await world.anyone.get("/console/", headers={"accept-encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.content == packed.content
+
+
+@pytest.mark.parametrize("name", ["index.js", "..%2Fpy.typed", "%2e%2e", "INDEX.HTML", "index.html.gz"])
+async def test_other_names_are_not_found(world: World, name: str):
+    assert error_of(await world.anyone.get(f"/console/{name}")) == (404, "NOT_FOUND", "route:unknown")
+
+
+async def test_the_page_may_load_its_own_files_only(world: World):
+    page = await world.anyone.get("/console/")
+    policies = page.headers.get_list("content-security-policy")
+    assert len(policies) == 1, "a second policy would forbid everything"
+    directives = dict(part.strip().split(" ", 1) for part in policies[0].split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["script-src"] == directives["style-src"] == directives["worker-src"] == "'self'"
+    assert directives["frame-ancestors"] == "'none'"
+    assert page.headers["permissions-policy"] == "camera=(self), microphone=(self), geolocation=(self)"
+    assert page.headers["referrer-policy"] == "no-referrer"
+
+
+def test_the_page_may_call_the_origins_of_the_settings():
+    policy = content_policy(["https://rpc.example.org/key/1?x=2", "https://video.example.org:8889"])
+    assert "connect-src 'self' https://rpc.example.org https://video.example.org:8889;" in policy
+    assert "key" not in policy

@@ -1,0 +1,107 @@
+// The WHEP player. It trusts decoded frames only: a connection that delivers none for 2 s is replaced.
+import { signal } from "@preact/signals";
+import { ApiError } from "../api";
+import { backOff, exchange, type Exchange } from "./webrtc";
+
+export type Picture = "connecting" | "playing" | "noCamera" | "stalled" | "failed";
+const STALL_MS = 2000;
+const FIRST_FRAME_MS = 6000;
+const TICK_MS = 400;
+const FAILURES_BEFORE_STILLS = 4;
+
+export class Player {
+  readonly picture = signal<Picture>("connecting");
+  /** Network and buffer delay in milliseconds, without the camera's own. */
+  readonly delayMs = signal<number | null>(null);
+  readonly size = signal("");
+  private readonly over = new AbortController();
+  private current: Exchange | null = null;
+
+  constructor(
+    private readonly video: HTMLVideoElement,
+    private readonly url: string,
+  ) {
+    void this.run();
+    addEventListener("pagehide", this.stop);
+  }
+
+  readonly stop = (): void => {
+    removeEventListener("pagehide", this.stop);
+    this.over.abort();
+    this.current?.close();
+  };
+
+  private async run(): Promise<void> {
+    let failures = 0;
+    while (!this.over.signal.aborted) {
+      try {
+        if (await this.play()) failures = 0;
+        this.picture.value = "stalled";
+      } catch (error) {
+        const isWaiting = error instanceof ApiError && (error.status === 409 || error.status === 404);
+        if (!isWaiting) failures += 1;
+        if (isWaiting) this.picture.value = "noCamera";
+        else this.picture.value = failures >= FAILURES_BEFORE_STILLS ? "failed" : this.picture.value === "playing" ? "stalled" : "connecting";
+      }
+      this.current?.close();
+      this.current = null;
+      await pause(backOff(Math.max(1, failures)), this.over.signal);
+    }
+  }
+
+  /** Play until no frame is decoded any more. Says whether there was one. */
+  private async play(): Promise<boolean> {
+    const peer = new RTCPeerConnection();
+    const stream = new MediaStream();
+    peer.ontrack = (event) => stream.addTrack(event.track);
+    peer.addTransceiver("video", { direction: "recvonly" });
+    peer.addTransceiver("audio", { direction: "recvonly" });
+    try {
+      this.current = await exchange(peer, this.url, this.over.signal);
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
+    this.video.srcObject = stream;
+    await this.video.play().catch(() => undefined);
+    let frames = 0;
+    let changedAt = performance.now();
+    while (!this.over.signal.aborted) {
+      await pause(frames === 0 ? TICK_MS / 4 : TICK_MS, this.over.signal);
+      const seen = await this.decoded(peer);
+      if (seen > frames) {
+        frames = seen;
+        changedAt = performance.now();
+        this.picture.value = "playing";
+        this.size.value = `${this.video.videoWidth}×${this.video.videoHeight}`;
+      }
+      const silent = performance.now() - changedAt;
+      if (peer.connectionState === "failed" || silent > (frames === 0 ? FIRST_FRAME_MS : STALL_MS)) break;
+    }
+    if (frames === 0) throw new Error("no frame arrived");
+    return true;
+  }
+
+  private async decoded(peer: RTCPeerConnection): Promise<number> {
+    let frames = 0;
+    let buffered = 0;
+    let trip = 0;
+    (await peer.getStats()).forEach((each: Record<string, unknown>) => {
+      if (each["type"] === "inbound-rtp" && each["kind"] === "video") {
+        frames = Number(each["framesDecoded"] ?? 0);
+        const emitted = Number(each["jitterBufferEmittedCount"] ?? 0);
+        buffered = emitted > 0 ? Number(each["jitterBufferDelay"] ?? 0) / emitted : 0;
+      }
+      if (each["type"] === "candidate-pair" && each["nominated"] === true) trip = Number(each["currentRoundTripTime"] ?? 0);
+    });
+    if (frames > 0) this.delayMs.value = Math.round((buffered + trip / 2) * 1000);
+    return frames;
+  }
+}
+
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
+  });
+}

@@ -1,0 +1,151 @@
+// The frame around every screen: navigation, account, notices. A screen is loaded when it is first opened.
+import { render, type ComponentType } from "preact";
+import { signal, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import icon from "./icon.svg";
+import "./style.css";
+import { short } from "./format";
+import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
+import { go, link, place } from "./router";
+import { canBuy, isConnected, me, notices, online, refresh, report, signOut, theme, workspace, type Theme } from "./store";
+import { language, t, type Language, type Word } from "./strings";
+
+type Load = () => Promise<{ default: ComponentType }>;
+const SCREENS: Record<string, Load> = {
+  start: () => import("./screens/start"),
+  buy: () => import("./screens/buy"),
+  watch: () => import("./screens/watch"),
+  sessions: () => import("./screens/sessions"),
+  receipt: () => import("./screens/receipt"),
+};
+const OPEN_TO_ALL = new Set(["start", "camera"]);
+
+const loaded = signal<Record<string, ComponentType>>({});
+function Screen({ name }: { name: string }) {
+  const failed = useSignal(false);
+  useEffect(() => {
+    failed.value = false;
+    if (loaded.value[name] !== undefined) return;
+    SCREENS[name]?.()
+      .then((module) => (loaded.value = { ...loaded.value, [name]: module.default }))
+      .catch(() => (failed.value = true));
+  }, [name]);
+  if (!(name in SCREENS)) return <Empty icon="warn" title={t("notFound")} text={t("notFoundText")} />;
+  if (failed.value)
+    return (
+      <Empty icon="warn" title={t("errorOffline")} text={t("screenFailed")}>
+        <button class="button main" onClick={() => location.reload()}>{t("reload")}</button>
+      </Empty>
+    );
+  const Shown = loaded.value[name];
+  return Shown === undefined ? <Loading /> : <Shown key={place.value.id} />;
+}
+
+const NAVIGATION: readonly (readonly [string, Word, IconName, () => boolean])[] = [
+  ["buy", "navBuy", "eye", () => canBuy.value],
+  ["sessions", "navSessions", "list", () => true],
+];
+
+function Account() {
+  const identity = me.value;
+  if (identity === null || identity === undefined) return null;
+  return (
+    <details class="menu">
+      <summary>
+        <span class="who">
+          <strong>{workspace.value?.name ?? t("noWorkspace")}</strong>
+          <small>{short(identity.walletAddress)}</small>
+        </span>
+      </summary>
+      <div class="menu-body">
+        <a href={link("start")}>{t("checklist")}</a>
+        <Preferences />
+        <button class="button plain" onClick={() => void signOut()}>{t("signOut")}</button>
+      </div>
+    </details>
+  );
+}
+
+const Preferences = () => (
+  <div class="preferences">
+    <label>
+      <span>{t("theme")}</span>
+      <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as Theme)}>
+        <option value="system">{t("themeSystem")}</option>
+        <option value="light">{t("themeLight")}</option>
+        <option value="dark">{t("themeDark")}</option>
+      </select>
+    </label>
+    <label>
+      <span>{t("language")}</span>
+      <select value={language.value} onChange={(event) => (language.value = event.currentTarget.value as Language)}>
+        <option value="en">English</option>
+        <option value="de">Deutsch</option>
+      </select>
+    </label>
+  </div>
+);
+
+function App() {
+  const isIn = me.value !== null && me.value !== undefined && workspace.value !== null;
+  const name = place.value.screen || (isIn ? (canBuy.value ? "buy" : "operate") : "start");
+  useEffect(() => {
+    // The address names the screen from the first moment, so that it stays while the checklist goes on.
+    if (me.value === undefined) return;
+    if (place.value.screen === "" || (!isIn && !OPEN_TO_ALL.has(name))) go(isIn ? name : "start");
+  }, [me.value, isIn, name]);
+  if (name === "camera") return <main class="bare"><Screen name="camera" /><Notices /></main>;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.querySelector<HTMLElement>("main h1")?.focus())}>
+        {t("skip")}
+      </a>
+      <header class="top">
+        <a class="brand" href={link(isIn ? "buy" : "start")}>
+          <img src={icon} alt="" width="30" height="30" />
+          Sightline
+        </a>
+        {isIn && (
+          <nav aria-label={t("navigation")}>
+            {NAVIGATION.filter(([, , , isShown]) => isShown()).map(([screen, word, icon]) => (
+              <a key={screen} href={link(screen)} aria-current={name === screen ? "page" : undefined}>
+                <Icon name={icon} />
+                <span>{t(word)}</span>
+              </a>
+            ))}
+          </nav>
+        )}
+        <div class="top-end">{me.value ? <Account /> : <Preferences />}</div>
+      </header>
+      <main id="main">
+        {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
+        {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+        {me.value === undefined ? <Loading /> : <Screen name={name} />}
+      </main>
+      <Notices />
+    </>
+  );
+}
+
+const Notices = () => (
+  <div class="notices" role="status" aria-live="polite">
+    {notices.value.map((notice) => (
+      <div key={notice.id} class={notice.isBad ? "notice bad" : "notice"}>
+        <strong>{t(notice.word)}</strong>
+        {notice.detail !== "" && <span>{notice.detail}</span>}
+      </div>
+    ))}
+  </div>
+);
+
+const root = document.getElementById("app");
+if (root !== null) render(<App />, root);
+async function begin(): Promise<void> {
+  try {
+    await refresh();
+  } catch (error) {
+    report(error);
+    setTimeout(() => void begin(), 2000);
+  }
+}
+void begin();

@@ -1,0 +1,144 @@
+// The few building blocks of every screen.
+import type { ComponentChildren } from "preact";
+import { useSignal } from "@preact/signals";
+import { clock } from "./format";
+import { now, report } from "./store";
+import { t, type Word } from "./strings";
+
+type Children = { children?: ComponentChildren };
+
+const PATHS = {
+  eye: "M2 12c3-5 6.500-7 10-7s7 2 10 7c-3 5-6.500 7-10 7s-7-2-10-7Zm10-3a3 3 0 1 0 0 6 3 3 0 0 0 0-6Z",
+  list: "M4 6h16M4 12h16M4 18h10",
+  wallet: "M3 7h16a2 2 0 0 1 2 2v9a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2V7Zm0 0 12-4v4M16 13.500h2",
+  camera: "M3 7h11a2 2 0 0 1 2 2v6a2 2 0 0 1-2 2H3V7Zm13 4 5-3v8l-5-3",
+  team: "M9 11a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7Zm-6 9c0-3.500 2.500-6 6-6s6 2.500 6 6M16 4.500a3.500 3.500 0 0 1 0 6.500M18 14.500c2 .8 3 2.800 3 5.500",
+  check: "m4 12.500 5 5L20 6.500",
+  cross: "M6 6l12 12M18 6 6 18",
+  pause: "M8 5v14M16 5v14",
+  clock: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18Zm0 4v5l3.500 2",
+  pin: "M12 21c5-5.500 7-8.500 7-11.500a7 7 0 0 0-14 0C5 12.500 7 15.500 12 21Zm0-14a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5Z",
+  warn: "M12 4 2.500 20h19L12 4Zm0 6v4.500m0 2.500v.1",
+  image: "M4 5h16v14H4V5Zm0 11 5-5 4 4 2.500-2.500L20 17M15 9.500v.1",
+  download: "M12 4v11m-4.500-4L12 15.500 16.500 11M5 20h14",
+  settings: "M5 8h9m4 0h1M5 16h1m4 0h9M16 6v4M8 14v4",
+} as const;
+export type IconName = keyof typeof PATHS;
+
+export const Icon = ({ name }: { name: IconName }) => (
+  <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
+    <path d={PATHS[name]} />
+  </svg>
+);
+
+export const Page = ({ title, lead, aside, children }: Children & { title: string; lead?: string; aside?: ComponentChildren }) => (
+  <>
+    <header class="page-head">
+      <div>
+        <h1 tabIndex={-1}>{title}</h1>
+        {lead !== undefined && <p class="lead">{lead}</p>}
+      </div>
+      {aside}
+    </header>
+    {children}
+  </>
+);
+
+export const Card = ({ title, aside, children, kind = "" }: Children & { title?: string; aside?: ComponentChildren; kind?: string }) => (
+  <section class={`card ${kind}`}>
+    {title !== undefined && (
+      <header class="card-head">
+        <h2>{title}</h2>
+        {aside}
+      </header>
+    )}
+    {children}
+  </section>
+);
+
+interface ButtonProps extends Children {
+  run: () => unknown;
+  kind?: "main" | "plain" | "danger" | "quiet";
+  disabled?: boolean;
+  id?: string;
+}
+/** A button that is busy until its work is done; what fails is shown to the user. */
+export function Button({ run, kind = "plain", disabled = false, id, children }: ButtonProps) {
+  const busy = useSignal(false);
+  const click = async (): Promise<void> => {
+    if (busy.value) return;
+    busy.value = true;
+    try {
+      await run();
+    } catch (error) {
+      report(error);
+    } finally {
+      busy.value = false;
+    }
+  };
+  return (
+    <button type="button" {...(id !== undefined && { id })} class={`button ${kind}`} disabled={disabled} aria-busy={busy.value} onClick={click}>
+      {busy.value && <span class="spinner" aria-hidden="true" />}
+      {children}
+    </button>
+  );
+}
+
+export const Field = ({ label, hint, error, children }: Children & { label: string; hint?: string; error?: string }) => (
+  <label class={error === undefined ? "field" : "field wrong"}>
+    <span class="label">{label}</span>
+    {children}
+    {error !== undefined ? <span class="hint bad" role="alert">{error}</span> : hint !== undefined && <span class="hint">{hint}</span>}
+  </label>
+);
+
+export const Empty = ({ icon, title, text, children }: Children & { icon: IconName; title: string; text: string }) => (
+  <div class="empty">
+    <span class="empty-icon"><Icon name={icon} /></span>
+    <h2>{title}</h2>
+    <p>{text}</p>
+    {children}
+  </div>
+);
+
+export const Loading = ({ text }: { text?: string }) => (
+  <div class="empty" role="status">
+    <span class="spinner big" aria-hidden="true" />
+    <p>{text ?? t("loading")}</p>
+  </div>
+);
+
+export const Banner = ({ kind, icon, children }: Children & { kind: "info" | "warn" | "bad" | "good"; icon?: IconName }) => (
+  <div class={`banner ${kind}`} role="status">
+    {icon !== undefined && <Icon name={icon} />}
+    <div>{children}</div>
+  </div>
+);
+
+/** Time left until an instant of the server's clock. */
+export const Countdown = ({ until }: { until: number | string }) => {
+  const left = ((typeof until === "string" ? Date.parse(until) : until) - now.value) / 1000;
+  return <span class="number" role="timer">{clock(Math.ceil(left))}</span>;
+};
+
+export const Facts = ({ rows }: { rows: readonly (readonly [string, ComponentChildren])[] }) => (
+  <dl class="facts">
+    {rows.map(([name, value]) => (
+      <div key={name}>
+        <dt>{name}</dt>
+        <dd>{value}</dd>
+      </div>
+    ))}
+  </dl>
+);
+
+const STATE_WORDS: Record<string, Word> = {
+  REQUESTED: "stateRequested", ASSIGNED: "stateAssigned", LIVE: "stateLive",
+  ENDED: "stateEnded", CANCELLED: "stateCancelled", EXPIRED: "stateExpired",
+  ONLINE: "stateOnline", OFFLINE: "stateOffline", BUSY: "stateBusy", PAUSED: "statePaused",
+  PENDING: "statePending", CONFIRMED: "stateConfirmed", NOT_READY: "stateNotReady",
+};
+export const Badge = ({ state }: { state: string }) => {
+  const word = STATE_WORDS[state];
+  return <span class={`badge ${state.toLowerCase()}`}>{word === undefined ? state : t(word)}</span>;
+};

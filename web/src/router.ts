@@ -1,0 +1,25 @@
+// Screens by the fragment of the URL: the server sees one page, and a secret in a link never leaves the browser.
+import { signal } from "@preact/signals";
+
+export interface Place {
+  screen: string;
+  id: string;
+  query: URLSearchParams;
+}
+
+function parse(hash: string): Place {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [screen = "", id = ""] = path.split("/");
+  return { screen, id, query: new URLSearchParams(query) };
+}
+
+export const place = signal<Place>(parse(location.hash));
+addEventListener("hashchange", () => {
+  place.value = parse(location.hash);
+  scrollTo(0, 0);
+});
+
+export const link = (screen: string, id = ""): string => (id === "" ? `#/${screen}` : `#/${screen}/${id}`);
+export function go(screen: string, id = ""): void {
+  location.hash = link(screen, id);
+}

@@ -1,0 +1,158 @@
+// From nothing to ready: wallet, workspace, test money, allowance.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { api, need, once, randomId } from "../api";
+import { encodeCall } from "../chain/rpc";
+import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet, type Signer } from "../chain/signer";
+import { short, usdc } from "../format";
+import { Banner, Button, Card, Field, Icon, Page } from "../parts";
+import { go } from "../router";
+import { canBuy, config, funds, keep, me, notify, refresh, refreshFunds, select, workspace } from "../store";
+import { t, type Word } from "../strings";
+
+const TEST_MONEY = 50_000_000n;
+const ALLOWANCE = 25_000_000n;
+type Role = "CONSUMER" | "SUPPLIER";
+
+async function signIn(signer: Signer): Promise<void> {
+  const walletAddress = signer.address;
+  const challenge = await need(api.POST("/api/v1/auth/wallet/challenge", { body: { walletAddress } }));
+  const signature = await signer.sign(challenge.message);
+  const body = { walletAddress, nonce: challenge.nonce, signature };
+  const signedIn = await need(api.POST("/api/v1/auth/wallet/login", { body }));
+  keep("signedIn", "yes");
+  const first = signedIn.workspaces[0];
+  if (first !== undefined) await select(first.id);
+  else await refresh();
+}
+
+async function createWorkspace(signer: Signer, name: string, roles: Role[]): Promise<void> {
+  const walletAddress = signer.address;
+  const challenge = await need(api.POST("/api/v1/workspaces/challenge", { body: { walletAddress } }));
+  const signature = await signer.sign(challenge.message);
+  const base = name.toLowerCase().normalize("NFKD").replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 20);
+  const slug = `${base || "workspace"}-${randomId().slice(0, 6)}`;
+  const body = { walletAddress, nonce: challenge.nonce, signature, slug, name, roles };
+  const made = await need(api.POST("/api/v1/workspaces", { headers: once(), body }));
+  await select(made.id);
+}
+
+const Step = ({ done, isNext, title, text, children }: { done: boolean; isNext: boolean; title: string; text: string; children?: preact.ComponentChildren }) => (
+  <li class={done ? "step done" : isNext ? "step next" : "step"}>
+    <span class="step-mark" aria-hidden="true">{done && <Icon name="check" />}</span>
+    <div>
+      <h3>{title}{done && <span class="sr">{t("done")}</span>}</h3>
+      <p>{text}</p>
+      {isNext && children}
+    </div>
+  </li>
+);
+
+export default function Start() {
+  const signer = useSignal<Signer | null>(null);
+  const name = useSignal("");
+  const roles = useSignal<"both" | Role>("both");
+  useEffect(() => {
+    if (me.value) void lastSigner().then((found) => (signer.value = found));
+  }, [me.value, extensions.value]);
+
+  const current = async (): Promise<Signer> => {
+    const found = signer.value ?? (await lastSigner());
+    if (found === null) throw new Error(t("walletGone"));
+    signer.value = found;
+    return found;
+  };
+  const enter = async (make: () => Promise<Signer> | Signer): Promise<void> => {
+    signer.value = await make();
+    await signIn(signer.value);
+  };
+  const isIn = me.value !== null && me.value !== undefined;
+  const wallet = funds.value;
+  const hasMoney = BigInt(wallet?.trackedBalance ?? "0") > 0n;
+  const hasAllowance = BigInt(wallet?.trackedAllowance ?? "0") > 0n;
+  const steps: [boolean, Word, Word][] = [
+    [isIn, "stepWallet", "stepWalletText"],
+    [workspace.value !== null, "stepWorkspace", "stepWorkspaceText"],
+  ];
+  if (workspace.value === null || canBuy.value) {
+    steps.push([hasMoney, "stepMoney", "stepMoneyText"], [hasAllowance, "stepAllowance", "stepAllowanceText"]);
+  }
+  const next = steps.findIndex(([done]) => !done);
+
+  const allow = async (): Promise<void> => {
+    const chain = config.value;
+    if (chain === null) return;
+    await (await current()).send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, ALLOWANCE));
+    await until(() => BigInt(funds.value?.trackedAllowance ?? "0") > 0n);
+    notify("allowed");
+  };
+  const fund = async (): Promise<void> => {
+    await refreshFunds();
+    if (BigInt(funds.value?.trackedBalance ?? "0") > 0n) notify("funded");
+  };
+  const setUp = async (): Promise<void> => {
+    await createWorkspace(await current(), name.value.trim() || t("defaultWorkspace"), roles.value === "both" ? ["CONSUMER", "SUPPLIER"] : [roles.value]);
+  };
+
+  return (
+    <Page title={t("startTitle")} lead={t("startLead")}>
+      {isIn && signer.value?.kind === "test" && <Banner kind="warn" icon="warn">{t("testWalletBanner")}</Banner>}
+      <Card>
+        <ol class="steps">
+          {steps.map(([done, title, text], index) => (
+            <Step key={title} done={done} isNext={index === next} title={t(title)} text={done && title === "stepWallet" && me.value ? short(me.value.walletAddress) : done && title === "stepWorkspace" ? (workspace.value?.name ?? "") : done && title === "stepMoney" ? usdc(wallet?.trackedBalance ?? "0") : done && title === "stepAllowance" ? usdc(wallet?.trackedAllowance ?? "0") : t(text)}>
+              {title === "stepWallet" && (
+                <div class="choices">
+                  <Button id="test-wallet" kind="main" run={() => enter(testWallet)}>{t(hasTestWallet() ? "useTestWallet" : "makeTestWallet")}</Button>
+                  {extensions.value.map((each) => (
+                    <Button key={each.info.uuid} run={() => enter(() => extensionWallet(each))}>
+                      <img src={each.info.icon} alt="" width="20" height="20" />
+                      {each.info.name}
+                    </Button>
+                  ))}
+                  <p class="hint">{t(extensions.value.length === 0 ? "noExtension" : "testWalletHint")}</p>
+                </div>
+              )}
+              {title === "stepWorkspace" && (
+                <div class="form">
+                  <Field label={t("workspaceName")}>
+                    <input id="workspace-name" maxLength={80} value={name.value} placeholder={t("defaultWorkspace")} onInput={(event) => (name.value = event.currentTarget.value)} />
+                  </Field>
+                  <Field label={t("purpose")}>
+                    <select id="purpose" value={roles.value} onChange={(event) => (roles.value = event.currentTarget.value as "both" | Role)}>
+                      <option value="both">{t("purposeBoth")}</option>
+                      <option value="CONSUMER">{t("purposeWatch")}</option>
+                      <option value="SUPPLIER">{t("purposeFilm")}</option>
+                    </select>
+                  </Field>
+                  <Button id="create-workspace" kind="main" run={setUp}>{t("createWorkspace")}</Button>
+                </div>
+              )}
+              {title === "stepMoney" && (
+                <div class="form">
+                  <p>{t("moneyByCommand")} <code>sightline faucet {me.value?.walletAddress} {String(TEST_MONEY)}</code></p>
+                  <Button id="faucet" kind="main" run={fund}>{t("checkAgain")}</Button>
+                </div>
+              )}
+              {title === "stepAllowance" && <Button id="approve" kind="main" run={allow}>{t("allowUpTo", { amount: usdc(ALLOWANCE) })}</Button>}
+            </Step>
+          ))}
+        </ol>
+      </Card>
+      {next === -1 && (
+        <div class="row">
+          {canBuy.value && <Button id="to-buy" kind="main" run={() => go("buy")}>{t("firstView")}</Button>}
+        </div>
+      )}
+    </Page>
+  );
+}
+
+/** The wallet is shown as the chain's watcher sees it, a block or two later. */
+async function until(holds: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 40; tries++) {
+    await refreshFunds();
+    if (holds()) return;
+    await new Promise((done) => setTimeout(done, 300));
+  }
+}

@@ -1,0 +1,255 @@
+// Watch one session: the picture, what is proved, what it costs, and why it pauses.
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { ApiError, api, need, once, type Model } from "../api";
+import { clock, point, timeOf, usdc } from "../format";
+import { follow } from "../live/events";
+import { Player } from "../live/player";
+import { frame, Stills, type Still } from "../live/stills";
+import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
+import { go, link, place } from "../router";
+import { now, report, tell, workspace, type Session } from "../store";
+import { t, type Word } from "../strings";
+
+type Meter = Model["Meter"];
+const PAUSE_MAX_MS = 60_000;
+const PAUSES_MAX_MS = 180_000;
+export const REASONS: Record<string, Word> = {
+  LOCATION_STALE: "reasonLocation",
+  GEOFENCE_EXIT: "reasonFence",
+  MEDIA_LOST: "reasonMedia",
+};
+export const ENDINGS: Record<string, Word> = {
+  CONSUMER_ENDED: "endConsumer", OPERATOR_ENDED: "endOperator", MAX_DURATION: "endDuration", LOCATION_STALE: "endLocation",
+  GEOFENCE_EXIT: "endFence", MEDIA_LOST: "endMedia", FUNDS_LOST: "endFunds", CONSUMER_LOST: "endConsumerLost",
+  CONSUMER_CANCELLED: "endCancelled", OPERATOR_CANCELLED: "endOperatorCancelled", WAIT_TIMEOUT: "endWait", START_TIMEOUT: "endStart",
+};
+export const wordOf = (words: Record<string, Word>, key: string | null): string => {
+  const word = key === null ? undefined : words[key];
+  return word === undefined ? (key ?? "") : t(word);
+};
+
+/** When the open pause ends the session: 60 s of one pause, or 180 s of all. */
+function pauseEndsAt(meter: Meter): number | null {
+  const open = meter.windows.filter((each) => each.to === null).map((each) => Date.parse(each.from));
+  if (open.length === 0) return null;
+  let since = Math.min(...open);
+  const closed = meter.windows
+    .flatMap((each) => (each.to === null ? [] : [[Date.parse(each.from), Date.parse(each.to)] as const]))
+    .sort(([a], [b]) => a - b);
+  let total = 0;
+  let end = 0;
+  for (const [from, to] of closed) {
+    if (to >= since) since = Math.min(since, from);
+    else if (to > end) {
+      total += to - Math.max(from, end);
+      end = to;
+    }
+  }
+  return since + Math.min(PAUSE_MAX_MS, PAUSES_MAX_MS - total);
+}
+
+export default function Watch() {
+  const id = place.value.id;
+  const session = useSignal<Session | null>(null);
+  const meter = useSignal<Meter | null>(null);
+  const isMissing = useSignal(false);
+  const isOpen = useSignal(true);
+
+  useEffect(() => {
+    const path = { id };
+    need(api.GET("/api/v1/sessions/{id}", { params: { path } }))
+      .then((found) => (session.value ??= found))
+      .catch((error: unknown) => {
+        if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
+        else report(error);
+      });
+    return follow(`/api/v1/sessions/${id}/events`, {
+      onState: (state) => (isOpen.value = state),
+      onEvent: (name, data) => {
+        if (name === "session") tell((session.value = data as Session));
+        if (name === "meter") meter.value = data as Meter;
+      },
+    });
+  }, [id]);
+
+  if (isMissing.value)
+    return (
+      <Empty icon="eye" title={t("noSession")} text={t("noSessionText")}>
+        <a class="button main" href={link("sessions")}>{t("navSessions")}</a>
+      </Empty>
+    );
+  const shown = session.value;
+  if (shown === null) return <Loading />;
+  const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
+  return (
+    <Page
+      title={shown.instructions?.split(/[.\n]/)[0] || point(shown.requestedLat, shown.requestedLng)}
+      lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: shown.radiusMeters })}
+      aside={<Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}
+    >
+      {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+      <div class="columns wide-left">
+        <div class="stack">
+          {shown.state === "LIVE" && shown.whepUrl !== null ? (
+            <Screen key={shown.id} session={shown} url={shown.whepUrl} />
+          ) : (
+            <Waiting session={shown} isConsumer={isConsumer} />
+          )}
+          {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
+        </div>
+        <Cost session={shown} meter={meter.value} isConsumer={isConsumer} />
+      </div>
+    </Page>
+  );
+}
+
+function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolean }) {
+  const params = { path: { id: session.id }, header: once() };
+  if (session.state === "REQUESTED")
+    return (
+      <div class="stage">
+        <Empty icon="eye" title={t("waitingOperator")} text={t("waitingOperatorText")}>
+          {session.expiresAt !== null && <p>{t("closesIn")} <Countdown until={session.expiresAt} /></p>}
+          {isConsumer && (
+            <div class="row centre">
+              <Button run={() => need(api.POST("/api/v1/sessions/{id}/dispatch", { params }))}>{t("dispatchNow")}</Button>
+              <Button kind="quiet" run={() => need(api.DELETE("/api/v1/sessions/{id}", { params }))}>{t("cancelRequest")}</Button>
+            </div>
+          )}
+        </Empty>
+      </div>
+    );
+  if (session.state === "ASSIGNED")
+    return (
+      <div class="stage">
+        <Empty icon="camera" title={t("operatorFound")} text={t("operatorFoundText")}>
+          {session.expiresAt !== null && <p>{t("startsWithin")} <Countdown until={session.expiresAt} /></p>}
+          {isConsumer && <Button kind="quiet" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params }))}>{t("cancelRequest")}</Button>}
+        </Empty>
+      </div>
+    );
+  if (session.state === "LIVE") return <div class="stage"><Loading text={t("pictureConnecting")} /></div>;
+  return (
+    <div class="stage">
+      <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={wordOf(ENDINGS, session.endReason)}>
+        <div class="row centre">
+          {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a class="button main" href={link("buy")}>{t("askAgain")}</a>}
+        </div>
+      </Empty>
+    </div>
+  );
+}
+
+function Screen({ session, url }: { session: Session; url: string }) {
+  const video = useRef<HTMLVideoElement>(null);
+  const player = useSignal<Player | null>(null);
+  const stills = useSignal<Stills | null>(null);
+  const wantsStills = useSignal(false);
+  const snapshot = useSignal<Still | null>(null);
+  useEffect(() => {
+    if (wantsStills.value) {
+      const made = (stills.value = new Stills(session.id));
+      return () => (made.stop(), (stills.value = null));
+    }
+    if (video.current === null) return;
+    const made = (player.value = new Player(video.current, url));
+    return () => (made.stop(), (player.value = null));
+  }, [url, wantsStills.value]);
+  const picture = useComputed(() => player.value?.picture.value ?? "connecting");
+  const words: Record<string, Word> = {
+    connecting: "pictureConnecting", noCamera: "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
+  };
+  const take = async (): Promise<void> => {
+    const made = await frame(session.id, "width=1920&quality=90");
+    if (made === null) return;
+    if (snapshot.value !== null) URL.revokeObjectURL(snapshot.value.url);
+    snapshot.value = made;
+  };
+  const word = words[picture.value];
+  const still = stills.value?.shown.value ?? null;
+  return (
+    <>
+      <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
+        {wantsStills.value ? (
+          still === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
+        ) : (
+          <video ref={video} muted playsInline autoPlay aria-label={t("liveVideo")} />
+        )}
+        {wantsStills.value && <span class="tag">{t("stills")}</span>}
+        {!wantsStills.value && word !== undefined && (
+          <div class="cover" role="status">
+            {picture.value === "failed" ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}
+            <p>{t(word)}</p>
+            {picture.value === "failed" && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
+          </div>
+        )}
+        {!wantsStills.value && picture.value === "playing" && (
+          <span class="tag"><i class="dot" />{t("live")}{player.value?.delayMs.value != null && <> · {t("delay", { ms: player.value.delayMs.value })}</>}</span>
+        )}
+      </div>
+      <div class="row">
+        <Button run={take}><Icon name="image" />{t("snapshot")}</Button>
+        <Button kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
+      </div>
+      {snapshot.value !== null && (
+        <Card title={t("snapshot")} aside={<a class="button" href={snapshot.value.url} download={`sightline-${session.id.slice(0, 8)}-${snapshot.value.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
+          <img class="snapshot" src={snapshot.value.url} alt={t("stillOf", { time: timeOf(snapshot.value.capturedAt) })} />
+          <Facts rows={[[t("capturedAt"), timeOf(snapshot.value.capturedAt)], [t("capturedWhere"), snapshot.value.location.split(";")[0] ?? ""], [t("frameNumber"), snapshot.value.sequence]]} />
+        </Card>
+      )}
+    </>
+  );
+}
+
+function Pause({ meter }: { meter: Meter }) {
+  const ends = pauseEndsAt(meter);
+  if (ends === null) return null;
+  const reason = meter.windows.find((each) => each.to === null)?.reason ?? null;
+  return (
+    <Banner kind="warn" icon="pause">
+      <strong>{t("pausedTitle")}</strong> {wordOf(REASONS, reason)} {t("pausedFree")}
+      <p>{t("endsItself")} <Countdown until={ends} /></p>
+    </Banner>
+  );
+}
+
+function Cost({ session, meter, isConsumer }: { session: Session; meter: Meter | null; isConsumer: boolean }) {
+  const rate = BigInt(session.ratePerSecondMicroUsdc);
+  const hold = BigInt(session.holdMicroUsdc);
+  const isLive = session.state === "LIVE";
+  const proved = meter?.cleanSeconds ?? session.cleanSeconds;
+  const isRunning = isLive && session.meterState === "RUNNING" && session.startedAt !== null;
+  const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter) / 1000) : proved;
+  const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
+  const charged = session.state === "ENDED" ? BigInt(session.chargedMicroUsdc) : BigInt(proved) * rate;
+  const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
+  return (
+    <Card title={t(isConsumer ? "cost" : "earned")}>
+      <p class="price"><span class="number" id="cost">{usdc(charged)}</span></p>
+      <div class="bar" role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(share)} aria-label={t("shareOfHold")}>
+        <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
+      </div>
+      <p class="hint">{t("atMost", { amount: usdc(hold) })}</p>
+      <Facts
+        rows={[
+          [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
+          [t("longest"), clock(session.maxDurationSeconds)],
+          [t("ratePerSecond"), usdc(rate)],
+          ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
+        ]}
+      />
+      {isLive && (
+        <Button id="end" kind="danger" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id: session.id }, header: once() } }))}>
+          {t("endSession")}
+        </Button>
+      )}
+      {session.state === "ENDED" && <Button kind="main" run={() => go("receipt", session.id)}>{t("seeReceipt")}</Button>}
+      <p class="hint">{t("provedHint")}</p>
+    </Card>
+  );
+}
+
+function pausedMs(meter: Meter | null): number {
+  return (meter?.windows ?? []).reduce((sum, each) => sum + (each.to === null ? now.value : Date.parse(each.to)) - Date.parse(each.from), 0);
+}

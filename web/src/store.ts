@@ -1,0 +1,139 @@
+// The state that screens share. Everything else is local to its screen.
+import { computed, effect, signal } from "@preact/signals";
+import { ApiError, api, need, serverNow, type Model } from "./api";
+import { follow } from "./live/events";
+import { go, place } from "./router";
+import { language, type Word } from "./strings";
+
+export type Session = Model["Session"];
+export type Theme = "system" | "light" | "dark";
+
+const kept = (name: string): string | null => localStorage.getItem(`sightline.${name}`);
+export const keep = (name: string, value: string): void => localStorage.setItem(`sightline.${name}`, value);
+export const forget = (name: string): void => localStorage.removeItem(`sightline.${name}`);
+export const remembered = kept;
+
+export const theme = signal<Theme>((kept("theme") as Theme | null) ?? "system");
+effect(() => {
+  document.documentElement.dataset["theme"] = theme.value;
+  document.documentElement.lang = language.value;
+  keep("theme", theme.value);
+  keep("language", language.value);
+});
+
+/** Server time, advanced every second: the clock of every countdown. */
+export const now = signal(serverNow());
+setInterval(() => (now.value = serverNow()), 1000);
+
+export const online = signal(navigator.onLine);
+addEventListener("online", () => (online.value = true));
+addEventListener("offline", () => (online.value = false));
+
+export const config = signal<Model["ChainConfig"] | null>(null);
+/** undefined: not known yet; null: nobody is signed in. */
+export const me = signal<Model["WalletIdentity"] | null | undefined>(undefined);
+export const workspace = signal<Model["Workspace"] | null>(null);
+export const funds = signal<Model["Wallet"] | null>(null);
+/** Newest known state of the sessions that the workspace's stream told of. */
+export const told = signal<ReadonlyMap<string, Session>>(new Map());
+export const isConnected = signal(true);
+
+export const canOperate = computed(() => workspace.value?.roles.includes("SUPPLIER") ?? false);
+export const canBuy = computed(() => workspace.value?.roles.includes("CONSUMER") ?? false);
+
+export interface Notice {
+  id: number;
+  word: Word;
+  detail: string;
+  isBad: boolean;
+}
+export const notices = signal<readonly Notice[]>([]);
+let noticeCount = 0;
+export function notify(word: Word, detail = "", isBad = false): void {
+  const notice = { id: ++noticeCount, word, detail, isBad };
+  notices.value = [...notices.value.slice(-2), notice];
+  setTimeout(() => (notices.value = notices.value.filter((each) => each !== notice)), isBad ? 9000 : 5000);
+}
+
+/** Tell the user what failed. An ended sign-in leads to the start. */
+export function report(error: unknown): void {
+  if (error instanceof ApiError && error.status === 401) {
+    leave();
+    go("start");
+  } else if (error instanceof ApiError && error.status === 0) {
+    notify("errorOffline", "", true);
+  } else {
+    notify("errorAnswer", error instanceof Error ? explain(error) : String(error), true);
+  }
+}
+
+export const explain = (error: Error): string =>
+  error instanceof ApiError && error.detail !== undefined ? `${error.message} (${error.detail})` : error.message;
+
+/** Read who is signed in, and the workspace if one is selected. */
+export async function refresh(): Promise<void> {
+  config.value ??= await need(api.GET("/api/v1/config"));
+  if (remembered("signedIn") === null) {
+    me.value = null; // asking would only be answered 401
+    return;
+  }
+  try {
+    const identity = await need(api.GET("/api/v1/me"));
+    if (identity.kind !== "wallet_session") throw new ApiError(401, "NOT_AUTHENTICATED", "");
+    workspace.value =
+      identity.workspaceId === null
+        ? null
+        : await need(api.GET("/api/v1/workspaces/{id}", { params: { path: { id: identity.workspaceId } } }));
+    me.value = identity;
+    if (workspace.value !== null) await refreshFunds();
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 401)) throw error;
+    leave();
+  }
+}
+
+function leave(): void {
+  forget("signedIn");
+  me.value = null;
+  workspace.value = null;
+  funds.value = null;
+  told.value = new Map();
+}
+
+export async function refreshFunds(): Promise<void> {
+  try {
+    funds.value = await need(api.GET("/api/v1/wallet"));
+  } catch (error) {
+    if (!(error instanceof ApiError && (error.status === 404 || error.status === 403))) throw error;
+  }
+}
+
+export async function select(workspaceId: string): Promise<void> {
+  await need(api.POST("/api/v1/auth/workspace/select", { body: { workspaceId } }));
+  told.value = new Map();
+  await refresh();
+}
+
+export async function signOut(): Promise<void> {
+  await need(api.POST("/api/v1/auth/logout")).catch(report);
+  leave();
+  go("start");
+}
+
+export function tell(session: Session): void {
+  told.value = new Map(told.value).set(session.id, session);
+}
+
+// One stream of the workspace for all screens but Watch, which follows its session, and Camera, which has its own key.
+const followed = computed(() => (["watch", "camera"].includes(place.value.screen) ? null : (workspace.value?.id ?? null)));
+effect(() => {
+  const id = followed.value;
+  if (id === null) return;
+  return follow(`/api/v1/workspaces/${id}/events`, {
+    onState: (state) => (isConnected.value = state),
+    onEvent: (name, data) => {
+      if (name === "workspace") workspace.value = data as Model["Workspace"];
+      if (name === "assignment" || name === "session" || name === "request") tell(data as Session);
+    },
+  });
+});
