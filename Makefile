@@ -1,4 +1,5 @@
-# The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go, `make web` node and npm.
+# The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go,
+# `make web` node and npm.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)

@@ -1,10 +1,10 @@
 """The table of every call, from the resources."""
 
+from sightline.http.console.pages import ConsoleResources
 from sightline.http.internal.service import InternalResources
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.routes import AnyRoute, routes_of
 from sightline.http.resources.api_keys import ApiKeyResources
-from sightline.http.resources.console import ConsoleResources
 from sightline.http.resources.events import EventResources
 from sightline.http.resources.frames import FrameResources
 from sightline.http.resources.location import LocationResources

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sightline.http.resources.console import content_policy
+from sightline.http.console.pages import content_policy
 from tests.http.world import World, error_of
 
 
