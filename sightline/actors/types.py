@@ -7,9 +7,9 @@ from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import MeterState, SessionState
-from sightline.domain.session.status import SessionStatus
+from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.domain.value import value
-from sightline.ports.store import IdempotencyKey, SessionKey, SessionView
+from sightline.ports.store import IdempotencyKey, RecordedEvent, SessionKey, SessionView
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -126,6 +126,16 @@ class SessionPage:
 
     items: list[SessionStatus]
     next: SessionKey | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHistory:
+    """A session with its meter and recorded events, which may be one page of all."""
+
+    status: SessionStatus
+    meter: MeterStatus
+    events: tuple[RecordedEvent, ...]
 
 
 @final

@@ -121,11 +121,12 @@ class Attempt:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inclusion:
-    """The block that includes a settlement's transaction."""
+    """The block that includes a settlement's transaction, and the index of its Settled event in that block."""
 
     tx_hash: str
     block_number: int
     block_hash: str
+    log_index: int | None = None
 
 
 @final
@@ -135,7 +136,7 @@ class SettlementRecord:
 
     `tx_hash` is the mined transaction, or the newest attempt before one is mined. `retry_at_ms` is when a waiting
     settlement is examined again; `tries` counts successive refusals. `on_chain` holds the contract's amounts of a
-    MISMATCHED settlement.
+    MISMATCHED settlement. `log_index` is the place of the Settled event, None for those of earlier versions.
     """
 
     session_id: str
@@ -154,6 +155,7 @@ class SettlementRecord:
     updated_at_ms: int
     lane: SettlementLane = SettlementLane.PAYABLE
     on_chain: "SettledAmounts | None" = None
+    log_index: int | None = None
     attempts: tuple[Attempt, ...] = ()
 
     @property

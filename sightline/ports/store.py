@@ -294,8 +294,10 @@ class Store(Protocol):
         """Every session that is REQUESTED, ASSIGNED or LIVE."""
         ...
 
-    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
-        """The recorded events of a session, in order."""
+    async def session_events(
+        self, session_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[RecordedEvent]:
+        """Return the recorded events of a session whose sequence is above `after`, in order; all if `limit` is None."""
         ...
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:

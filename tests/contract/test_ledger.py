@@ -214,6 +214,25 @@ async def test_confirmation_is_told_until_it_is_taken_and_keeps_its_moment(ledge
     assert await ledger.unnotified() == []
 
 
+async def test_a_settlement_keeps_the_place_of_its_event_until_it_is_reorganised(ledger: Ledger) -> None:
+    async def log_index() -> int | None:
+        record = await ledger.settlement(SESSION)
+        assert record is not None
+        return record.log_index
+
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    place = Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb7", log_index=3)
+    await ledger.mark_mined(SESSION, place, now_ms=3)
+    assert await log_index() == 3
+    await ledger.mark_confirmed(SESSION, replace(place, log_index=4), now_ms=4)
+    assert await log_index() == 4
+    await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
+    assert await log_index() is None
+    await ledger.mark_mismatched(SESSION, place, SettledAmounts(to_amount=1, fee_amount=2), now_ms=6)
+    assert await log_index() == 3
+
+
 async def test_a_confirmed_settlement_never_waits_again_by_a_late_report(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)

@@ -146,7 +146,11 @@ async def test_events_are_recorded_with_their_step_in_order(stored: Stored) -> N
     more = (Event(EventKind.PAUSED, T0 + 5, (("reason", "MEDIA_LOST"),)), Event(EventKind.RESUMED, T0 + 9))
     session, later = recorded(session, *more)
     await commit(stored, session, events=later)
-    assert list(await stored.store.session_events(session.id)) == [*created, *later]
+    events = [*created, *later]
+    assert list(await stored.store.session_events(session.id)) == events
+    assert list(await stored.store.session_events(session.id, after=1)) == events[1:]
+    assert list(await stored.store.session_events(session.id, after=1, limit=1)) == events[1:2]
+    assert list(await stored.store.session_events(session.id, after=len(events))) == []
 
 
 async def test_a_rejected_step_records_no_event(stored: Stored) -> None:

@@ -123,6 +123,12 @@ async def settlement(cast: Cast, me: Party) -> Prepared:
     return f"/api/v1/settlements/{cast.session_id}", None
 
 
+async def receipt(cast: Cast, me: Party) -> Prepared:
+    path = await cast.live()
+    data_of(await cast.parties["operator"].key.post(f"{path}/end"))
+    return f"{path}/receipt", None
+
+
 async def heartbeat(cast: Cast, me: Party) -> Prepared:
     operator = cast.parties["operator"]
     return f"{operator.path}/location", BERLIN | {"sequence": next(operator.sequence)}
@@ -339,7 +345,7 @@ RULES = [
             roles=ANYBODY,
             parties=BOTH,
         )
-        for tail in ("", "/meter", "/viewer-token", "/frame", "/frames?fps=30", "/events")
+        for tail in ("", "/meter", "/meter/events", "/viewer-token", "/frame", "/frames?fps=30", "/events")
     ),
     Rule(
         name="watch workspace",
@@ -349,6 +355,7 @@ RULES = [
         roles=ANYBODY,
         parties=OPERATOR,
     ),
+    Rule(name="receipt", method="GET", prepare=receipt, scopes=(READ,), roles=ANYBODY, parties=BOTH),
     Rule(name="settlement", method="GET", prepare=settlement, scopes=(READ,), roles=ANYBODY, parties=BOTH),
     Rule(
         name="wallet",

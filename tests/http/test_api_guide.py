@@ -27,6 +27,7 @@ SAYS = [
     "CONSUMER_ENDED",
     "ENDED",
     "INVALID_STATE",
+    "CREATED",
     "pagination:limit",
     "event: session",
     "Request successful",

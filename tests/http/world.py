@@ -23,12 +23,14 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
 from sightline.actors.build import build_actors
-from sightline.actors.deps import ActorLimits
+from sightline.actors.deps import SESSION, ActorLimits
 from sightline.actors.deps import Deps as ActorDeps
+from sightline.actors.messages import RecordSettlement
 from sightline.actors.service.broker import Broker
 from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
+from sightline.domain.session.messages import SettlementMined
 from sightline.http.asgi.app import build_app
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Metrics
@@ -436,6 +438,10 @@ class World:
         data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
         started: dict[str, Any] = data_of(await operator.key.post(f"{path}/start"))["session"]
         return started
+
+    async def settle(self, session_id: str, tx_hash: str) -> None:
+        """Report a settlement's transaction to its session, as the relayer does."""
+        await self.registry.ref(SESSION, session_id).ask(RecordSettlement(SettlementMined(tx_hash)), timeout_s=5)
 
 
 def no_cookies() -> CookieJar:

@@ -8,7 +8,7 @@ from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.look_up import LookUp
-from sightline.actors.types import Answer, LiveFeed, SessionListing, SessionPage
+from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import read_live
 from sightline.domain.operator.model import Workspace
@@ -99,6 +99,21 @@ class Reads:
         session = await self.require_session_as_party(session_id, workspace_id)
         now_ms = self._now()
         return Answer(meter_status(session, now_ms, self._deps.limits.session), now_ms)
+
+    async def history(
+        self, session_id: str, workspace_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Answer[SessionHistory]:
+        """The session and its recorded events with a sequence above `after`, for a party of it."""
+        session = await self.require_session_as_party(session_id, workspace_id)
+        now_ms, limits = self._now(), self._deps.limits.session
+        events = await self._deps.store.session_events(session_id, after=after, limit=limit)
+        history = SessionHistory(
+            status=session_status(session, now_ms, limits, workspace_id),
+            meter=meter_status(session, now_ms, limits),
+            # An event that was recorded after the session was read would not match its head hash.
+            events=tuple(recorded for recorded in events if recorded.sequence <= session.events),
+        )
+        return Answer(history, now_ms)
 
     async def require_session_as_party(self, session_id: str, workspace_id: str) -> Session:
         """The session itself, for a party of it."""

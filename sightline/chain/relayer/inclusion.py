@@ -1,9 +1,10 @@
 """Finds settlement transactions on the chain: their block, their depth and whether they succeeded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
+from sightline.chain.contracts.abi import SETTLED_TOPIC
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
@@ -62,10 +63,13 @@ async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) 
         for tx_hash, receipt in receipts.items()
         if canonical.get(str(receipt["blockNumber"])) == str(receipt["blockHash"]).lower()
     }
-    return Sighting(
-        head=head, head_number=head_number, mined_nonce=hex_int(nonce),
-        found={record.session_id: found for record in records if (found := _of_record(record, included)) is not None},
-    )  # fmt: skip
+    found: dict[str, Included] = {}
+    for record in records:
+        decisive = _of_record(record, included)
+        if decisive is not None:
+            log_index = _settled_log_index(receipts[decisive.inclusion.tx_hash], record.session_id_hash)
+            found[record.session_id] = replace(decisive, inclusion=replace(decisive.inclusion, log_index=log_index))
+    return Sighting(head=head, head_number=head_number, mined_nonce=hex_int(nonce), found=found)
 
 
 def _hashes(record: SettlementRecord) -> list[str]:
@@ -109,6 +113,15 @@ def _included(receipt: dict[str, Any], head_number: int) -> Included:
         succeeded=hex_int(receipt.get("status")) == 1,
         depth=head_number - number,
     )
+
+
+def _settled_log_index(receipt: dict[str, Any], session_id_hash: str) -> int | None:
+    """Return the index, in its block, of the Settled event of a session; None if the transaction emitted none."""
+    for log in receipt.get("logs") or ():
+        topics = [str(topic).lower() for topic in log.get("topics", ())]
+        if topics[:2] == [SETTLED_TOPIC, session_id_hash]:
+            return hex_int(log["logIndex"])
+    return None
 
 
 def _all_answered(results: list[Any]) -> list[Any]:

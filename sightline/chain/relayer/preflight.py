@@ -191,6 +191,7 @@ async def find_settled(
                 tx_hash=str(logs[0]["transactionHash"]).lower(),
                 block_number=number,
                 block_hash=str(logs[0]["blockHash"]).lower(),
+                log_index=hex_int(logs[0]["logIndex"]),
             )
             event = SettledEvent.of([str(topic) for topic in logs[0]["topics"]], hex_bytes(logs[0]["data"]))
             return FoundSettlement(inclusion=inclusion, event=event, depth=head - number)

@@ -34,6 +34,7 @@ def to_doc(session: Session) -> Doc:
         "phase": _phase_doc(session.phase),
         "head_hash": session.head_hash,
         "events": session.events,
+        "ended_head_hash": session.ended_head_hash,
     }
 
 
@@ -46,6 +47,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
         version=version,
         head_hash=doc["head_hash"],
         events=doc["events"],
+        ended_head_hash=doc.get("ended_head_hash"),
     )
 
 

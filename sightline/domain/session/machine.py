@@ -86,9 +86,20 @@ def wrong_state(session: Session) -> Refusal:
 
 
 def create(terms: Terms) -> Step:
-    """A new session in REQUESTED."""
+    """A new session in REQUESTED. Its first event holds the terms that a receipt is verified by."""
     session = Session(terms=terms, phase=Requested())
-    return Step(session=session, events=(Event(EventKind.CREATED, terms.created_at_ms),))
+    facts = (
+        ("consumerWorkspaceId", terms.consumer_workspace_id),
+        ("payerAddress", terms.payer_address),
+        ("ratePerSecondMicroUsdc", str(terms.rate)),
+        ("holdMicroUsdc", str(terms.hold)),
+        ("maxDurationSeconds", terms.max_duration_s),
+        ("platformFeeBps", terms.platform_fee_bps),
+        ("requestedLat", f"{terms.lat:.6f}"),
+        ("requestedLng", f"{terms.lng:.6f}"),
+        ("radiusMeters", terms.radius_m),
+    )
+    return Step(session=session, events=(Event(EventKind.CREATED, terms.created_at_ms, facts),))
 
 
 def step(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
@@ -326,7 +337,8 @@ def _assign(session: Session, message: Assign, now_ms: int, limits: SessionLimit
         start_deadline_ms=now_ms + timeout_ms,
         is_dispatched=message.is_dispatched,
     )
-    event = Event(EventKind.ASSIGNED, now_ms, (("operatorWorkspaceId", operator.workspace_id),))
+    facts = (("operatorWorkspaceId", operator.workspace_id), ("payeeAddress", operator.wallet_address))
+    event = Event(EventKind.ASSIGNED, now_ms, facts)
     return Step(session=replace(session, phase=phase), events=(event,))
 
 

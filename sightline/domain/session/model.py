@@ -223,11 +223,18 @@ class Session:
     """Hash of the newest of the session's recorded events; each event's hash covers the one before."""
     events: int = 0
     """How many events are recorded."""
+    ended_head_hash: str | None = None
+    """Hash of the event ENDED. Later events, such as SETTLED, change `head_hash` but not this."""
 
     def in_phase(self, phase: Phase) -> "Session":
         """The same session in another phase, or with more known in the same one."""
         return Session(
-            terms=self.terms, phase=phase, version=self.version, head_hash=self.head_hash, events=self.events
+            terms=self.terms,
+            phase=phase,
+            version=self.version,
+            head_hash=self.head_hash,
+            events=self.events,
+            ended_head_hash=self.ended_head_hash,
         )
 
     @property

@@ -1,18 +1,17 @@
 """The hash chain over a session's recorded events: it shows any later change of what was metered."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sightline.domain.session.messages import Event
+from sightline.domain.receipt import chain_hash
+from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Session
 
 
 def event_hash(previous: str, session_id: str, sequence: int, event: Event) -> str:
-    """SHA-256, in hex, over the hash before it and the event in canonical JSON."""
-    body = [previous, session_id, sequence, event.kind.value, event.at_ms, [list(fact) for fact in event.facts]]
-    return hashlib.sha256(json.dumps(body, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
+    """Return the hash of an event on top of the hash of the event before."""
+    facts: list[list[object]] = [list(fact) for fact in event.facts]
+    return chain_hash(previous, session_id, sequence, event.kind.value, event.at_ms, facts)
 
 
 def chain(session: Session, events: Sequence[Event]) -> tuple[Session, list[tuple[int, Event, str]]]:
@@ -21,10 +20,12 @@ def chain(session: Session, events: Sequence[Event]) -> tuple[Session, list[tupl
     Returns:
         The session with its new head, and (sequence, event, hash) for each event.
     """
-    head, count = session.head_hash, session.events
+    head, count, ended_head = session.head_hash, session.events, session.ended_head_hash
     recorded: list[tuple[int, Event, str]] = []
     for event in events:
         count += 1
         head = event_hash(head, session.id, count, event)
         recorded.append((count, event, head))
-    return replace(session, head_hash=head, events=count), recorded
+        if event.kind is EventKind.ENDED:
+            ended_head = head
+    return replace(session, head_hash=head, events=count, ended_head_hash=ended_head), recorded

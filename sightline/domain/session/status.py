@@ -62,6 +62,7 @@ class MeterStatus:
     session_id: str
     rate: MicroUsdc
     head_hash: str
+    ended_head_hash: str | None = None
     started_at_ms: int | None = None
     ended_at_ms: int | None = None
     state: MeterState | None = None
@@ -152,7 +153,13 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
 def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterStatus:
     """Read the meter at `now_ms`."""
     phase = session.phase
-    status = partial(MeterStatus, session_id=session.id, rate=session.terms.rate, head_hash=session.head_hash)
+    status = partial(
+        MeterStatus,
+        session_id=session.id,
+        rate=session.terms.rate,
+        head_hash=session.head_hash,
+        ended_head_hash=session.ended_head_hash,
+    )
     match phase:
         case Requested() | Assigned():
             return status()

@@ -15,8 +15,11 @@ _BAD: Final = Refusal(Code.INVALID_INPUT, "pagination:cursor", "The cursor is no
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII)
 _LENGTH_MAX: Final = 256
 _NUMBER_MAX: Final = 2**53
+_SEQUENCE_MAX: Final = 2**31 - 1
+"""Sequences of events are stored as 32-bit integers."""
 _SESSIONS: Final = "s1"
 _LEDGER: Final = "w1"
+_EVENTS: Final = "e1"
 
 
 def session_cursor(key: SessionKey) -> str:
@@ -51,6 +54,23 @@ def read_ledger_cursor(text: str) -> int:
     match _decode(text):
         case [kind, int(sequence)] if kind == _LEDGER and _is_number(sequence):
             return sequence
+    raise _bad()
+
+
+def event_cursor(sequence: int) -> str:
+    """Encode a place in the recorded events of a session."""
+    return _encode([_EVENTS, sequence])
+
+
+def read_event_cursor(text: str) -> int:
+    """Return the sequence that a cursor names.
+
+    Raises:
+        RefusedError: INVALID_INPUT `pagination:cursor`.
+    """
+    match _decode(text):
+        case [kind, int(sequence)] if kind == _EVENTS and _is_number(sequence):
+            return min(sequence, _SEQUENCE_MAX)
     raise _bad()
 
 

@@ -10,11 +10,12 @@ from sightline.http.resources.frames import FrameResources
 from sightline.http.resources.location import LocationResources
 from sightline.http.resources.me_auth import MeAndAuth
 from sightline.http.resources.members import MemberResources
+from sightline.http.resources.money.receipts import ReceiptResources
+from sightline.http.resources.money.wallet import MoneyResources
 from sightline.http.resources.quotes import QuoteResources
 from sightline.http.resources.rpc_proxy import RpcProxyResource
 from sightline.http.resources.service import HealthAndConfig
 from sightline.http.resources.sessions import SessionResources
-from sightline.http.resources.settlements_wallet import MoneyResources
 from sightline.http.resources.signalling import SignallingResources
 from sightline.http.resources.streams import StreamSlots
 from sightline.http.resources.workspaces import Workspaces
@@ -37,6 +38,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(SessionResources(services)),
         *routes_of(FrameResources(services, slots)),
         *routes_of(MoneyResources(services)),
+        *routes_of(ReceiptResources(services)),
         *routes_of(EventResources(services, slots)),
         *routes_of(SignallingResources(services)),
         *rpc,

@@ -232,6 +232,7 @@ class Meter(Output):
     rate_per_second_micro_usdc: Money
     charged_micro_usdc: Money
     head_hash: str = Field(description="SHA-256 chain over the session's recorded events")
+    ended_head_hash: str | None = Field(description="The head hash at the end; a settlement changes headHash later")
 
 
 def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict[str, object]:
@@ -292,6 +293,7 @@ def meter_json(status: MeterStatus) -> dict[str, object]:
         "ratePerSecondMicroUsdc": str(status.rate),
         "chargedMicroUsdc": str(status.charged),
         "headHash": status.head_hash,
+        "endedHeadHash": status.ended_head_hash,
         "windows": [
             {"from": iso(window.from_ms), "to": iso_or_none(window.to_ms), "reason": window.reason}
             for window in status.windows

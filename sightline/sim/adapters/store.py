@@ -181,9 +181,11 @@ class FaultyStore:
         """List every session that is not terminal."""
         return await self._read(self._inner.unfinished_sessions)
 
-    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
-        """List the recorded events of a session."""
-        return await self._read(lambda: self._inner.session_events(session_id))
+    async def session_events(
+        self, session_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[RecordedEvent]:
+        """List the recorded events of a session after a sequence."""
+        return await self._read(lambda: self._inner.session_events(session_id, after=after, limit=limit))
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
         """Read one workspace."""

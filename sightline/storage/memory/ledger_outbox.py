@@ -202,7 +202,8 @@ class MemoryOutbox(ABC):
         if row.state not in _FINAL:
             self._settlements[session_id] = replace(
                 row, state=SettlementState.MINED, reason=None, tx_hash=inclusion.tx_hash,
-                block_number=inclusion.block_number, block_hash=inclusion.block_hash, updated_at_ms=now_ms,
+                block_number=inclusion.block_number, block_hash=inclusion.block_hash, log_index=inclusion.log_index,
+                updated_at_ms=now_ms,
             )  # fmt: skip
 
     async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
@@ -213,7 +214,8 @@ class MemoryOutbox(ABC):
             return
         self._settlements[session_id] = replace(
             row, state=SettlementState.CONFIRMED, reason=None, tx_hash=inclusion.tx_hash, tries=0,
-            block_number=inclusion.block_number, block_hash=inclusion.block_hash, updated_at_ms=now_ms,
+            block_number=inclusion.block_number, block_hash=inclusion.block_hash, log_index=inclusion.log_index,
+            updated_at_ms=now_ms,
             confirmed_at_ms=now_ms if row.confirmed_at_ms is None else row.confirmed_at_ms,
             notified=row.notified and row.tx_hash == inclusion.tx_hash,
         )  # fmt: skip
@@ -225,8 +227,8 @@ class MemoryOutbox(ABC):
         row = self._settlements[session_id]
         if row.state in (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED):
             self._settlements[session_id] = replace(
-                row, state=SettlementState.SENT, reason=reason, block_number=None, block_hash=None, on_chain=None,
-                updated_at_ms=now_ms,
+                row, state=SettlementState.SENT, reason=reason, block_number=None, block_hash=None, log_index=None,
+                on_chain=None, updated_at_ms=now_ms,
             )  # fmt: skip
 
     async def mark_waiting(
@@ -249,7 +251,8 @@ class MemoryOutbox(ABC):
         self._settlements[session_id] = replace(
             before, state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,
             reason="the contract settled other amounts", block_number=inclusion.block_number,
-            block_hash=inclusion.block_hash, on_chain=on_chain, updated_at_ms=now_ms, confirmed_at_ms=now_ms,
+            block_hash=inclusion.block_hash, log_index=inclusion.log_index, on_chain=on_chain, updated_at_ms=now_ms,
+            confirmed_at_ms=now_ms,
         )  # fmt: skip
         if (before.state, before.tx_hash) != (SettlementState.MISMATCHED, inclusion.tx_hash):
             self.webhooks.note_settlement(self._settlements[session_id])

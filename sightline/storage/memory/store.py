@@ -211,10 +211,13 @@ class MemoryStore:
             if session.state in UNFINISHED
         ]
 
-    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
-        """The recorded events of a session."""
+    async def session_events(
+        self, session_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[RecordedEvent]:
+        """Return the recorded events of a session after a sequence."""
         await trio.lowlevel.checkpoint()
-        return list(self._events.get(session_id, []))
+        found = [event for event in self._events.get(session_id, []) if event.sequence > after]
+        return found[:limit]
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
         """Record when media was last proved."""

@@ -23,7 +23,7 @@ from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
-retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, chain_to_amount, chain_fee_amount
+retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, chain_to_amount, chain_fee_amount, log_index
 """
 _ROWS = f"SELECT {_COLUMNS} FROM settlement "  # noqa: S608  # constants
 _ONE = _ROWS + "WHERE session_id = $1"
@@ -75,7 +75,7 @@ ON CONFLICT (tx_hash, session_id) DO NOTHING
 """
 _SIGNED = """
 UPDATE settlement SET state = 'SIGNED', reason = NULL, tx_hash = a.t, updated_at_ms = $3,
-  retry_at_ms = 0, block_number = NULL, block_hash = NULL
+  retry_at_ms = 0, block_number = NULL, block_hash = NULL, log_index = NULL
 FROM unnest($1::uuid[], $2::text[]) AS a(s, t)
 WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
@@ -88,17 +88,17 @@ WHERE state IN ('SIGNED', 'SENT', 'STUCK') AND session_id IN (
 """
 _MINED = """
 UPDATE settlement SET state = 'MINED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
-  updated_at_ms = $5 WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
+  log_index = $5, updated_at_ms = $6 WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
 _CONFIRMED = """
 UPDATE settlement SET state = 'CONFIRMED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
-  confirmed_at_ms = coalesce(confirmed_at_ms, $5), updated_at_ms = $5, tries = 0,
+  log_index = $5, confirmed_at_ms = coalesce(confirmed_at_ms, $6), updated_at_ms = $6, tries = 0,
   notified = notified AND tx_hash = $2
 WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIRMED', $2, $4)
 """
 _UNMINED = """
-UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, updated_at_ms = $3,
-  chain_to_amount = NULL, chain_fee_amount = NULL
+UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, log_index = NULL,
+  updated_at_ms = $3, chain_to_amount = NULL, chain_fee_amount = NULL
 WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
 """
 _WAIT = """
@@ -108,8 +108,8 @@ WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF'
 """
 _MISMATCHED = """
 UPDATE settlement SET state = 'MISMATCHED', reason = 'the contract settled other amounts', tx_hash = $2,
-  block_number = $3, block_hash = $4, chain_to_amount = $5, chain_fee_amount = $6, updated_at_ms = $7, tries = 0,
-  confirmed_at_ms = $7
+  block_number = $3, block_hash = $4, log_index = $5, chain_to_amount = $6, chain_fee_amount = $7, updated_at_ms = $8,
+  tries = 0, confirmed_at_ms = $8
 WHERE session_id = $1
 """
 _WRITE_OFF = """
@@ -303,8 +303,8 @@ class PostgresOutbox:
         await self._database.run(lambda connection: connection.execute(query, *arguments))
 
 
-def _place(inclusion: Inclusion) -> tuple[str, int, str]:
-    return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash
+def _place(inclusion: Inclusion) -> tuple[str, int, str, int | None]:
+    return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash, inclusion.log_index
 
 
 def _attempt(row: Any) -> Attempt:
@@ -338,6 +338,7 @@ def _record(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
         updated_at_ms=row["updated_at_ms"],
         lane=SettlementLane(row["lane"]),
         on_chain=_on_chain(row),
+        log_index=row["log_index"],
         attempts=attempts,
     )
 

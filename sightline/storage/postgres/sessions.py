@@ -55,7 +55,10 @@ SELECT id, state, operator_workspace_id, video_ref, due_at_ms FROM session
 WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE') ORDER BY id
 """
 
-_EVENTS = "SELECT sequence, kind, at_ms, facts, hash FROM session_event WHERE session_id = $1 ORDER BY sequence"
+_EVENTS = """
+SELECT sequence, kind, at_ms, facts, hash FROM session_event WHERE session_id = $1 AND sequence > $2
+ORDER BY sequence LIMIT $3
+"""
 
 # Sorted, so that two checkpoints lock their rows in one order.
 _PROVE_MEDIA = """
@@ -189,9 +192,11 @@ async def unfinished_sessions(database: Database) -> Sequence[UnfinishedSession]
     ]
 
 
-async def session_events(database: Database, session_id: str) -> Sequence[RecordedEvent]:
-    """The recorded events, in order."""
-    rows = await database.read(lambda connection: connection.fetch(_EVENTS, session_id))
+async def session_events(
+    database: Database, session_id: str, *, after: int, limit: int | None
+) -> Sequence[RecordedEvent]:
+    """Return the recorded events after a sequence, in order."""
+    rows = await database.read(lambda connection: connection.fetch(_EVENTS, session_id, after, limit))
     return [RecordedEvent(row["sequence"], _event(row), row["hash"]) for row in rows]
 
 

@@ -99,9 +99,11 @@ class PostgresStore:
         """Every session that is not terminal."""
         return await sessions.unfinished_sessions(self._database)
 
-    async def session_events(self, session_id: str) -> Sequence[RecordedEvent]:
-        """The recorded events of a session."""
-        return await sessions.session_events(self._database, session_id)
+    async def session_events(
+        self, session_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[RecordedEvent]:
+        """Return the recorded events of a session after a sequence."""
+        return await sessions.session_events(self._database, session_id, after=after, limit=limit)
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
         """Record when media was last proved."""

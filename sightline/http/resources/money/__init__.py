@@ -1,0 +1,1 @@
+"""Money as callers see it: settlements, receipts, wallets, usage."""

@@ -1,0 +1,184 @@
+"""Receipts of sessions that the state machine has run, true and forged, and what the chain says of them."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import orjson
+from eth_abi.abi import encode
+
+from sightline.actors.types import SessionHistory
+from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
+from sightline.domain.session import machine
+from sightline.domain.session.messages import (
+    Assign,
+    Cancel,
+    End,
+    FixReported,
+    GoLive,
+    MediaBroke,
+    MediaProved,
+    Message,
+    Party,
+    Settle,
+    SettlementMined,
+    Step,
+)
+from sightline.domain.session.model import Session, VideoInput
+from sightline.domain.session.record import chain
+from sightline.domain.session.status import meter_status, session_status
+from sightline.domain.settlement import SettlementPayload
+from sightline.http.schemas.receipts import receipt_json
+from sightline.ports.ledger import SettlementRecord, SettlementState
+from sightline.ports.store import RecordedEvent
+from sightline.system.keccak import session_id_hash
+from tests.domain.builders import CONSUMER, LIMITS, T0, a_fix, an_operator, terms
+from tests.http.fakes import CHAIN
+
+PAYER = "0x52908400098527886E0F7030069857D2E4169EE7"
+PAYEE = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
+TX = "0x" + "5e" * 32
+BLOCK, LOG_INDEX = 4_711, 5
+
+Json = dict[str, Any]
+
+
+class Story:
+    """A session and everything that was recorded of it."""
+
+    def __init__(self) -> None:
+        made = machine.create(terms(payer_address=PAYER, max_duration_s=60, hold=60 * 1_000))
+        self.session, self.events = made.session, list[RecordedEvent]()
+        self.payload: SettlementPayload | None = None
+        self._record(made)
+
+    def tell(self, message: Message, after_ms: int) -> "Story":
+        step = machine.step(self.session, message, T0 + after_ms, LIMITS)
+        assert isinstance(step, Step), step
+        self._record(step)
+        return self
+
+    def proved(self, first_ms: int, last_ms: int) -> "Story":
+        """Heartbeats and frames every two seconds."""
+        for sequence, at_ms in enumerate(range(first_ms, last_ms + 1, 2_000), first_ms):
+            self.tell(FixReported(a_fix(T0 + at_ms), sequence), at_ms)
+            self.tell(MediaProved(T0 + at_ms), at_ms)
+        return self
+
+    def _record(self, step: Step) -> None:
+        self.session, recorded = chain(step.session, step.events)
+        self.events += [RecordedEvent(*each) for each in recorded]
+        self.payload = next((each.payload for each in step.effects if isinstance(each, Settle)), self.payload)
+
+    def receipt(self) -> Json:
+        shown: Json = orjson.loads(orjson.dumps(receipt_json(self._history(), self._settlement(), CHAIN)))
+        return shown
+
+    def _history(self) -> SessionHistory:
+        session: Session = self.session
+        return SessionHistory(
+            status=session_status(session, T0 + 100_000, LIMITS, CONSUMER),
+            meter=meter_status(session, T0 + 100_000, LIMITS),
+            events=tuple(self.events),
+        )
+
+    def _settlement(self) -> SettlementRecord | None:
+        if self.payload is None:
+            return None
+        is_mined = self.events[-1].event.kind.value == "SETTLED"
+        return SettlementRecord(
+            session_id=self.session.id,
+            session_id_hash=session_id_hash(self.session.id),
+            payload=self.payload,
+            state=SettlementState.CONFIRMED if is_mined else SettlementState.COMPOSED,
+            reason=None,
+            tx_hash=TX if is_mined else None,
+            block_number=BLOCK if is_mined else None,
+            block_hash="0x" + "ab" * 32 if is_mined else None,
+            confirmed_at_ms=T0 + 90_000 if is_mined else None,
+            retry_at_ms=0,
+            tries=0,
+            notified=is_mined,
+            composed_at_ms=T0 + 50_000,
+            updated_at_ms=T0 + 90_000,
+            log_index=LOG_INDEX if is_mined else None,
+        )
+
+
+def live() -> Story:
+    """A session in LIVE since T0 + 5 s."""
+    video = VideoInput(ref="input-1", whip_url="http://v/whip/x", whep_url="http://v/whep/x")
+    story = Story().tell(Assign(an_operator(wallet_address=PAYEE)), 2_000)
+    return story.tell(GoLive(video), 5_000)
+
+
+def settled() -> Story:
+    """Two pauses that overlap in time, an end by the consumer, and a settlement."""
+    story = live().proved(5_000, 13_000)
+    story.tell(MediaBroke(T0 + 14_000), 14_000).proved(18_000, 20_000)
+    story.proved(33_500, 41_500).tell(End(Party.CONSUMER), 42_750)
+    return story.tell(SettlementMined(TX), 80_000)
+
+
+def pending() -> Story:
+    """An end without any proof: charged nothing, and not settled yet."""
+    return live().tell(End(Party.OPERATOR), 9_000)
+
+
+def cancelled() -> Story:
+    """A request that its consumer withdrew."""
+    return Story().tell(Cancel(), 3_000)
+
+
+def on_chain(receipt: Json) -> Json:
+    """What a node of the chain answers for the settlement of a true receipt."""
+    payload, contracts = receipt["settlement"]["payload"], receipt["contracts"]
+    amounts = [int(payload[name]) for name in ("toAmount", "feeAmount", "ratePerSecond")]
+    data = encode(["uint256"] * 5, [*amounts, payload["chargeableSeconds"], payload["platformFeeBps"]])
+    payer, payee = address_topic(payload["from"]), address_topic(payload["to"])
+    collector = address_topic("0x" + "fe" * 20)
+    token = contracts["usdcAddress"].lower()
+    logs = [
+        _log(token, [TRANSFER_TOPIC, payer, payee], encode(["uint256"], amounts[:1]), LOG_INDEX - 2),
+        _log(token, [TRANSFER_TOPIC, payer, collector], encode(["uint256"], amounts[1:2]), LOG_INDEX - 1),
+        _log(
+            contracts["settlementAddress"].lower(),
+            [SETTLED_TOPIC, payload["sessionIdHash"], payer, payee],
+            data,
+            LOG_INDEX,
+        ),
+    ]
+    mined = {"transactionHash": TX, "blockNumber": hex(BLOCK), "status": "0x1", "logs": logs}
+    return {"chainId": contracts["chainId"], "receipt": mined}
+
+
+def _log(address: str, topics: list[str], data: bytes, index: int) -> Json:
+    return {"address": address, "topics": topics, "data": "0x" + data.hex(), "logIndex": hex(index)}
+
+
+def leaves(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of all scalars of decoded JSON."""
+    if isinstance(value, dict):
+        return [leaf for name, each in value.items() for leaf in leaves(each, (*path, name))]
+    if isinstance(value, list):
+        return [leaf for index, each in enumerate(value) for leaf in leaves(each, (*path, index))]
+    return [path]
+
+
+def line_of(path: Sequence[str | int]) -> str:
+    """The path as a verifier writes it."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def value_at(receipt: Json, path: tuple[str | int, ...]) -> Any:
+    value: Any = receipt
+    for part in path:
+        value = value[part]
+    return value
+
+
+def forged(receipt: Json, path: tuple[str | int, ...], value: object) -> Json:
+    """The receipt with another value at a path."""
+    other = deepcopy(receipt)
+    value_at(other, path[:-1])[path[-1]] = value
+    return other
