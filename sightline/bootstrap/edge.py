@@ -19,6 +19,7 @@ from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Gauges, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.routes import routes_of
@@ -143,6 +144,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
     options = EdgeOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
+        access=ListenerAccess(hosts=AllowedHosts.of(settings.host, settings.public_url, settings.allowed_hosts)),
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
         log_heartbeat_every=settings.log_heartbeat_every,
     )
@@ -172,7 +174,12 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         *routes_of(OperationResources(core.actors.registry, core.ledger, core.clock)),
         *hooks,
     )
-    return build_app(routes, edge, EdgeOptions(rate_limits=RateLimits(is_enabled=False)))
+    settings, token = core.settings, core.settings.internal_token
+    access = ListenerAccess(
+        hosts=AllowedHosts.of(settings.internal_host, settings.public_url, settings.allowed_hosts),
+        token=token.get_secret_value() if token is not None else None,
+    )
+    return build_app(routes, edge, EdgeOptions(access=access, rate_limits=RateLimits(is_enabled=False)))
 
 
 def read_gauges(core: Core) -> Gauges:

@@ -152,7 +152,7 @@ def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(_settings(config, data_dir=data_dir).data_dir))
+    raise typer.Exit(print_settlements(_settings(config, data_dir=data_dir)))
 
 
 @app.command("write-off")
@@ -160,7 +160,7 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
     """Give up the settlement of a session for good, with a reason, and release the payer's hold."""
     from sightline.cli.operations import write_off_settlement
 
-    raise typer.Exit(write_off_settlement(_settings(config, data_dir=data_dir).data_dir, session_id, reason))
+    raise typer.Exit(write_off_settlement(_settings(config, data_dir=data_dir), session_id, reason))
 
 
 @app.command()
@@ -172,8 +172,8 @@ def actors(
     """Show the actors of a running server: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
-    directory = _settings(config, data_dir=data_dir).data_dir
-    raise typer.Exit(print_actors(directory) if revive is None else revive_actor(directory, revive))
+    settings = _settings(config, data_dir=data_dir)
+    raise typer.Exit(print_actors(settings) if revive is None else revive_actor(settings, revive))
 
 
 @app.command()

@@ -1,7 +1,6 @@
 """Operator commands that call the internal listener of a running server."""
 
 import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +8,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
+from sightline.config import Settings
 from sightline.system.server_address_file import read_server_addresses
 
 TIMEOUT_S = 15.0
@@ -20,12 +20,14 @@ class NotRunningError(Exception):
     """No server is running on the data directory."""
 
 
-def _ask(data_dir: Path, method: str, path: str) -> dict[str, Any]:
+def _ask(settings: Settings, method: str, path: str) -> dict[str, Any]:
+    data_dir, token = settings.data_dir, settings.internal_token
     where = read_server_addresses(data_dir)
     if where is None:
         raise NotRunningError(f"no server was ever ready on {data_dir}")
     try:
-        answer = httpx.request(method, where.internal_url + path, timeout=TIMEOUT_S)
+        headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
+        answer = httpx.request(method, where.internal_url + path, headers=headers, timeout=TIMEOUT_S)
     except httpx.TransportError as error:
         raise NotRunningError(f"the server of {data_dir} does not answer at {where.internal_url}") from error
     body: dict[str, Any] = answer.json()
@@ -44,10 +46,10 @@ def _fail(error: NotRunningError) -> int:
     return 1
 
 
-def print_settlements(data_dir: Path) -> int:
+def print_settlements(settings: Settings) -> int:
     """Print the settlements that are not confirmed, with the reason. Returns the exit code."""
     try:
-        found = _ask(data_dir, "GET", "/internal/settlements")["items"]
+        found = _ask(settings, "GET", "/internal/settlements")["items"]
     except NotRunningError as error:
         return _fail(error)
     table = Table("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
@@ -69,20 +71,20 @@ def print_settlements(data_dir: Path) -> int:
     return 0
 
 
-def write_off_settlement(data_dir: Path, session_id: str, reason: str) -> int:
+def write_off_settlement(settings: Settings, session_id: str, reason: str) -> int:
     """Write a settlement off. Returns the exit code."""
     try:
-        _ask(data_dir, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
+        _ask(settings, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
     except NotRunningError as error:
         return _fail(error)
     _console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
 
 
-def print_actors(data_dir: Path) -> int:
+def print_actors(settings: Settings) -> int:
     """Print counts per kind of actor, and the parked actors. Returns the exit code."""
     try:
-        kinds = _ask(data_dir, "GET", "/internal/actors")["kinds"]
+        kinds = _ask(settings, "GET", "/internal/actors")["kinds"]
     except NotRunningError as error:
         return _fail(error)
     table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
@@ -100,10 +102,10 @@ def print_actors(data_dir: Path) -> int:
     return 0
 
 
-def revive_actor(data_dir: Path, name: str) -> int:
+def revive_actor(settings: Settings, name: str) -> int:
     """Start a parked actor, KIND/ID, again. Returns the exit code."""
     try:
-        _ask(data_dir, "POST", f"/internal/actors/{name}/revive")
+        _ask(settings, "POST", f"/internal/actors/{name}/revive")
     except NotRunningError as error:
         return _fail(error)
     sys.stdout.write(f"revived {name}\n")

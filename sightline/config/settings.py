@@ -47,11 +47,20 @@ class Settings(BaseModel):
         None,
         description="URL (scheme and authority) under which callers reach the server; default: http(s)://HOST:PORT.",
     )
+    allowed_hosts: CommaList = Field(
+        (),
+        description="Names that the Host header of a request may have besides the bound address, loopback and the host "
+        "of PUBLIC_URL; comma list, * allows every name. A listener bound to 0.0.0.0 or :: allows every IP address.",
+    )
     internal_host: str = Field(
         "127.0.0.1", description="Address of the internal listener (metrics, readiness, webhooks). Keep it private."
     )
     internal_port: int | None = Field(
         None, ge=0, le=65535, description="Port of the internal listener; default: 8081, or a free one when PORT is 0."
+    )
+    internal_token: SecretStr | None = Field(
+        None,
+        description="Bearer token that calls of the internal listener need, except signed webhooks; default: none.",
     )
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM file) of the public listener; enables TLS.")
     tls_key: Path | None = Field(None, description="Private key (PEM file) of the public listener.")

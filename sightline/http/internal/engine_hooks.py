@@ -29,6 +29,7 @@ class EngineHookResources:
         rate=RateClass.NONE,
         raw_body=("application/json",),
         checks_origin=False,
+        has_own_credential=True,
     )
     async def take(self, call: Call) -> Raw:
         """Hand over; the answer is a bare status, which is all that engines look at."""

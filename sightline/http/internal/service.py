@@ -86,6 +86,7 @@ class InternalResources:
         raw_body=("application/json",),
         errors=(Code.NOT_AUTHENTICATED,),
         checks_origin=False,
+        has_own_credential=True,
     )
     async def video_event(self, call: Call) -> Reply:
         """Apply an event once, as of its time. An unknown reference is not an error."""

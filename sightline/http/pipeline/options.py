@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, final
 from sightline.domain.access import Operation, Principal
 from sightline.domain.refusal import Refusal
 from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.listener_access import ListenerAccess
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -64,6 +65,7 @@ class EdgeOptions:
 
     public_url: str | None = None
     strict_transport_s: int | None = None
+    access: ListenerAccess = field(default_factory=ListenerAccess)
     rate_limits: RateLimits = field(default_factory=RateLimits)
     recheck_s: float = 15.0
     """How often the credential of an open stream or WebSocket is checked again."""

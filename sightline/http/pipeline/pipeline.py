@@ -126,6 +126,7 @@ class Pipeline:
             ApiError, RefusedError: The first check that fails.
         """
         route = request.route = match.route
+        self._options.access.check(request.headers, route)
         if route.operation is not None:
             principal = await self._authenticate(request)
             request.principal = principal

@@ -85,6 +85,8 @@ class Route:
         finishes: Whether the call goes on when its client disconnects; None: when its method is unsafe.
         is_hot: Answered by the ASGI application itself, without Quart.
         errors: Error codes beyond those implied by the other fields.
+        has_own_credential: Whether the handler itself checks a signature or secret; the rules of the listener do not
+            apply then.
     """
 
     method: str
@@ -107,6 +109,7 @@ class Route:
     is_hot: bool = False
     finishes: bool | None = None
     checks_origin: bool = True
+    has_own_credential: bool = False
     links: tuple[Link, ...] = ()
     is_documented: bool = True
     handler: Handler = _no_handler

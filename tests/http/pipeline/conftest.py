@@ -24,6 +24,7 @@ from sightline.http.asgi.app import Edge, EdgeOptions, build_app
 from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.listener_access import ListenerAccess
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.routes import AnyRoute, Link, Param, RateClass, Route, SocketRoute
 from sightline.http.schemas.base import Input, Output, Query
@@ -241,6 +242,7 @@ async def _running(
     public_url: str | None = None,
     h2c: bool = False,
     strict_transport_s: int | None = None,
+    access: ListenerAccess | None = None,
 ) -> AsyncIterator[Running]:
     stage, ids, clock = Stage(), TestIds(), FixedClock()
 
@@ -257,7 +259,10 @@ async def _running(
         observe=observe,
     )
     options = EdgeOptions(
-        rate_limits=rate_limits or RateLimits(), public_url=public_url, strict_transport_s=strict_transport_s
+        rate_limits=rate_limits or RateLimits(),
+        public_url=public_url,
+        strict_transport_s=strict_transport_s,
+        access=access or ListenerAccess(),
     )
     app = build_app(stage.table(), edge, options)
     server = ServerOptions(

@@ -1,0 +1,61 @@
+"""A listener serves only requests whose Host header names it, and may ask for a bearer token."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
+
+PUBLIC = "https://live.example:8443"
+
+
+@pytest.mark.parametrize(
+    ("bound", "added", "host", "is_admitted"),
+    [
+        ("127.0.0.1", (), "127.0.0.1:8080", True),
+        ("127.0.0.1", (), "LOCALHOST", True),
+        ("127.0.0.1", (), "localhost.:8080", True),
+        ("127.0.0.1", (), "app.localhost:8080", True),
+        ("127.0.0.1", (), "[::1]:8080", True),
+        ("127.0.0.1", (), "live.example", True),
+        ("127.0.0.1", (), "evil.example:8080", False),
+        ("127.0.0.1", (), "live.example.evil.example", False),
+        ("127.0.0.1", (), "localhost.evil.example", False),
+        ("127.0.0.1", (), "198.51.100.7:8080", False),
+        ("127.0.0.1", (), "", False),
+        ("198.51.100.7", (), "198.51.100.7:8080", True),
+        ("0.0.0.0", (), "198.51.100.7:8080", True),
+        ("::", (), "[2001:db8::7]:8080", True),
+        ("0.0.0.0", (), "evil.example", False),
+        ("127.0.0.1", ("sightline",), "sightline:8081", True),
+        ("127.0.0.1", ("*",), "anything.example", True),
+    ],
+)
+def test_a_host_is_admitted_if_the_settings_name_it(
+    bound: str, added: tuple[str, ...], host: str, is_admitted: bool
+) -> None:
+    assert AllowedHosts.of(bound, PUBLIC, added).admits(host) is is_admitted
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, str]:
+    body = answer.json()
+    assert body["statusCode"] == answer.status_code
+    return answer.status_code, body["code"], body["detail"]
+
+
+async def test_a_foreign_host_gets_421_and_is_not_repeated(running: Any, door: str) -> None:
+    async with running(access=ListenerAccess(hosts=AllowedHosts.of("127.0.0.1", None, ()))) as app:
+        assert (await app.http.get(f"/{door}/public")).status_code == 200
+        answer = await app.http.get(f"/{door}/public", headers={"host": "evil.example"})
+        assert error_of(answer) == (421, "INVALID_INPUT", "http:host")
+        assert "evil.example" not in answer.text
+
+
+async def test_a_listener_with_a_token_serves_only_its_bearer(running: Any, door: str) -> None:
+    async with running(access=ListenerAccess(token="secret")) as app:
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "secret"}):
+            answer = await app.http.get(f"/{door}/public", headers=headers)
+            assert error_of(answer) == (401, "NOT_AUTHENTICATED", "internal:token")
+        answer = await app.http.get(f"/{door}/public", headers={"authorization": "Bearer secret"})
+        assert answer.status_code == 200
