@@ -101,6 +101,7 @@ class ChainService:
         self._relayer = relayer
         self._watcher = watcher
         self._funds: dict[str, FundsUpdate] = {}
+        self._tells_funds = False
         self._funds_read = trio.Event()
         watcher.on_readings = self._take_readings
         self._proxy = RpcProxy(rpc, on_transaction=watcher.wake)
@@ -119,7 +120,7 @@ class ChainService:
 
     def _take_readings(self, readings: Sequence[WalletReading]) -> None:
         now_ms = self._clock.now_ms()
-        for reading in readings:
+        for reading in readings if self._tells_funds else ():
             self._funds[reading.address] = FundsUpdate(
                 address=reading.address, spendable_micro=reading.spendable(now_ms), block_number=reading.block_number
             )
@@ -142,6 +143,7 @@ class ChainService:
             self._watcher.wake()
             await on_settlement(update)
 
+        self._tells_funds = on_funds is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(run_forever, "watcher", self._watcher.run, every_s=0.0))
             nursery.start_soon(partial(run_forever, "relayer", partial(self._relayer.run, told), every_s=0.0))

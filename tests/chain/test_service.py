@@ -177,6 +177,27 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
         nursery.cancel_scope.cancel()
 
 
+async def test_without_a_listener_the_wallets_that_were_read_are_not_kept(world: World, tmp_path: Path) -> None:
+    await world.ready_parties()
+
+    async def ignored(_: SettlementUpdate) -> None:
+        """Ignore settlement updates, which this test does not need."""
+
+    options = options_for(world, tmp_path)
+    async with (
+        open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(service.run, ignored)
+
+        async def is_read() -> bool:
+            return not await world.ledger.wallets_to_read(limit=1)
+
+        await until("the wallets are read", is_read)
+        assert service._funds == {}
+        nursery.cancel_scope.cancel()
+
+
 async def test_without_a_round_trip_of_the_faucet_nothing_is_claimed(world: World) -> None:
     payment = await faucet_of(world).fund(world.payer.address, 7)
     assert payment.amount_micro == 7

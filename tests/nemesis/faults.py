@@ -4,8 +4,11 @@ A fault that ends the server starts it again, as a supervisor (systemd, a contai
 all other faults.
 """
 
+import os
 import resource
+import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ import asyncpg
 import psutil
 import trio
 
+from sightline.storage.embedded.postgres_child import SOCKET_NAME
 from tests.e2e.traffic import Stage
 from tests.nemesis.parts import on_database
 from tests.nemesis.system import Arrangement, System
@@ -78,6 +82,25 @@ async def kill_starting_server(system: System, stage: Stage, rng: Random) -> Non
     await system.server.kill()
     await system.server.start()
     stage.rise()
+
+
+async def kill_stopping_server(system: System, stage: Stage, rng: Random) -> None:
+    """Kill the server by SIGKILL while it stops after SIGTERM, and start it."""
+    stage.fall()
+    system.process.terminate()
+    await trio.sleep(rng.uniform(0.05, 1.5))
+    await system.server.kill()
+    await system.server.start()
+    stage.rise()
+
+
+async def occupy_processors(_system: System, _stage: Stage, _rng: Random) -> None:
+    """Run two busy processes per processor for 10 s."""
+    command = [sys.executable, "-c", "while True: pass"]
+    with trio.move_on_after(10):
+        async with trio.open_nursery() as nursery:
+            for _ in range(2 * (os.cpu_count() or 1)):
+                nursery.start_soon(trio.run_process, command)
 
 
 async def suspend_server(seconds: float, system: System, _stage: Stage, _rng: Random) -> None:
@@ -202,6 +225,55 @@ async def hold_locks(system: System, _stage: Stage, _rng: Random) -> None:
             await on_database(system.database_dsn, hold)
 
 
+async def lose_replica(system: System, _stage: Stage, _rng: Random) -> None:
+    """Let every commit wait for 8 s for a synchronous replica that does not answer."""
+    async with _server_setting(system, "synchronous_standby_names", "absent"):
+        await trio.sleep(8)
+
+
+async def exhaust_connections(system: System, _stage: Stage, _rng: Random) -> None:
+    """Terminate the server's connections and occupy all that Postgres allows, for 8 s."""
+
+    async def occupy(connection: Any) -> None:
+        taken = []
+        for _ in range(8):
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sightline'"
+            )
+            with suppress(asyncpg.PostgresError):
+                while True:  # until Postgres refuses one
+                    taken.append(await asyncpg.connect(system.database_dsn))
+            await connection.execute("SELECT pg_sleep(1)")
+        for each in taken:
+            await each.close()
+
+    await on_database(system.database_dsn, occupy)
+
+
+async def fail_over(system: System, _stage: Stage, rng: Random) -> None:
+    """Kill the database and continue on its synchronous replica, which is reached for 2 s before it is promoted."""
+    assert system.wire is not None
+    assert system.postgres is not None
+    old = system.postgres
+    new = await old.replicate(old.directory.with_name(f"postgres-{rng.getrandbits(32):x}"))
+    await trio.sleep(rng.uniform(0.5, 2.0))
+    old.end()
+    system.postgres = new
+    system.wire.upstream = str(new.layout.socket_directory / SOCKET_NAME)
+    system.wire.cut()
+    await trio.sleep(2)
+    await _on_database(system, "SELECT pg_promote()")
+    shutil.rmtree(old.directory)
+
+
+async def block_connections(system: System, _stage: Stage, _rng: Random) -> None:
+    """Let nothing pass between server and database for 15 s, without closing a connection."""
+    assert system.wire is not None
+    system.wire.block()
+    await trio.sleep(15)
+    system.wire.unblock()
+
+
 async def cut_connections(system: System, _stage: Stage, rng: Random) -> None:
     """Drop every connection to the database, ten times in 5 s."""
     assert system.wire is not None
@@ -309,19 +381,26 @@ FAULTS: Final = (
     Fault("server and children kill -9", kill_everything, EMBEDDED),
     Fault("server kill -9 while it starts", kill_starting_server),
     Fault("server SIGTERM", stop_server),
+    Fault("server kill -9 while it stops", kill_stopping_server),
     Fault("server SIGSTOP 1 s", partial(suspend_server, 1)),
     Fault("server SIGSTOP 5 s", partial(suspend_server, 5)),
     Fault("server SIGSTOP 30 s", partial(suspend_server, 30)),
     Fault("server out of descriptors", exhaust_descriptors),
+    Fault("processors busy 10 s", occupy_processors),
     Fault("postgres kill -9", kill_postgres),
     Fault("postgres immediate stop", stop_postgres_now),
     Fault("postgres keeper kill -9", kill_postgres_keeper, EMBEDDED),
     Fault("postgres backend kill -9", kill_backend),
     Fault("postgres SIGSTOP 5 s", partial(suspend_postgres, 5)),
+    Fault("postgres SIGSTOP 30 s", partial(suspend_postgres, 30)),
     Fault("postgres backends terminated", terminate_backends),
+    Fault("postgres connections exhausted 8 s", exhaust_connections),
     Fault("postgres read-only 8 s", make_read_only),
     Fault("postgres lock timeout", hold_locks),
+    Fault("postgres replica does not answer 8 s", lose_replica, EXTERNAL),
+    Fault("postgres fails over", fail_over, EXTERNAL),
     Fault("database connections cut", cut_connections, EXTERNAL),
+    Fault("database black hole 15 s", block_connections, EXTERNAL),
     Fault("database latency 200 ms", slow_connections, EXTERNAL),
     Fault("database answers lost", lose_answers, EXTERNAL),
     Fault("disk full 8 s", fill_disk),

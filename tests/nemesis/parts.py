@@ -136,14 +136,44 @@ class ExternalPostgres:
         prepare_socket_directory(self.layout, account)
         make_cluster(self.layout, account)
         write_access_rules(self.layout, account)
+        with (self.layout.cluster / "pg_hba.conf").open("a") as rules:
+            # Only this account and the test's can reach the socket.
+            rules.write("local replication all trust\n")
         stop_leftover(self.layout, lambda _said: None)
-        self.process = start_postgres(self.layout, account, durable=True)
+        self.process = start_postgres(self.layout, account, durable=True, changes=REPLICATED)
+
+    async def replicate(self, directory: Path) -> "ExternalPostgres":
+        """Make and start a synchronous replica of this database in another directory."""
+        account = choose_account("nobody")
+        await trio.Path(directory).mkdir(mode=0o700)
+        account.own(directory)
+        replica = ExternalPostgres(directory)
+        source = ["-h", str(self.layout.socket_directory), "-U", "postgres"]
+        copy = [str(self.layout.binaries / "pg_basebackup"), *source, "--checkpoint=fast", "--write-recovery-conf"]
+        await trio.run_process(
+            [*copy, "-D", str(replica.layout.cluster)], capture_stderr=True, cwd="/", **account.popen_options()
+        )
+        replica.start()
+        await on_database(self.layout.dsn, _wait_for_replica)
+        return replica
 
     def end(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+
+REPLICATED: Final = {"wal_level": "replica", "max_wal_senders": "4"}
+"""Settings of a database that can have a replica."""
+
+
+async def _wait_for_replica(connection: Any) -> None:
+    """Make commits wait for the replica, and return when it is connected and up to date."""
+    await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    await connection.execute("SELECT pg_reload_conf()")
+    while not await connection.fetchval("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"):
+        await connection.execute("SELECT pg_sleep(0.05)")
 
 
 @dataclass

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import trio
 
+from sightline.storage.embedded.postgres_child import SOCKET_NAME
+
 
 class Fault(Enum):
     """What happens to the request that carries the marker."""
@@ -32,8 +34,9 @@ class Wire:
 
     `plan` cuts the connection at a request that contains a marker, once. `refuse` has the server raise an SQLSTATE in
     place of each request of a kind, until `accept`: the error is a real one, raised by Postgres in the state that the
-    connection is in. `delay_s` holds up every answer; `cut` drops all connections of this moment. While Postgres cannot
-    be reached, new connections are closed at once.
+    connection is in. `delay_s` holds up every answer; `cut` drops all connections of this moment. Between `block` and
+    `unblock` nothing passes in either direction and no connection is closed, as with a firewall that drops packets.
+    While Postgres cannot be reached, new connections are closed at once.
     """
 
     upstream: str
@@ -44,6 +47,17 @@ class Wire:
     refused: int = 0
     _refusal: tuple[str, At] | None = None
     _connections: set[trio.CancelScope] = field(default_factory=set)
+    _passes: trio.Event = field(default_factory=trio.Event)
+
+    def __post_init__(self) -> None:
+        self._passes.set()
+
+    def block(self) -> None:
+        """Let nothing pass until `unblock`."""
+        self._passes = trio.Event()
+
+    def unblock(self) -> None:
+        self._passes.set()
 
     def cut(self) -> None:
         """Drop every connection."""
@@ -78,6 +92,7 @@ class Wire:
 
     async def serve(self, client: trio.SocketStream) -> None:
         async with client:
+            await self._passes.wait()
             try:
                 server = await trio.open_unix_socket(self.upstream)
             except OSError:
@@ -103,6 +118,7 @@ class Wire:
                             return
                         if fault is not None:
                             pending.append(fault)
+                        await self._passes.wait()
                         await server.send_all(self._rewrite(request))
                 nursery.cancel_scope.cancel()
 
@@ -115,6 +131,7 @@ class Wire:
                         break
                     if self.delay_s:
                         await trio.sleep(self.delay_s)
+                    await self._passes.wait()
                     await client.send_all(answer)
                     if fault is Fault.AFTER_ANSWER:
                         break
@@ -168,7 +185,7 @@ async def open_wire(dsn: str) -> AsyncIterator[Wire]:
     """Put a wire in front of the database that `dsn` names."""
     parts = urlsplit(dsn)
     directory = parse_qs(parts.query)["host"][0]
-    wire = Wire(f"{directory}/.s.PGSQL.5432")
+    wire = Wire(f"{directory}/{SOCKET_NAME}")
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, wire.serve, 0, host="127.0.0.1"))
         port = listeners[0].socket.getsockname()[1]

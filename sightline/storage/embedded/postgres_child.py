@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -276,14 +276,19 @@ def prepare_socket_directory(layout: Layout, account: Account) -> None:
     account.own(directory)
 
 
-def start_postgres(layout: Layout, account: Account, *, durable: bool) -> "subprocess.Popen[bytes]":
+def start_postgres(
+    layout: Layout, account: Account, *, durable: bool, changes: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Start Postgres and wait until it answers; a recovery may take its time.
+
+    Args:
+        changes: Settings that differ from `settings`.
 
     Raises:
         EmbeddedPostgresError: It ended. Its own words are in the log.
     """
     args = [str(layout.binaries / "postgres"), "-D", str(layout.cluster)]
-    for name, value in settings(layout, durable=durable).items():
+    for name, value in (settings(layout, durable=durable) | dict(changes or {})).items():
         args += ["-c", f"{name}={value}"]
     deadline = time.monotonic() + OLD_BACKENDS_S
     while True:
@@ -305,7 +310,7 @@ def _wait_serving(process: "subprocess.Popen[bytes]", layout: Layout) -> bool:
             note = (layout.cluster / "postmaster.pid").read_text().split("\n")
         except FileNotFoundError:
             note = []
-        if len(note) > 7 and note[0] == str(process.pid) and note[7].strip() == "ready":
+        if len(note) > 7 and note[0] == str(process.pid) and note[7].strip() in {"ready", "standby"}:
             return True
         time.sleep(POLL_S)
     return False
