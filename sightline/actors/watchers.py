@@ -1,54 +1,139 @@
-"""Who wants to know that something changed. Watchers see the latest state, not every state in between."""
+"""Wakes the streams that follow a session or a workspace. A slow stream gets the latest state, not every state."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import trio
 
-ASSIGNMENTS_MAX: Final = 64
-"""Session ids kept for a slow watcher of a workspace; the oldest is dropped."""
+from sightline.domain.operator.model import Workspace
+
+NOTES_MAX: Final = 256
+"""Ids that are kept for a slow stream; the oldest is dropped."""
+DEGREE_M: Final = 111_000.0
+"""A little less than a degree of latitude in metres, so that a band made with it is never too narrow."""
+
+
+class Change(NamedTuple):
+    """What happened since the stream looked last."""
+
+    is_changed: bool = True
+    """The session or workspace itself, or one of its sessions, changed."""
+    has_moved: bool = True
+    """The session's device moved."""
+    sessions: tuple[str, ...] = ()
+    """Sessions of the workspace that changed."""
+    requests: tuple[str, ...] = ()
+    """Requests within the coverage of the workspace that were opened or closed."""
 
 
 @final
 class Watch:
-    """One watcher's mailbox: a flag, and the ids of what changed beside."""
+    """The mailbox of one stream."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
-        self._related: dict[str, None] = {}
+        self._is_changed = False
+        self._has_moved = False
+        self._sessions: dict[str, None] = {}
+        self._requests: dict[str, None] = {}
+        self._operator: Workspace | None = None
+        self._lat_min, self._lat_max = math.inf, -math.inf
 
-    def _notify(self, related: str | None) -> None:
-        if related is not None:
-            self._related.pop(related, None)
-            self._related[related] = None
-            if len(self._related) > ASSIGNMENTS_MAX:
-                del self._related[next(iter(self._related))]
+    def cover(self, operator: Workspace) -> None:
+        """Report requests within the coverage of this operator from now on."""
+        coverage = operator.coverage
+        self._operator = operator
+        self._lat_min, self._lat_max = -math.inf, math.inf
+        if coverage is not None:
+            reach = coverage.radius_m / DEGREE_M
+            self._lat_min, self._lat_max = coverage.lat - reach, coverage.lat + reach
+
+    def covers(self, lat: float, lng: float) -> bool:
+        """Whether requests at this point are reported."""
+        if not self._lat_min <= lat <= self._lat_max or self._operator is None:
+            return False
+        return self._operator.covers(lat, lng)
+
+    def note_change(self, session_id: str | None) -> None:
+        """Note a change, of a session of the workspace if one is given."""
+        self._is_changed = True
+        if session_id is not None:
+            _keep(self._sessions, session_id)
         self._event.set()
 
-    async def change(self) -> tuple[str, ...]:
-        """Wait for a change; returns the ids of related things that changed meanwhile, maybe none."""
-        await self._event.wait()
-        self._event = trio.Event()
-        related, self._related = tuple(self._related), {}
-        return related
+    def note_move(self) -> None:
+        """Note a new position."""
+        self._has_moved = True
+        self._event.set()
+
+    def note_request(self, session_id: str) -> None:
+        """Note a request that was opened or closed."""
+        _keep(self._requests, session_id)
+        self._event.set()
+
+    async def change(self, moves_from: float = -math.inf) -> Change:
+        """Wait for a change.
+
+        Args:
+            moves_from: Time of trio's clock before which a new position alone is kept back.
+        """
+        await trio.lowlevel.checkpoint()
+        while True:
+            has_moved = self._has_moved and trio.current_time() >= moves_from
+            if has_moved or self._is_changed or self._requests:
+                break
+            with trio.move_on_at(moves_from if self._has_moved else math.inf):
+                await self._event.wait()
+            self._event = trio.Event()
+        change = Change(self._is_changed, has_moved, tuple(self._sessions), tuple(self._requests))
+        self._is_changed, self._sessions, self._requests = False, {}, {}
+        self._has_moved = self._has_moved and not has_moved
+        return change
+
+
+def _keep(notes: dict[str, None], session_id: str) -> None:
+    notes.pop(session_id, None)
+    notes[session_id] = None
+    if len(notes) > NOTES_MAX:
+        del notes[next(iter(notes))]
 
 
 @final
 class Watchers:
-    """All watchers of one process, by (kind, id)."""
+    """The streams of one process by (kind, id) of the actor that they follow."""
 
     def __init__(self) -> None:
         self._watches: dict[tuple[str, str], set[Watch]] = {}
+        self._operators: set[Watch] = set()
+        """Streams that report requests."""
 
-    def notify(self, kind: str, actor_id: str, *, related: str | None = None) -> None:
-        """Wake the tasks that watch this actor."""
+    def notify(self, kind: str, actor_id: str, *, session_id: str | None = None) -> None:
+        """Wake the streams of an actor, after a change of itself or of a session of the workspace."""
         for watch in self._watches.get((kind, actor_id), ()):
-            watch._notify(related)  # noqa: SLF001  (the two classes are one mechanism)
+            watch.note_change(session_id)
+
+    def notify_move(self, kind: str, actor_id: str) -> None:
+        """Wake the streams of a session whose device has a new position. Each heartbeat of a LIVE session calls it."""
+        if self._watches:
+            for watch in self._watches.get((kind, actor_id), ()):
+                watch.note_move()
+
+    def notify_request(self, session_id: str, lat: float, lng: float) -> None:
+        """Wake the streams of operators that cover the point of a request that was opened or closed."""
+        for watch in self._operators:
+            if watch.covers(lat, lng):
+                watch.note_request(session_id)
+
+    def report_requests(self, watch: Watch, operator: Workspace) -> None:
+        """Report requests within the coverage of this operator to its stream from now on."""
+        watch.cover(operator)
+        self._operators.add(watch)
 
     @contextmanager
     def watch(self, kind: str, actor_id: str) -> Iterator[Watch]:
-        """Watch one actor for as long as the block lasts."""
+        """Follow one actor for as long as the block lasts."""
         watch = Watch()
         watches = self._watches.setdefault((kind, actor_id), set())
         watches.add(watch)
@@ -56,6 +141,7 @@ class Watchers:
             yield watch
         finally:
             watches.discard(watch)
+            self._operators.discard(watch)
             if not watches:
                 self._watches.pop((kind, actor_id), None)
 

@@ -78,7 +78,7 @@ class Broker:
         self._caps = DispatchCaps(deps.store, deps.clock, deps.limits.unstarted_dispatches_max)
         self.reads = Reads(registry, deps, self._look_up)
         self.pricing = Pricing(registry, deps)
-        self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads)
+        self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads, deps.clock)
 
     # Sessions.
 

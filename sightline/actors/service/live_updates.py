@@ -1,22 +1,42 @@
 """Live updates: the current state of a session or workspace, and every later change of it."""
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Literal, NamedTuple, TypeAlias, final
+from typing import Final, Literal, NamedTuple, TypeAlias, final
+
+import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.reads import Reads
-from sightline.actors.watchers import Watchers
-from sightline.domain.operator.model import Workspace
-from sightline.domain.session.status import MeterStatus, SessionStatus, parties_of
+from sightline.actors.types import SessionListing
+from sightline.actors.watchers import Change, Watch, Watchers
+from sightline.domain.operator.model import Coverage, Workspace
+from sightline.domain.session.messages import Party
+from sightline.domain.session.model import SessionState
+from sightline.domain.session.status import LocationStatus, MeterStatus, SessionStatus, parties_of
+from sightline.domain.units import DAY_MS
+from sightline.ports.clock import Clock
+from sightline.ports.store import SessionView
+
+LOCATION_EVERY_S: Final = 1.0
+FIRST_MAX: Final = 100
+"""Maximum number of the workspace's own sessions, and of open requests, that a new stream starts with."""
+OPEN_STATES: Final = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
+
+
+class ClosedRequest(NamedTuple):
+    """A request that was reported and can no longer be accepted."""
+
+    session_id: str
 
 
 class Update(NamedTuple):
     """One part of the watched state."""
 
-    kind: Literal["session", "meter", "workspace", "assignment"]
-    value: SessionStatus | MeterStatus | Workspace
+    kind: Literal["session", "meter", "location", "workspace", "assignment", "request", "requestClosed"]
+    value: SessionStatus | MeterStatus | LocationStatus | Workspace | ClosedRequest
 
 
 Updates: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Update]]
@@ -26,21 +46,32 @@ Updates: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Update]]
 class LiveUpdates:
     """Subscriptions to sessions and workspaces."""
 
-    def __init__(self, watchers: Watchers, look_up: LookUp, reads: Reads) -> None:
+    def __init__(self, watchers: Watchers, look_up: LookUp, reads: Reads, clock: Clock) -> None:
         self._watchers = watchers
         self._look_up = look_up
         self._reads = reads
+        self._clock = clock
 
     @asynccontextmanager
     async def watch_session(self, session_id: str, workspace_id: str) -> AsyncIterator[AsyncIterator[Update]]:
-        """The session and its meter, now and after every change."""
+        """The session, its meter and the position of its device, now and after every change.
+
+        Positions come at most once per `LOCATION_EVERY_S`; the latest is never left out.
+        """
         await self._reads.require_session_as_party(session_id, workspace_id)
 
         async def changes() -> AsyncGenerator[Update, None]:
+            change, moves_from = Change(), -math.inf
             while True:
-                yield Update("session", (await self._reads.read_session(session_id, workspace_id)).value)
-                yield Update("meter", (await self._reads.meter(session_id, workspace_id)).value)
-                await watch.change()
+                if change.is_changed:
+                    yield Update("session", (await self._reads.read_session(session_id, workspace_id)).value)
+                    yield Update("meter", (await self._reads.meter(session_id, workspace_id)).value)
+                if change.has_moved:
+                    location = await self._reads.location(session_id, workspace_id)
+                    if location is not None:
+                        moves_from = trio.current_time() + LOCATION_EVERY_S
+                        yield Update("location", location)
+                change = await watch.change(moves_from)
 
         with self._watchers.watch(SESSION, session_id) as watch:
             async with aclosing(changes()) as stream:
@@ -48,25 +79,99 @@ class LiveUpdates:
 
     @asynccontextmanager
     async def watch_workspace(self, workspace_id: str) -> AsyncIterator[AsyncIterator[Update]]:
-        """The workspace and its open assignments, now and after every change."""
-        workspace = await self._look_up.require_workspace(workspace_id)
-
-        async def assignments(session_ids: Sequence[str]) -> list[Update]:
-            found = [(session_id, await self._look_up.find_session(session_id)) for session_id in session_ids]
-            return [
-                Update("assignment", (await self._reads.read_session(session_id, workspace_id)).value)
-                for session_id, session in found
-                if session is not None and parties_of(session, workspace_id)
-            ]
-
-        async def changes() -> AsyncGenerator[Update, None]:
-            session_ids: Sequence[str] = tuple(workspace.claims)
-            while True:
-                yield Update("workspace", await self._look_up.require_workspace(workspace_id))
-                for update in await assignments(session_ids):
-                    yield update
-                session_ids = await watch.change()
-
+        """The workspace, the sessions of both its sides, and open requests, now and after every change."""
         with self._watchers.watch(WORKSPACE, workspace_id) as watch:
-            async with aclosing(changes()) as stream:
+            workspace = await self._look_up.require_workspace(workspace_id)
+            followed = _WorkspaceUpdates(self._watchers, self._look_up, self._reads, self._clock, watch, workspace)
+            async with aclosing(followed.all()) as stream:
                 yield stream
+
+
+@final
+class _WorkspaceUpdates:
+    """The updates of one stream of a workspace."""
+
+    def __init__(
+        self, watchers: Watchers, look_up: LookUp, reads: Reads, clock: Clock, watch: Watch, workspace: Workspace
+    ) -> None:
+        self._watchers = watchers
+        self._look_up = look_up
+        self._reads = reads
+        self._clock = clock
+        self._watch = watch
+        self._id = workspace.id
+        self._first = workspace
+        self._coverage: Coverage | None = None
+        self._told: set[str] = set()
+        """Requests that the client knows as open."""
+
+    async def all(self) -> AsyncGenerator[Update, None]:
+        """First the present state, then every change."""
+        yield Update("workspace", self._first)
+        for update in await self._sessions([*self._first.claims, *await self._own_sessions()]):
+            yield update
+        for update in await self._all_requests(self._first):
+            yield update
+        while True:
+            change = await self._watch.change()
+            if change.is_changed:
+                workspace = await self._look_up.require_workspace(self._id)
+                yield Update("workspace", workspace)
+                if workspace.coverage != self._coverage:
+                    for update in await self._all_requests(workspace):
+                        yield update
+            for update in await self._sessions(change.sessions):
+                yield update
+            for update in await self._requests(change.requests):
+                yield update
+
+    async def _own_sessions(self) -> list[str]:
+        """The sessions that the workspace has requested and that are not over."""
+        if not self._first.is_consumer:
+            return []
+        listing = SessionListing(
+            view=SessionView.CONSUMER,
+            limit=FIRST_MAX,
+            states=OPEN_STATES,
+            # Bounds the index range that is read. No session is open for longer than this.
+            created_after_ms=self._clock.now_ms() - DAY_MS,
+        )
+        page = await self._reads.list_sessions(self._id, listing)
+        return [status.terms.id for status in page.items]
+
+    async def _sessions(self, session_ids: Sequence[str]) -> list[Update]:
+        """The session as `assignment` for the operator's side, as `session` for the consumer's."""
+        updates: list[Update] = []
+        for session_id in dict.fromkeys(session_ids):
+            session = await self._look_up.find_session(session_id)
+            if session is None:
+                continue
+            sides, status = parties_of(session, self._id), self._reads.status_of(session, self._id)
+            updates += [Update("assignment", status)] if Party.OPERATOR in sides else []
+            updates += [Update("session", status)] if Party.CONSUMER in sides else []
+        return updates
+
+    async def _all_requests(self, workspace: Workspace) -> list[Update]:
+        """Follow the requests within the coverage of an operator, and return those that are open."""
+        if not workspace.is_supplier:
+            return []
+        self._coverage = workspace.coverage
+        self._watchers.report_requests(self._watch, workspace)
+        page = await self._reads.list_sessions(self._id, SessionListing(view=SessionView.OPEN, limit=FIRST_MAX))
+        opened = {status.terms.id: status for status in page.items}
+        left = [Update("requestClosed", ClosedRequest(gone)) for gone in sorted(self._told - opened.keys())]
+        fresh = [Update("request", status) for name, status in opened.items() if name not in self._told]
+        self._told = set(opened)
+        return [*left, *fresh]
+
+    async def _requests(self, session_ids: Sequence[str]) -> list[Update]:
+        updates: list[Update] = []
+        for session_id in session_ids:
+            session = await self._look_up.find_session(session_id)
+            if session is not None and session.state is SessionState.REQUESTED:
+                self._told.add(session_id)
+                updates.append(Update("request", self._reads.status_of(session, self._id)))
+            elif session_id in self._told:
+                self._told.discard(session_id)
+                updates.append(Update("requestClosed", ClosedRequest(session_id)))
+        return updates

@@ -15,6 +15,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Live, Requested, Session, SessionState
 from sightline.domain.session.status import (
+    LocationStatus,
     MeterStatus,
     SessionStatus,
     effective_state,
@@ -99,6 +100,19 @@ class Reads:
         session = await self.require_session_as_party(session_id, workspace_id)
         now_ms = self._now()
         return Answer(meter_status(session, now_ms, self._deps.limits.session), now_ms)
+
+    def status_of(self, session: Session, workspace_id: str) -> SessionStatus:
+        """A session that was just read, as a workspace may see it."""
+        return session_status(session, self._now(), self._deps.limits.session, workspace_id)
+
+    async def location(self, session_id: str, workspace_id: str) -> LocationStatus | None:
+        """The position of the operator's device, for a party; None before the first one and unless LIVE."""
+        phase = (await self.require_session_as_party(session_id, workspace_id)).phase
+        if not isinstance(phase, Live) or phase.location.track.adopted is None:
+            return None
+        return LocationStatus(
+            session_id=session_id, fix=phase.location.track.adopted, is_in_geofence=phase.location.is_inside
+        )
 
     async def history(
         self, session_id: str, workspace_id: str, *, after: int = 0, limit: int | None = None

@@ -11,7 +11,7 @@ continue. At most one operation is *pending*; later commands wait in `postponed`
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, assert_never, final
 
-from sightline.actors.deps import WORKSPACE, Deps
+from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.find_operator import accept_session, find_operator
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import (
@@ -112,7 +112,10 @@ class SessionActor:
         message = envelope.message
         try:
             match message:
-                case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
+                case FixReported():
+                    await self._durable.take_fact(message)
+                    self._deps.watchers.notify_move(SESSION, self._context.id)
+                case MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
                     await self._durable.take_fact(message)
                 case RecordSettlement(mined=mined):
                     await self._durable.take_fact(mined)

@@ -20,12 +20,22 @@ from sightline.actors.messages import (
 )
 from sightline.actors.session.start_session import open_video
 from sightline.domain.errors import SightlineError
-from sightline.domain.session.messages import ChargeHold, CloseVideo, ReleaseHold, ReleaseOperator, Settle, Step
+from sightline.domain.session.messages import (
+    ChargeHold,
+    CloseVideo,
+    EventKind,
+    ReleaseHold,
+    ReleaseOperator,
+    Settle,
+    Step,
+)
 from sightline.domain.session.model import Assigned, Live, Session
 from sightline.ports.relations import TupleUpdate
 
 REOPEN_DELAY_MS: Final = 2_000
 VIDEO_TIMER: Final = "video"
+_REQUEST_EVENTS: Final = frozenset({EventKind.CREATED, EventKind.ASSIGNED, EventKind.CANCELLED, EventKind.EXPIRED})
+"""Events that open or close a request."""
 
 log = structlog.get_logger("sightline.session")
 
@@ -43,8 +53,11 @@ def carry_out(context: Context[SessionMessage], deps: Deps, step: Step, session:
             case ReleaseHold() | ChargeHold():
                 pass  # done in the transaction
     deps.watchers.notify(SESSION, session.id)
-    if session.operator is not None:
-        deps.watchers.notify(WORKSPACE, session.operator.workspace_id, related=session.id)
+    terms = session.terms
+    for workspace_id in {terms.consumer_workspace_id, session.operator.workspace_id if session.operator else ""}:
+        deps.watchers.notify(WORKSPACE, workspace_id, session_id=session.id)
+    if any(event.kind in _REQUEST_EVENTS for event in step.events):
+        deps.watchers.notify_request(session.id, terms.lat, terms.lng)
 
 
 async def release_unused(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, final
 
+from sightline.domain.geofence import Fix
 from sightline.domain.metering import PauseReason, Reading, Window, read_live
 from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.messages import Party
@@ -69,6 +70,17 @@ class MeterStatus:
     clean_seconds: int = 0
     charged: MicroUsdc = NOTHING
     windows: tuple[Window, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocationStatus:
+    """The last plausible position of the operator's device in a LIVE session."""
+
+    session_id: str
+    fix: Fix
+    is_in_geofence: bool | None
+    """None while the position proves neither."""
 
 
 def parties_of(session: Session, workspace_id: str) -> frozenset[Party]:

@@ -97,6 +97,7 @@ class _Schemas:
                 (route.body, "validation"),
                 (route.query, "validation"),
                 (route.output, "serialization"),
+                *((model, "serialization") for model in route.events.values()),
             ):
                 if model is not None:
                     assert issubclass(model, BaseModel)
@@ -241,7 +242,12 @@ def codes_of(route: Route) -> list[Code]:
 def _success(route: Route, schemas: _Schemas) -> Document:
     response: Document = {"description": "Request successful", "headers": _REQUEST_ID_HEADER}
     if route.media_type != "application/json":
-        response["content"] = {route.media_type: {"schema": _schema_of_media(route.media_type)}}
+        response["headers"] = _REQUEST_ID_HEADER | {
+            name: {"schema": dict(schema), "description": description}
+            for name, (schema, description) in route.response_headers.items()
+        }
+        schema = _schema_of_events(route, schemas) if route.events else _schema_of_media(route.media_type)
+        response["content"] = {route.media_type: {"schema": schema}}
     else:
         data: Document = {"type": "object"} if route.output is None else schemas.ref(route.output, "serialization")
         envelope = {
@@ -263,11 +269,25 @@ def _success(route: Route, schemas: _Schemas) -> Document:
     return response
 
 
+def _schema_of_events(route: Route, schemas: _Schemas) -> Document:
+    """Describe one event of a stream; OpenAPI 3.1 cannot describe a sequence of events. `data` is the decoded JSON."""
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "required": ["id", "event", "data"],
+                "properties": {
+                    "id": {"type": "string", "description": "Counts the events of one stream"},
+                    "event": {"type": "string", "const": name},
+                    "data": schemas.ref(model, "serialization"),
+                },
+            }
+            for name, model in route.events.items()
+        ]
+    }
+
+
 def _schema_of_media(media_type: str) -> Document:
-    if media_type == "text/event-stream":
-        # The schema of one event; OpenAPI 3.1 cannot describe a sequence of events.
-        fields = {name: {"type": "string"} for name in ("id", "event", "data")}
-        return {"type": "object", "properties": fields}
     if media_type == "application/json":
         return {}
     return {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}

@@ -84,6 +84,8 @@ class Route:
         operation: Access rule; None: public.
         finishes: Whether the call goes on when its client disconnects; None: when its method is unsafe.
         is_hot: Answered by the ASGI application itself, without Quart.
+        events: Models of the data of server-sent events, by event name.
+        response_headers: Schema and description of the headers of a success, by name.
         errors: Error codes beyond those implied by the other fields.
         has_own_credential: Whether the handler itself checks a signature or secret; the rules of the listener do not
             apply then.
@@ -104,7 +106,9 @@ class Route:
     raw_body: tuple[str, ...] = ()
     query: type[QueryModel] | None = None
     output: type[BaseModel] | None = None
+    events: Mapping[str, type[BaseModel]] = field(default_factory=dict)
     media_type: str = "application/json"
+    response_headers: Mapping[str, tuple[Mapping[str, object], str]] = field(default_factory=dict)
     errors: tuple[Code, ...] = ()
     is_hot: bool = False
     finishes: bool | None = None

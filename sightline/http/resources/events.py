@@ -1,7 +1,7 @@
 """Live updates as server-sent events (WHATWG HTML section 9.2).
 
-What comes first is the current state, so a client that resumes misses nothing that still matters: the numbers go on
-after its Last-Event-ID, and states that were passed through meanwhile are not replayed.
+A stream starts with the current state, so a client that reconnects is up to date at once. The ids continue after its
+Last-Event-ID; states that it missed are not sent again.
 """
 
 from typing import Final, final
@@ -9,16 +9,22 @@ from typing import Final, final
 import orjson
 import trio
 
-from sightline.actors.service.live_updates import Update, Updates
+from sightline.actors.service.live_updates import ClosedRequest, Update, Updates
 from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code
-from sightline.domain.session.status import MeterStatus, SessionStatus
+from sightline.domain.session.status import LocationStatus, MeterStatus, SessionStatus
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Stream
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.resources.streams import StreamSlots
+from sightline.http.schemas.events import (
+    SESSION_EVENTS,
+    WORKSPACE_EVENTS,
+    request_closed_json,
+    session_location_json,
+)
 from sightline.http.schemas.sessions import meter_json, session_json
 from sightline.http.schemas.workspaces import workspace_json
 from sightline.http.services import Services
@@ -34,14 +40,18 @@ _HEADERS: Final = (
 
 
 def update_json(update: Update, *, shows_whip_url: bool) -> JsonObject:
-    """Present the value of an update: `Session`, `Meter` or `Workspace`."""
+    """Present the value of an update as the model that `SESSION_EVENTS` or `WORKSPACE_EVENTS` names."""
     match update.value:
         case SessionStatus() as status:
             return session_json(status, shows_whip_url=shows_whip_url)
         case MeterStatus() as meter:
             return meter_json(meter)
+        case LocationStatus() as location:
+            return session_location_json(location)
         case Workspace() as workspace:
             return workspace_json(workspace)
+        case ClosedRequest() as closed:
+            return request_closed_json(closed)
 
 
 def event_text(number: int, name: str, data: JsonObject) -> bytes:
@@ -50,7 +60,7 @@ def event_text(number: int, name: str, data: JsonObject) -> bytes:
 
 
 def last_number(header: str | None) -> int:
-    """The number after which the stream goes on; what is not one of ours counts as none."""
+    """Return the id after which the stream continues; 0 if the header is absent or invalid."""
     if header is None or not (header.isascii() and header.isdigit()) or len(header) > 16:
         return 0
     return min(int(header), _NUMBER_MAX)
@@ -70,15 +80,15 @@ class EventResources:
         "watchSession",
         TAG,
         "A session and its meter, now and on every change",
-        description="Events session and meter. First comes the current state; id counts per stream and goes "
-        "on after Last-Event-ID. A comment every 15 s keeps the stream open; after an hour it "
-        "ends.",
+        description="Sends the current state first. `location` comes at most once a second while LIVE. `id` counts per "
+        "stream and continues after Last-Event-ID. A comment every 15 s keeps the stream open; it ends after an hour.",
         operation=Operation.WATCH_EVENTS,
+        events=SESSION_EVENTS,
         media_type="text/event-stream",
         errors=(Code.SESSION_NOT_FOUND,),
     )
     async def session_events(self, call: Call) -> Stream:
-        """Events `session` and `meter`."""
+        """Send the events of a session."""
         broker, session_id = self._services.broker, call.params["id"]
         # Refused here, while an error can still be answered in the envelope.
         await broker.reads.require_session_as_party(session_id, call.workspace_id)
@@ -89,14 +99,17 @@ class EventResources:
         "/api/v1/workspaces/{id}/events",
         "watchWorkspace",
         TAG,
-        "The caller's workspace and its assignments, now and on every change",
-        description="Events workspace and assignment, otherwise like a session's stream.",
+        "The caller's workspace, its sessions and open requests, now and on every change",
+        description="`session` is a session that the workspace requested, `assignment` one that it operates. "
+        "`request` is an open request within the coverage of an operator; `requestClosed` says that it can no longer "
+        "be accepted. Otherwise like a session's stream.",
         operation=Operation.WATCH_EVENTS,
+        events=WORKSPACE_EVENTS,
         media_type="text/event-stream",
         errors=(Code.NOT_FOUND,),
     )
     async def workspace_events(self, call: Call) -> Stream:
-        """Events `workspace` and `assignment`."""
+        """Send the events of a workspace."""
         workspace_id = await require_own_workspace(call, self._services.broker)
         return self._stream(call, self._services.broker.updates.watch_workspace(workspace_id))
 
@@ -123,7 +136,7 @@ class EventResources:
                         async for update in updates:
                             await sender.send(update)
                 except (RefusedError, SightlineError):
-                    return  # ended for the client to come again and be told why
+                    return  # the client reconnects and gets the refusal as an answer
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow)

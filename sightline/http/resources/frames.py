@@ -1,5 +1,6 @@
 """The newest frame as JPEG: one at a time for polling agents, or as a multipart stream."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
@@ -12,6 +13,7 @@ from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError
 from sightline.domain.geofence import Fix
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import MeterState
 from sightline.http.pipeline.call import Call, Emit, Raw, Stream, TextHeaders
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
@@ -19,7 +21,7 @@ from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.base import iso
 from sightline.http.schemas.sessions import FrameQueryString, FramesQueryString
 from sightline.http.services import Services
-from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery
+from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, PictureState
 
 BOUNDARY: Final = "sightline-frame"
 _ERRORS: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.VIDEO_ERROR)
@@ -29,6 +31,27 @@ _MISSING: Final = {
 }
 _IN_GEOFENCE: Final = {True: "true", False: "false", None: "unknown"}
 _WAIT_MS: Final = 1_000
+_WHOLE_NUMBER: Final = {"type": "integer", "minimum": 0}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
+    "etag": ({"type": "string"}, "The frame's sequence in quotes"),
+    "last-modified": ({"type": "string"}, "When the frame was captured, in whole seconds"),
+    "x-svc-frame-sequence": (_WHOLE_NUMBER, "Counts the frames of a session; send it as `after`"),
+    "x-svc-frame-captured-at": (_TIME, "When the frame was captured"),
+    "x-svc-frame-age-ms": (_WHOLE_NUMBER, "Age of the frame at the time of the answer"),
+    "x-svc-frame-width": (_WHOLE_NUMBER, "Pixels"),
+    "x-svc-frame-height": (_WHOLE_NUMBER, "Pixels"),
+    "x-svc-frame-state": (
+        {"type": "string", "enum": [state.value for state in PictureState]},
+        "Whether the picture moves, is black, or is frozen",
+    ),
+    "x-svc-meter-state": ({"type": "string", "enum": [state.value for state in MeterState]}, "State of the meter"),
+    "x-svc-in-geofence": (
+        {"type": "string", "enum": list(_IN_GEOFENCE.values())},
+        "Whether the device is within the geofence",
+    ),
+    "x-svc-location": ({"type": "string"}, "`lat,lng;accuracy=metres;at=instant`, or `unknown`"),
+}
 
 
 def etag(sequence: int) -> str:
@@ -104,14 +127,13 @@ class FrameResources:
         "getFrame",
         "video",
         "The newest frame as JPEG",
-        description="Headers: ETag is the frame's sequence, Last-Modified its capture; x-svc-frame-sequence, "
-        "-captured-at, -age-ms, -width, -height, -state (live, black, frozen), x-svc-meter-state, "
-        "x-svc-in-geofence (true, false, unknown), x-svc-location. With after and waitMs the "
-        "answer comes as soon as there is a newer frame, else 304. Never a placeholder.",
+        description="The headers describe the frame and the feed. With `after` and `waitMs` the answer is sent as soon "
+        "as there is a newer frame, else 304. Never returns a placeholder picture.",
         operation=Operation.READ_SESSION,
         rate=RateClass.FRAMES,
         query=FrameQueryString,
         media_type="image/jpeg",
+        response_headers=_HEADERS,
         errors=(*_ERRORS, Code.FRAME_NOT_AVAILABLE),
         is_hot=True,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from sightline.http.schemas.events import SessionLocation
 from sightline.http.services import ResourceOptions
 from tests.http.stream_client import StreamedAnswer, open_stream
 from tests.http.world import Client, World, WorldOptions, data_of, error_of, open_world
@@ -147,3 +148,99 @@ async def test_a_workspace_holds_so_many_streams_and_no_more() -> None:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         async with watching(consumer.key, path) as events:
             await events.next()
+
+
+async def test_a_session_stream_follows_the_device_at_most_once_a_second(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    async with watching(consumer.key, f"/api/v1/sessions/{session['id']}/events") as events:
+        await events.until("meter")
+        data_of(await operator.beat(lat=52.5201))
+        first = await events.until("location")
+        at_s = trio.current_time()
+        for step in range(2, 6):
+            data_of(await operator.beat(lat=52.52 + step / 10_000))
+        _, name, last = await events.next()
+        assert trio.current_time() - at_s > 0.9
+    assert (first["lat"], first["lng"], first["accuracyMeters"], first["inGeofence"]) == (52.5201, 13.405, 5.0, True)
+    assert (name, last["lat"], last["sessionId"]) == ("location", 52.5205, session["id"])
+    SessionLocation.model_validate(last)
+    async with watching(operator.key, f"/api/v1/sessions/{session['id']}/events") as events:
+        assert (await events.until("location"))["lat"] == 52.5205
+
+
+async def test_a_heartbeat_wakes_no_stream_of_another_session(world: World) -> None:
+    consumer, operator, other = (
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+        await world.party("SUPPLIER"),
+    )
+    mine, theirs = await world.live(consumer, operator), await world.live(consumer, other)
+    async with watching(consumer.key, f"/api/v1/sessions/{mine['id']}/events") as events:
+        await events.until("meter")
+        data_of(await other.beat())
+        data_of(await operator.beat())
+        assert (await events.next())[2]["sessionId"] == mine["id"] != theirs["id"]
+
+
+async def test_a_consumer_follows_all_its_sessions_on_one_stream(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    early = await world.request(consumer)
+    async with watching(consumer.key, f"{consumer.path}/events") as events:
+        assert (await events.next())[1] == "workspace"
+        assert (await events.next())[1:] == ("session", early)
+        session = await world.request(consumer)
+        await events.until("session", id=session["id"], state="REQUESTED")
+        path = f"/api/v1/sessions/{session['id']}"
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+        data_of(await operator.key.post(f"{path}/start"))
+        live = await events.until("session", id=session["id"], state="LIVE")
+        assert (live["whipUrl"], live["whepUrl"] is None) == (None, False)
+        data_of(await operator.key.post(f"{path}/end"))
+        await events.until("session", id=session["id"], state="ENDED")
+    async with watching(consumer.key, f"{consumer.path}/events") as events:
+        await events.next()
+        assert (await events.next())[2]["id"] == early["id"]
+
+
+async def test_an_operator_hears_of_requests_within_its_coverage_until_they_close(world: World) -> None:
+    consumer, operator, other = (
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+        await world.party("SUPPLIER"),
+    )
+    await operator.go_online(coverageLat=52.52, coverageLng=13.405, coverageRadiusMeters=2_000)
+    early = await world.request(consumer)
+    await world.request(consumer, lat=48.1)
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        assert (await events.until("request"))["id"] == early["id"]
+        await world.request(consumer, lat=52.6)
+        session = await world.request(consumer, instructions="North gate")
+        told = await events.until("request")
+        assert (told["id"], told["instructions"], told["metadata"]) == (session["id"], "North gate", None)
+        body = {"operatorWorkspaceId": other.id}
+        data_of(await other.key.post(f"/api/v1/sessions/{session['id']}/accept", body))
+        assert await events.until("requestClosed") == {"sessionId": session["id"]}
+        data_of(await consumer.key.delete(f"/api/v1/sessions/{early['id']}"))
+        assert await events.until("requestClosed") == {"sessionId": early["id"]}
+
+
+async def test_an_operator_that_moves_its_coverage_gets_other_requests(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online(coverageLat=52.52, coverageLng=13.405, coverageRadiusMeters=2_000)
+    near, far = await world.request(consumer), await world.request(consumer, lat=48.1)
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        await events.until("request", id=near["id"])
+        data_of(await operator.key.patch(operator.path, {"coverageLat": 48.1, "coverageLng": 13.405}))
+        assert await events.until("requestClosed") == {"sessionId": near["id"]}
+        await events.until("request", id=far["id"])
+
+
+async def test_a_consumer_hears_of_no_requests_of_others(world: World) -> None:
+    consumer, other = await world.party("CONSUMER"), await world.party("CONSUMER")
+    async with watching(other.key, f"{other.path}/events") as events:
+        await events.next()
+        await world.request(consumer)
+        own = await world.request(other)
+        names = [await events.next(), await events.next()]
+        assert {(name, data["id"]) for _, name, data in names} <= {("workspace", other.id), ("session", own["id"])}

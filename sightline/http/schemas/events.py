@@ -1,0 +1,66 @@
+"""The data of server-sent events that is not described elsewhere, and the events of each kind of stream."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import BaseModel, Field
+
+from sightline.actors.service.live_updates import ClosedRequest
+from sightline.domain.session.status import LocationStatus
+from sightline.http.schemas.base import Instant, Output, Uuid, coordinate, iso
+from sightline.http.schemas.sessions import Meter, Session
+from sightline.http.schemas.workspaces import Workspace
+
+
+class SessionLocation(Output):
+    """The last plausible position of the operator's device in a LIVE session."""
+
+    session_id: Uuid
+    lat: float
+    lng: float
+    accuracy_meters: float
+    captured_at: Instant = Field(description="By the device's clock; the time of receipt if the device sent none")
+    received_at: Instant
+    in_geofence: bool | None = Field(description="null while the position proves neither")
+
+
+class RequestClosed(Output):
+    """A request that was announced and can no longer be accepted."""
+
+    session_id: Uuid
+
+
+SESSION_EVENTS: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
+    {"session": Session, "meter": Meter, "location": SessionLocation}
+)
+"""Event name to the model of its data, on the stream of a session."""
+WORKSPACE_EVENTS: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
+    {
+        "workspace": Workspace,
+        "assignment": Session,
+        "session": Session,
+        "request": Session,
+        "requestClosed": RequestClosed,
+    }
+)
+"""Event name to the model of its data, on the stream of a workspace."""
+
+
+def session_location_json(status: LocationStatus) -> dict[str, object]:
+    """Present a position as `SessionLocation`."""
+    fix = status.fix
+    return {
+        "sessionId": status.session_id,
+        "lat": coordinate(fix.lat),
+        "lng": coordinate(fix.lng),
+        "accuracyMeters": fix.accuracy_m,
+        "capturedAt": iso(fix.taken_at_ms),
+        "receivedAt": iso(fix.at_ms),
+        "inGeofence": status.is_in_geofence,
+    }
+
+
+def request_closed_json(closed: ClosedRequest) -> dict[str, object]:
+    """Present a closed request as `RequestClosed`."""
+    return {"sessionId": closed.session_id}
