@@ -41,8 +41,8 @@ def price(base_rate: MicroUsdc, *, supply: int, demand: int, corridor_bps: int =
     """Price a point.
 
     Args:
-        supply: ONLINE operators covering the point.
-        demand: Other workspaces' open requests near it.
+        supply: ONLINE operators that cover the point and sent a heartbeat lately.
+        demand: Other consumer workspaces that wait near it and can pay.
         corridor_bps: The zone's own multiplier, clamped to 5000..30000.
     """
     supply_bps = _clamp(BASIS_POINTS + SUPPLY_STEP_BPS * (SUPPLY_NEUTRAL - supply), SUPPLY_RANGE_BPS)

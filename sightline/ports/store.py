@@ -243,14 +243,6 @@ class StoredSession:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """Open requests near a point."""
-
-    requests: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class ConsumerDispatches:
     """What became of the sessions that were dispatched for a consumer workspace and never started."""
 
@@ -345,8 +337,12 @@ class Store(Protocol):
 
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-    ) -> Demand:
-        """Count other workspaces' REQUESTED (unexpired) and ASSIGNED sessions created since `since_ms`."""
+    ) -> int:
+        """Count the other consumer workspaces that wait for an operator near a point and are funded.
+
+        A workspace waits if it has a REQUESTED (unexpired) or ASSIGNED session that was created since `since_ms`. It is
+        funded if the payer's wallet, by its last reading, covers the hold of that session and all its holds together.
+        """
         ...
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:

@@ -79,4 +79,4 @@ class Pricing:
         )
         zone = f"{int(lat // 1)},{int(lng // 1)}"
         corridor_bps = limits.corridors.get(zone, BASIS_POINTS)
-        return price(limits.base_rate, supply=supply, demand=demand.requests, corridor_bps=corridor_bps), supply
+        return price(limits.base_rate, supply=supply, demand=demand, corridor_bps=corridor_bps), supply

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sightline.ports.store import (
         Committed,
         ConsumerDispatches,
-        Demand,
         Heartbeat,
         HeartbeatWrite,
         IdempotencyKey,
@@ -209,8 +208,8 @@ class FaultyStore:
 
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-    ) -> Demand:
-        """Count open requests of other workspaces near a point."""
+    ) -> int:
+        """Count the funded consumer workspaces that wait near a point."""
         return await self._read(
             lambda: self._inner.demand_near(
                 lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of

@@ -245,6 +245,15 @@ class MemoryLedger(MemoryOutbox):
         self._holds[session_id] = self._hold_by_hash[session_id_hash(session_id)] = hold
         return True
 
+    def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Return whether the payer's wallet covers the hold of a session, and all its holds together."""
+        hold = self._holds.get(session_id)
+        known = None if hold is None else self._readings.get(hold.payer)
+        if hold is None or known is None or known[1]:
+            return False
+        reading = known[0]
+        return reading.covers(hold.amount, now_ms) and reading.spendable(now_ms) >= self._held(hold.payer)
+
     def _may_hold(self, wallet: str, amount: int, now_ms: int) -> bool:
         known = self._readings.get(wallet)
         if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:

@@ -23,7 +23,6 @@ from sightline.ports.store import (
     SHARDS,
     Committed,
     ConsumerDispatches,
-    Demand,
     Heartbeat,
     HeartbeatWrite,
     IdempotencyKey,
@@ -316,8 +315,8 @@ class MemoryStore:
 
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-    ) -> Demand:
-        """Count others' open requests near a point."""
+    ) -> int:
+        """Count the other funded consumer workspaces that wait near a point."""
         await trio.lowlevel.checkpoint()
 
         def counts(session: Session) -> bool:
@@ -328,9 +327,10 @@ class MemoryStore:
                 and terms.created_at_ms >= since_ms
                 and (session.state is SessionState.ASSIGNED or terms.wait_deadline_ms > now_ms)
                 and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
+                and self._ledger.is_funded(session.id, now_ms)
             )
 
-        return Demand(sum(map(counts, self._sessions.values())))
+        return len({each.terms.consumer_workspace_id for each in self._sessions.values() if counts(each)})
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """The record of a call."""

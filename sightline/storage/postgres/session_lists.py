@@ -5,7 +5,7 @@ from typing import Final
 
 from sightline.domain.session.codec import from_doc
 from sightline.domain.session.model import Session
-from sightline.ports.store import Demand, SessionQuery, SessionView
+from sightline.ports.store import SessionQuery, SessionView
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import load
 
@@ -48,10 +48,13 @@ STATEMENTS: Final = {
 }
 
 DEMAND: Final = """
-SELECT count(*) FROM session
-WHERE state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
-  AND consumer_workspace_id <> $7 AND (state = 'ASSIGNED' OR wait_deadline_ms > $6)
+SELECT count(DISTINCT consumer_workspace_id) FROM session s JOIN hold h ON h.session_id = s.id
+  JOIN wallet_state w ON w.address = h.payer
+WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
+  AND consumer_workspace_id <> $7 AND (s.state = 'ASSIGNED' OR wait_deadline_ms > $6)
   AND distance_m($1, $2, lat, lng) <= $4::float8
+  AND NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit >= h.amount)
+  AND wallet_spendable(w, $6) >= (SELECT sum(o.amount) FROM hold o WHERE o.payer = h.payer AND o.state <> 'RELEASED')
 """
 
 
@@ -87,7 +90,8 @@ async def list_sessions(database: Database, query: SessionQuery) -> Sequence[Ses
 
 async def demand_near(
     database: Database, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-) -> Demand:
-    """Count the open requests of others near a point."""
+) -> int:
+    """Count the other funded consumer workspaces that wait near a point."""
     values = (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
-    return Demand(await database.read(lambda connection: connection.fetchval(DEMAND, *values)))
+    count: int = await database.read(lambda connection: connection.fetchval(DEMAND, *values))
+    return count

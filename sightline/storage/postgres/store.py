@@ -12,7 +12,6 @@ from sightline.domain.units import DAY_MS
 from sightline.ports.store import (
     Committed,
     ConsumerDispatches,
-    Demand,
     Heartbeat,
     HeartbeatWrite,
     IdempotencyKey,
@@ -146,8 +145,8 @@ class PostgresStore:
 
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-    ) -> Demand:
-        """Count others' open requests near a point."""
+    ) -> int:
+        """Count the other funded consumer workspaces that wait near a point."""
         return await session_lists.demand_near(
             self._database, lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
         )
