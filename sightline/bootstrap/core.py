@@ -23,6 +23,7 @@ from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
+from sightline.bootstrap.evidence import open_evidence
 from sightline.bootstrap.fencing import let_earlier_server_stop, stop_when_fenced
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
@@ -35,6 +36,7 @@ from sightline.domain.units import DAY_MS
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
+from sightline.ports.evidence import FrameEvidence
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
@@ -78,6 +80,7 @@ class Core:
     relations: Relations
     chain: ChainService
     video: VideoBackend
+    evidence: FrameEvidence
     actors: Actors
 
 
@@ -127,6 +130,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 relations=relations,
                 chain=chain,
                 video=video,
+                evidence=open_evidence(settings, ids, clock, public_url),
                 actors=actors,
             )
             async with trio.open_nursery() as services:

@@ -120,6 +120,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         store=core.store,
         relations=core.relations,
         video=core.video,
+        evidence=core.evidence,
         ledger=core.ledger,
         chain=core.chain.config,
         rpc=core.chain.proxy if core.chain.config.rpc_is_private else None,
@@ -207,6 +208,7 @@ def _resource_options(core: Core) -> ResourceOptions:
         build_sha=core.settings.build_sha,
         webhook_secret=core.secrets.webhook_secret,
         media_urls=() if media_url is None else (media_url,),
+        frame_signing=core.settings.frame_signing,
     )
 
 

@@ -24,6 +24,7 @@ from sightline.system.data_directory import (
     CHAIN_DATABASE,
     CHAIN_KEYS,
     CLUSTER,
+    FRAME_ROOT,
     SECRETS,
     DataPart,
     check_parts,
@@ -140,6 +141,8 @@ def kept_parts(settings: Settings) -> list[DataPart]:
         parts.append(CLUSTER)
     if settings.chain_rpc_url is None:
         parts += [CHAIN_KEYS, CHAIN_DATABASE]
+    if settings.frame_signing_key is None:
+        parts.append(FRAME_ROOT)
     return parts
 
 

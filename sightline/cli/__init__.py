@@ -119,6 +119,23 @@ def publish(
 
 
 @app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame.")],
+    root: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Check the C2PA signature of a frame, and print who signed what, where and when.
+
+    Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
+    """
+    from sightline.cli.verify import run_verify
+
+    raise typer.Exit(run_verify(file, root, as_json=as_json))
+
+
+@app.command()
 def device(
     api: Annotated[str, typer.Option(help="URL of the server.")],
     lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude of the device.")],

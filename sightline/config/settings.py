@@ -201,6 +201,18 @@ class Settings(BaseModel):
     video_publish_bitrate_max_bps: int = Field(
         0, ge=0, description="Bits per second that a publisher may send; 0: as much as its congestion control allows."
     )
+    frame_signing: Literal["off", "request", "always"] = Field(
+        "request",
+        description="Sign JPEG frames by C2PA content credentials: off, request (calls with signed=1), or always.",
+    )
+    frame_signing_key: Path | None = Field(
+        None,
+        description="P-256 private key (PEM file) that signs frames; default: a key issued by a root in the data "
+        "directory.",
+    )
+    frame_signing_cert: Path | None = Field(
+        None, description="Certificate chain (PEM file) of FRAME_SIGNING_KEY, the signing certificate first."
+    )
     video_private_candidates: bool = Field(
         False,
         description="Send ICE checks to loopback, link-local and private addresses that clients name. Only ICE-lite "
@@ -300,6 +312,11 @@ class Settings(BaseModel):
                 "SIGHTLINE_VIDEO_BACKEND=cloudflare",
                 media_server == "cloudflare",
                 ("video_cloudflare_account", "video_cloudflare_token"),
+            ),
+            (
+                "FRAME_SIGNING_KEY",
+                self.frame_signing_key is not None or self.frame_signing_cert is not None,
+                ("frame_signing_key", "frame_signing_cert"),
             ),
             ("TLS", self.tls_cert is not None or self.tls_key is not None, ("tls_cert", "tls_key")),
             (

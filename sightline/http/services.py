@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
 from sightline.ports.chain import ChainConfig
 from sightline.ports.clock import Clock
+from sightline.ports.evidence import FrameEvidence
 from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import ApiKeyService, MemberService, SignInService, WalletSessionService
 from sightline.ports.ids import Ids
@@ -17,6 +18,10 @@ from sightline.ports.video import MediaEvent, VideoBackend
 
 RpcEndpoint: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """The guarded JSON-RPC endpoint of the chain: request body to response body. Never raises for invalid input."""
+
+
+FrameSigning: TypeAlias = Literal["off", "request", "always"]
+"""When frames are signed by C2PA: never, when a call asks for it, or always."""
 
 
 @final
@@ -35,6 +40,7 @@ class ResourceOptions:
     """Delay before the multipart stream looks again when no frame is available."""
     webhook_secret: bytes = field(default=b"", repr=False)
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
+    frame_signing: FrameSigning = "request"
     webhook_skew_ms: int = 300_000
     media_urls: tuple[str, ...] = ()
     """URLs of an external video engine that the console plays from and publishes to."""
@@ -50,6 +56,7 @@ class Services:
     """Keeps recorded answers of calls that no actor handles."""
     relations: Relations
     video: VideoBackend
+    evidence: FrameEvidence
     ledger: Ledger
     chain: ChainConfig
     rpc: RpcEndpoint | None

@@ -40,6 +40,7 @@ CLUSTER: Final = DataPart("postgres/cluster/PG_VERSION", "all workspaces, sessio
 CHAIN_KEYS: Final = DataPart(
     "chain/keys.json", "the keys that own the embedded chain's contracts", ("chain/endpoint.json",), is_json=True
 )
+FRAME_ROOT: Final = DataPart("evidence/root.pem", "the root certificate of signed frames", ())
 CHAIN_DATABASE: Final = DataPart("chain/chain.sqlite", "every block of the embedded chain", ("chain/endpoint.json",))
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -31,6 +33,8 @@ from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.messages import SettlementMined
+from sightline.evidence.certificates import load_identity
+from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Metrics
@@ -245,6 +249,9 @@ class World:
         self.store, self.ledger = storage.store, storage.ledger
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
         self.video = ShownVideo(self.clock)
+        with TemporaryDirectory() as folder:
+            identity = load_identity(Path(folder), self.ids, self.clock.now_ms(), "http://sightline.test")
+        self.evidence = C2paEvidence(identity, "test")
         self.watchers = Watchers()
         self.ready = {"database": True, "video": True}
         self.metrics = Metrics(lambda: {"actors": {"session": 1.0}})
@@ -313,6 +320,7 @@ class World:
             store=self.store,
             relations=self.relations,
             video=self.video,
+            evidence=self.evidence,
             ledger=self.ledger,
             chain=CHAIN,
             rpc=self._answer_rpc,

@@ -1,7 +1,7 @@
 """The backup file: a tar file with a manifest, the dump of the database, the chain's file, and the keys.
 
-Members in order: manifest.json, database.dump, secrets.json, and with an embedded chain chain/chain.sqlite and
-chain/keys.json. The manifest has the SHA-256 of every other member.
+Members in order: manifest.json, database.dump, secrets.json, with an embedded chain chain/chain.sqlite and
+chain/keys.json, and the root that signs frames. The manifest has the SHA-256 of every other member.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ DATABASE: Final = "database.dump"
 SECRETS_FILE: Final = "secrets.json"
 CHAIN_FILE: Final = "chain/chain.sqlite"
 CHAIN_KEYS_FILE: Final = "chain/keys.json"
-MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE)
+EVIDENCE_FILES: Final = ("evidence/root_key.pem", "evidence/root.pem")
+MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE, *EVIDENCE_FILES)
 BLOCK_BYTES: Final = 1 << 20
 
 

@@ -24,6 +24,7 @@ from sightline.bootstrap.maintenance.archive import (
     CHAIN_FILE,
     CHAIN_KEYS_FILE,
     DATABASE,
+    EVIDENCE_FILES,
     FORMAT,
     SECRETS_FILE,
     BackupError,
@@ -152,7 +153,11 @@ async def _collect(settings: Settings, directory: Path, tools: PostgresTools, dr
                 shutil.copyfile(directory / CHAIN_KEYS_FILE, draft / CHAIN_KEYS_FILE)
                 chain.write(draft / CHAIN_FILE)
             await tools.dump(snapshot, draft / DATABASE)
-    members = (DATABASE, SECRETS_FILE, *((CHAIN_FILE, CHAIN_KEYS_FILE) if has_chain else ()))
+    evidence = tuple(name for name in EVIDENCE_FILES if (directory / name).exists())
+    for name in evidence:
+        (draft / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(directory / name, draft / name)
+    members = (DATABASE, SECRETS_FILE, *((CHAIN_FILE, CHAIN_KEYS_FILE) if has_chain else ()), *evidence)
     return Manifest(
         format=FORMAT,
         created_at=datetime.fromtimestamp(SystemClock().now_ms() // 1_000, UTC).isoformat(),

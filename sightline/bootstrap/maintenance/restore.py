@@ -109,7 +109,7 @@ async def _restore_database(settings: Settings, draft: Path, directory: Path) ->
 
 def _move_into_place(draft: Path, directory: Path) -> None:
     (draft / DATABASE).unlink()
-    for name in ("chain", SECRETS_FILE, "postgres"):
+    for name in ("chain", "evidence", SECRETS_FILE, "postgres"):
         if (draft / name).exists():
             (draft / name).rename(directory / name)
             sync_directory(directory)

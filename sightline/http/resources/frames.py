@@ -21,6 +21,7 @@ from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.base import iso
 from sightline.http.schemas.sessions import FrameQueryString, FramesQueryString
 from sightline.http.services import Services
+from sightline.ports.evidence import EvidenceUnavailableError, FrameFacts
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, PictureState
 
 BOUNDARY: Final = "sightline-frame"
@@ -29,12 +30,14 @@ _MISSING: Final = {
     FrameMissingReason.NOT_DECODED: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:notDecoded", retry_after_s=1),
     FrameMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:stale", retry_after_s=1),
 }
+_SIGNING_OFF: Final = Refusal(Code.INVALID_INPUT, "frame:signed", "This server does not sign frames")
+_NOT_SIGNED: Final = Refusal(Code.VIDEO_ERROR, "frame:notSigned", "The frame could not be signed")
 _IN_GEOFENCE: Final = {True: "true", False: "false", None: "unknown"}
 _WAIT_MS: Final = 1_000
 _WHOLE_NUMBER: Final = {"type": "integer", "minimum": 0}
 _TIME: Final = {"type": "string", "format": "date-time"}
 _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
-    "etag": ({"type": "string"}, "The frame's sequence in quotes"),
+    "etag": ({"type": "string"}, "The frame's sequence in quotes, with `s` at its end if it is signed"),
     "last-modified": ({"type": "string"}, "When the frame was captured, in whole seconds"),
     "x-svc-frame-sequence": (_WHOLE_NUMBER, "Counts the frames of a session; send it as `after`"),
     "x-svc-frame-captured-at": (_TIME, "When the frame was captured"),
@@ -54,19 +57,19 @@ _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
 }
 
 
-def etag(sequence: int) -> str:
-    """The frame's tag. Frames differ by sequence alone, whatever size and quality they are sent in."""
-    return f'"{sequence}"'
+def etag(sequence: int, *, is_signed: bool = False) -> str:
+    """The frame's tag: its sequence, whatever the size and quality, with `s` for the signed form."""
+    return f'"{sequence}s"' if is_signed else f'"{sequence}"'
 
 
 def named_sequence(if_none_match: str | None) -> int | None:
     """The newest frame sequence that If-None-Match names; None if it names none."""
-    tags = (each.strip().removeprefix("W/").strip('"') for each in (if_none_match or "").split(","))
+    tags = (each.strip().removeprefix("W/").strip('"').removesuffix("s") for each in (if_none_match or "").split(","))
     return max((int(tag) for tag in tags if tag.isascii() and tag.isdigit() and len(tag) <= 16), default=None)
 
 
 def feed_headers(feed: LiveFeed) -> TextHeaders:
-    """What the service says of the feed, beside the picture."""
+    """Headers that describe the session when the frame was answered."""
     return (
         ("x-svc-meter-state", feed.meter_state),
         ("x-svc-in-geofence", _IN_GEOFENCE[feed.is_in_geofence]),
@@ -81,10 +84,10 @@ def location_text(fix: Fix | None) -> str:
     return f"{fix.lat:.6f},{fix.lng:.6f};accuracy={fix.accuracy_m:g};at={iso(fix.at_ms)}"
 
 
-def frame_headers(frame: Frame) -> TextHeaders:
-    """What is known of the picture."""
+def frame_headers(frame: Frame, *, is_signed: bool) -> TextHeaders:
+    """Headers that describe the picture."""
     return (
-        ("etag", etag(frame.sequence)),
+        ("etag", etag(frame.sequence, is_signed=is_signed)),
         ("last-modified", http_date(frame.captured_at_ms)),
         ("x-svc-frame-sequence", str(frame.sequence)),
         ("x-svc-frame-captured-at", iso(frame.captured_at_ms)),
@@ -128,7 +131,8 @@ class FrameResources:
         "video",
         "The newest frame as JPEG",
         description="The headers describe the frame and the feed. With `after` and `waitMs` the answer is sent as soon "
-        "as there is a newer frame, else 304. Never returns a placeholder picture.",
+        "as there is a newer frame, else 304. Never returns a placeholder picture. The JPEG has EXIF and XMP "
+        "metadata (capture time, position, session, sequence); with `signed=1` it is also signed by C2PA.",
         operation=Operation.READ_SESSION,
         rate=RateClass.FRAMES,
         query=FrameQueryString,
@@ -158,16 +162,46 @@ class FrameResources:
         )
         if query.wait_ms > 0:
             feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
+        is_signed = self._signs(query.signed)
         shared = (("cache-control", "no-store"), *feed_headers(feed))
         if isinstance(reply, FrameMissing):
             if reply.reason is not FrameMissingReason.NOT_NEWER:
                 raise RefusedError(_MISSING[reply.reason])
-            tags = () if reply.sequence is None else (("etag", etag(reply.sequence)),)
+            tags = () if reply.sequence is None else (("etag", etag(reply.sequence, is_signed=is_signed)),)
             return Raw(status=304, headers=(*shared, *tags))
-        headers = (*shared, *frame_headers(reply))
-        if is_named(call.headers.get("if-none-match"), etag(reply.sequence)):
+        headers = (*shared, *frame_headers(reply, is_signed=is_signed))
+        if is_named(call.headers.get("if-none-match"), etag(reply.sequence, is_signed=is_signed)):
             return Raw(status=304, headers=headers)
-        return Raw(headers=(("content-type", "image/jpeg"), *headers), body=reply.jpeg)
+        picture = await self._picture(session_id, reply, feed, is_signed=is_signed)
+        return Raw(headers=(("content-type", "image/jpeg"), *headers), body=picture)
+
+    def _signs(self, is_asked: bool) -> bool:
+        """Whether to sign the frame, by the setting and the query.
+
+        Raises:
+            RefusedError: The query asks for a signature and this server does not sign.
+        """
+        policy = self._services.options.frame_signing
+        if is_asked and policy == "off":
+            raise RefusedError(_SIGNING_OFF)
+        return is_asked or policy == "always"
+
+    async def _picture(self, session_id: str, frame: Frame, feed: LiveFeed, *, is_signed: bool) -> bytes:
+        """The frame's JPEG with EXIF and XMP, and with a C2PA manifest if it is to be signed."""
+        facts = FrameFacts(
+            session_id=session_id,
+            frame=frame,
+            fix=feed.last_fix,
+            is_in_geofence=feed.is_in_geofence,
+            meter_state=feed.meter_state,
+        )
+        described = self._services.evidence.describe(facts)
+        if not is_signed:
+            return described
+        try:
+            return await self._services.evidence.sign(described, facts)
+        except EvidenceUnavailableError as error:
+            raise RefusedError(_NOT_SIGNED) from error
 
     @Route(
         "GET",
@@ -187,6 +221,7 @@ class FrameResources:
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
         call.limit_rate(RateClass.FRAME, f"{workspace_id}/{session_id}")
+        self._signs(query.signed)
         await self._services.broker.reads.live_feed(session_id, workspace_id)
         self._slots.require_free(workspace_id)
 
@@ -222,11 +257,14 @@ class FrameResources:
                     await trio.sleep(self._services.options.frame_retry_ms / 1_000)
                 continue
             after = reply.sequence
-            await emit(_part(reply, feed))
+            is_signed = self._signs(query.signed)
+            picture = await self._picture(session_id, reply, feed, is_signed=is_signed)
+            headers = (*feed_headers(feed), *frame_headers(reply, is_signed=is_signed))
+            await emit(_part(picture, headers))
             await trio.sleep_until(next_s)
 
 
-def _part(frame: Frame, feed: LiveFeed) -> bytes:
-    lines = [f"--{BOUNDARY}", "content-type: image/jpeg", f"content-length: {len(frame.jpeg)}"]
-    lines += [f"{name}: {value}" for name, value in (*feed_headers(feed), *frame_headers(frame))]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + frame.jpeg + b"\r\n"
+def _part(picture: bytes, headers: TextHeaders) -> bytes:
+    lines = [f"--{BOUNDARY}", "content-type: image/jpeg", f"content-length: {len(picture)}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + picture + b"\r\n"

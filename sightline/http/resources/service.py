@@ -1,8 +1,8 @@
-"""Public reads: is it alive, and which chain does it settle on."""
+"""Public reads: health, the chain and its contracts, and the certificates of signed frames."""
 
 from typing import Final, final
 
-from sightline.http.pipeline.call import Call, Reply
+from sightline.http.pipeline.call import Call, Raw, Reply
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.money import ChainConfig, Health
 from sightline.http.services import Services
@@ -12,7 +12,7 @@ VERSION: Final = "v1"
 
 @final
 class HealthAndConfig:
-    """GET /health, GET /config."""
+    """GET /health, GET /config, and the certificates of signed frames."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -42,3 +42,17 @@ class HealthAndConfig:
             "settlementAddress": chain.settlement_address,
         }
         return Reply(data)
+
+    @Route(
+        "GET",
+        "/.well-known/sightline-certificates.pem",
+        "getCertificates",
+        "service",
+        "The certificates that verify signed frames",
+        description="PEM: the certificate that signs frames now, then its issuers. The last one is the root to trust.",
+        media_type="application/pem-certificate-chain",
+    )
+    async def certificates(self, _call: Call) -> Raw:
+        """The signing certificate and its issuers."""
+        headers = (("content-type", "application/pem-certificate-chain"), ("cache-control", "max-age=300"))
+        return Raw(headers=headers, body=self._services.evidence.certificates())

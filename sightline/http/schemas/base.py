@@ -40,6 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE_LENGTH_MAX: Final = 200
 _FIELD_NAME_MAX: Final = 64
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 _DECIMAL: Final = re.compile(DECIMAL_PATTERN)
 _INTEGER: Final = re.compile(INTEGER_PATTERN)
 
@@ -82,6 +83,12 @@ def _integer_text(value: Any) -> Any:
     return int(value)
 
 
+def _flag_text(value: Any) -> Any:
+    if value not in _FLAGS:
+        raise PydanticCustomError("flag", "Input should be 1, true, 0 or false")
+    return _FLAGS[value]
+
+
 def _integer_or_text(value: Any) -> Any:
     return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else _whole(value)
 
@@ -122,6 +129,8 @@ InstantMs: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-20T12:00:00.000Z"]}),
 ]
 """An instant in a request, read into epoch milliseconds."""
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_text)]
+"""A yes or no in a query string."""
 WHOLE: Final = BeforeValidator(_whole)
 """Put behind the bounds of an `int`: takes 600.0 for 600."""
 SafeWhole: TypeAlias = Annotated[

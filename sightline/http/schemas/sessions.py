@@ -12,6 +12,7 @@ from sightline.http.schemas.base import (
     INTEGER_TEXT,
     TEXT_PATTERN,
     WHOLE,
+    Flag,
     Input,
     Instant,
     InstantMs,
@@ -128,6 +129,7 @@ class FrameQueryString(Query):
     wait_ms: Annotated[int, Field(ge=0, le=10_000), INTEGER_TEXT] = Field(
         default=0, description="How long to wait for it"
     )
+    signed: Flag = Field(default=False, description="Sign the frame by C2PA content credentials")
 
 
 class FramesQueryString(Query):
@@ -139,6 +141,7 @@ class FramesQueryString(Query):
     quality: FrameQuality = 80
     max_age_ms: FrameAge = 10_000
     fps: Annotated[float, Field(ge=0.1, le=30), DECIMAL_TEXT, _FPS] = 5.0
+    signed: Flag = Field(default=False, description="Sign each frame by C2PA content credentials")
 
 
 class Session(Output):

@@ -5,6 +5,8 @@ import pytest
 import trio
 import trio.testing
 
+from sightline.evidence.verification import PictureVerdict, verify_picture
+from tests.evidence.pictures import a_picture
 from tests.http.fakes import JPEG
 from tests.http.world import BERLIN, Party, World, data_of, error_of
 
@@ -21,7 +23,9 @@ async def test_a_frame_comes_with_all_that_is_known_of_it(world: World, live: tu
     data_of(await operator.beat(sequence=7, sessionId=session_id))
     world.video.show(session_id, 41)
     answer = await consumer.key.get(f"/api/v1/sessions/{session_id}/frame?width=320&quality=50&maxAgeMs=5000")
-    assert (answer.status_code, answer.content) == (200, JPEG)
+    assert answer.status_code == 200
+    assert answer.content.endswith(JPEG[2:])
+    assert f'sightline:sessionId="{session_id}"'.encode() in answer.content
     headers = answer.headers
     assert headers["content-type"] == "image/jpeg"
     assert headers["cache-control"] == "no-store"
@@ -168,7 +172,7 @@ async def test_the_stream_sends_each_frame_once_until_the_session_ends(
                 if b"x-svc-frame-sequence: 2\r\n" in received and b"--sightline-frame--" not in received:
                     await consumer.key.post(f"/api/v1/sessions/{session_id}/end")
     assert received.count(b"--sightline-frame\r\n") == 2
-    assert received.count(JPEG) == 2
+    assert received.count(JPEG[2:]) == 2
     assert received.endswith(b"--sightline-frame--\r\n")
 
 
@@ -182,3 +186,20 @@ async def test_a_paused_meter_shows_on_the_frame(world: World, live: tuple[Party
     assert answer.headers["x-svc-meter-state"] == meter["meterState"] == "PAUSED"
     assert meter["windows"]
     assert {"from", "to", "reason"} == set(meter["windows"][0])
+
+
+async def test_a_frame_is_signed_when_the_call_asks_for_it(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, _, session_id = live
+    world.video.show(session_id, 41, a_picture())
+    path = f"/api/v1/sessions/{session_id}/frame"
+    certificates = await world.http.get("/.well-known/sightline-certificates.pem")
+    answer = await consumer.key.get(f"{path}?signed=1")
+    report = verify_picture(answer.content, certificates.text)
+    assert report.verdict is PictureVerdict.TRUSTED
+    assert report.facts is not None
+    assert (report.facts["sessionId"], report.facts["sequence"]) == (session_id, 41)
+    assert answer.headers["etag"] == '"41s"'
+    again = await consumer.key.get(f"{path}?signed=1", headers={"if-none-match": '"41s"'})
+    unsigned = await consumer.key.get(path, headers={"if-none-match": '"41s"'})
+    assert (again.status_code, unsigned.status_code) == (304, 200)
+    assert error_of(await consumer.key.get(f"{path}?signed=maybe")) == (400, "INVALID_INPUT", "frame:signed")

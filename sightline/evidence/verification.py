@@ -1,0 +1,77 @@
+"""Reads the content credentials of a picture and says whether they are genuine."""
+
+import io
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, final
+
+from sightline.evidence.signing import ASSERTION
+
+_UNTRUSTED: Final = "signingCredential.untrusted"
+
+
+class PictureVerdict(StrEnum):
+    """Result of a verification."""
+
+    TRUSTED = "trusted"
+    """Unchanged since it was signed, by a certificate of a root that the caller trusts."""
+    UNTRUSTED = "untrusted"
+    """Unchanged since it was signed, but the root of its certificate was not given or is another one."""
+    CHANGED = "changed"
+    """The picture, its metadata or the manifest differs from what was signed."""
+    UNSIGNED = "unsigned"
+    """There is no C2PA manifest."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureReport:
+    """What a picture proves."""
+
+    verdict: PictureVerdict
+    signer: str = ""
+    """Common name of the signing certificate: the URL of the server."""
+    facts: dict[str, Any] | None = None
+    """The facts of the frame that were signed; None if the manifest has none."""
+    problems: tuple[str, ...] = ()
+    """What failed, one line each."""
+
+
+def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
+    """Verify the signature, the hashes and, if roots are given, the certificate chain of a picture.
+
+    Args:
+        roots: Trusted root certificates as PEM.
+    """
+    import c2pa
+
+    settings: dict[str, Any] = {"verify": {"verify_trust": True}}
+    if roots is not None:
+        settings["trust"] = {"trust_anchors": roots}
+    try:
+        with (
+            c2pa.Context(c2pa.Settings.from_dict(settings)) as context,
+            c2pa.Reader("image/jpeg", io.BytesIO(jpeg), context=context) as reader,
+        ):
+            report = json.loads(reader.json())
+    except c2pa.C2paError.ManifestNotFound:
+        return PictureReport(verdict=PictureVerdict.UNSIGNED)
+    except c2pa.C2paError as error:
+        return PictureReport(verdict=PictureVerdict.CHANGED, problems=(str(error),))
+    manifest = report["manifests"][report["active_manifest"]]
+    facts = next((each["data"] for each in manifest["assertions"] if each["label"] == ASSERTION), None)
+    failures = report.get("validation_status", [])
+    serious = [each for each in failures if each["code"] != _UNTRUSTED]
+    if serious:
+        verdict = PictureVerdict.CHANGED
+    elif failures:
+        verdict = PictureVerdict.UNTRUSTED
+    else:
+        verdict = PictureVerdict.TRUSTED
+    return PictureReport(
+        verdict=verdict,
+        signer=manifest.get("signature_info", {}).get("common_name", ""),
+        facts=facts,
+        problems=tuple(f"{each['code']}: {each.get('explanation', '')}" for each in failures),
+    )
