@@ -75,6 +75,12 @@ class EndSession(Command["EndSession", Answer[SessionStatus]]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class EndByPlatform(Command["EndByPlatform", Answer[SessionStatus]]):
+    """End the session for an administrator. Answered with the session as its consumer sees it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CancelSession(Command["CancelSession", Answer[SessionStatus]]):
     """Cancel the request."""
 
@@ -318,7 +324,14 @@ class CountOperators(Command["CountOperators", int]):
 
 
 SessionCommand: TypeAlias = (
-    CreateSession | DispatchSession | AcceptSession | StartSession | EndSession | CancelSession | DropAssignment
+    CreateSession
+    | DispatchSession
+    | AcceptSession
+    | StartSession
+    | EndSession
+    | EndByPlatform
+    | CancelSession
+    | DropAssignment
 )
 """Commands that change a session; they wait while an operation is pending."""
 

@@ -1,7 +1,8 @@
 """Build the chain package's options from the settings."""
 
+from sightline.bootstrap.start_errors import check_setting
 from sightline.chain.service import ChainOptions
-from sightline.chain.signer import KeyRefusedError, read_keystore
+from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.units import SECOND_MS
 
@@ -23,6 +24,20 @@ def relayer_key(settings: Settings) -> bytes | None:
         raise KeyRefusedError("the relayer key is not hex") from None
 
 
+def refund_key(settings: Settings) -> bytes | None:
+    """Read the key of the refund account; None when it is not set.
+
+    Raises:
+        StartError: The value is not a private key.
+    """
+    if settings.chain_refund_key is None:
+        return None
+    with check_setting("SIGHTLINE_CHAIN_REFUND_KEY"):
+        key = bytes.fromhex(settings.chain_refund_key.get_secret_value().removeprefix("0x"))
+        Signer(key)
+    return key
+
+
 def chain_options(settings: Settings, public_url: str) -> ChainOptions:
     """Build the chain package's options."""
     return ChainOptions(
@@ -32,6 +47,7 @@ def chain_options(settings: Settings, public_url: str) -> ChainOptions:
         usdc_address=settings.chain_usdc_address,
         settlement_address=settings.chain_settlement_address,
         relayer_key=relayer_key(settings),
+        refund_key=refund_key(settings),
         start_block=settings.chain_start_block,
         chain_name=settings.chain_name,
         explorer_url=settings.chain_explorer_url or public_url,

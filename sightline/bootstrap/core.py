@@ -19,6 +19,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
+from sightline.actors.service.administration import Administration
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
@@ -33,7 +34,9 @@ from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import DAY_MS
+from sightline.http.audit import Audit
 from sightline.identity.cookies import LIFETIME_MS
+from sightline.ports.administration import AdminStore
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
@@ -43,6 +46,7 @@ from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.retention import Retention, RetentionOptions
@@ -59,6 +63,7 @@ default thresholds spend 40 % of its time on collections that find nothing."""
 
 ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
+ADMINISTRATION_EVERY_S: Final = 30.0
 RETENTION_EVERY_S: Final = 3_600.0
 LOG_ROTATION_EVERY_S: Final = 60.0
 
@@ -82,6 +87,9 @@ class Core:
     video: VideoBackend
     evidence: FrameEvidence
     actors: Actors
+    administration: Administration
+    admin_store: AdminStore
+    audit: Audit
 
 
 @asynccontextmanager
@@ -119,6 +127,10 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 on_settlement=chain.notify,
             )
             actors = build_actors(deps)
+            admin_store = PostgresAdminStore(database)
+            refunds = chain.refunds(admin_store)
+            administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
+            await retry.run(administration.load)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -132,6 +144,9 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 video=video,
                 evidence=open_evidence(settings, ids, clock, public_url),
                 actors=actors,
+                administration=administration,
+                admin_store=admin_store,
+                audit=Audit(PostgresAuditLog(database), clock, ids),
             )
             async with trio.open_nursery() as services:
                 gc.set_threshold(*GC_THRESHOLDS)
@@ -142,6 +157,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 if funds is not None:
                     services.start_soon(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
                 services.start_soon(stop_when_fenced, store)
+                for name, step in (("suspension_sweep", administration.sweep), ("refunds", refunds.resume)):
+                    services.start_soon(partial(run_forever, name, step, every_s=ADMINISTRATION_EVERY_S))
                 retention = Retention(database, store, clock, retention_options(settings))
                 services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
@@ -163,5 +180,8 @@ async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None
 def retention_options(settings: Settings) -> RetentionOptions:
     """Retention periods of stored rows, from the settings."""
     return RetentionOptions(
-        heartbeat_days=settings.heartbeat_keep_days, history_days=settings.history_keep_days, sign_in_ms=LIFETIME_MS
+        heartbeat_days=settings.heartbeat_keep_days,
+        history_days=settings.history_keep_days,
+        audit_days=settings.audit_keep_days,
+        sign_in_ms=LIFETIME_MS,
     )

@@ -14,6 +14,7 @@ from sightline.domain.access import Principal
 from sightline.domain.refusal import Refusal
 from sightline.domain.units import MINUTE_MS
 from sightline.http.asgi.app import build_app
+from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Gauges, Metrics
@@ -99,7 +100,10 @@ def make_identity(core: Core, public_url: str) -> Identity:
         cookies=cookies,
         sessions=sessions,
         authorizer=Authorizer(
-            members, core.clock, AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS)
+            members,
+            core.clock,
+            AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS),
+            is_suspended=core.administration.is_suspended,
         ),
     )
 
@@ -129,6 +133,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         members=identity.members,
         api_keys=identity.api_keys,
         wallet_sessions=identity.sessions,
+        audit=core.audit,
         clear_cookies=identity.cookies.clear_cookies,
         clock=core.clock,
         ids=core.ids,
@@ -172,7 +177,8 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
     routes = (
         *internal_routes(deps),
-        *routes_of(OperationResources(core.actors.registry, core.ledger, core.clock)),
+        *routes_of(OperationResources(core.actors.registry, core.ledger, core.clock, core.audit)),
+        *routes_of(AdminResources(core.administration, core.admin_store, core.audit)),
         *hooks,
     )
     settings, token = core.settings, core.settings.internal_token

@@ -14,6 +14,7 @@ from eth_utils.address import is_address, to_checksum_address
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.terms import SESSION_CAP_MICRO
 from sightline.chain.embedded.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
@@ -22,6 +23,7 @@ from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.ports.administration import AdminStore
 from sightline.ports.chain import (
     CallRevertedError,
     ChainChangedError,
@@ -63,6 +65,8 @@ class ChainOptions:
     settlement_address: str | None = None
     relayer_key: bytes | None = None
     """Private key of 32 bytes; `signer.read_keystore` reads encrypted files."""
+    refund_key: bytes | None = None
+    """Private key of the account that pays refunds on an external chain; None: no refunds."""
     start_block: int = 0
     """The block in which the settlement contract was deployed."""
     chain_name: str | None = None
@@ -92,8 +96,10 @@ class ChainService:
 
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
-        faucet: Faucet | None, clock: Clock,
+        faucet: Faucet | None, clock: Clock, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
+        self._rpc = rpc
+        self._refund_signer = refund_signer
         self.config = config
         self.reader: ChainReader = reader
         self.faucet = faucet
@@ -109,6 +115,19 @@ class ChainService:
     async def proxy(self, body: bytes) -> bytes:
         """Answer a JSON-RPC body at the guarded endpoint: reads and eth_sendRawTransaction."""
         return await self._proxy.handle(body)
+
+    def refunds(self, store: AdminStore) -> Refunds:
+        """Return the service that pays refunds and records them in `store`."""
+        faucet = self.faucet
+
+        async def top_up(address: str) -> None:
+            if faucet is not None:
+                await faucet.fund(address, 0)
+
+        return Refunds(
+            self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
+            clock=self._clock, top_up=None if faucet is None else top_up,
+        )  # fmt: skip
 
     def notify(self) -> None:
         """Wake the relayer after a settlement was composed."""
@@ -188,6 +207,7 @@ class Place:
     url: str
     identity: ChainIdentity
     signer: Signer
+    refund_signer: Signer | None
     chain_name: str
     depth: int
     poll_ms: int
@@ -252,7 +272,7 @@ async def open_chain(
         )
         yield ChainService(
             config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet,
-            clock=clock,
+            clock=clock, refund_signer=place.refund_signer,
         )  # fmt: skip
 
 
@@ -304,6 +324,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> P
             settlement_address=node.settlement_address.lower(),
         ),
         signer=Signer(node.relayer_key),
+        refund_signer=Signer(node.refund_key),
         chain_name=options.chain_name or "Sightline embedded test chain",
         depth=options.depth or 0,
         poll_ms=options.poll_ms or 200,
@@ -340,6 +361,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         url=url,
         identity=identity,
         signer=signer,
+        refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or f"Chain {chain_id}",
         depth=2 if options.depth is None else options.depth,
         poll_ms=options.poll_ms or 2_000,

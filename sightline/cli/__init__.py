@@ -4,42 +4,14 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from sightline.config import LoadedSettings, Settings
+from sightline.cli import admin
+from sightline.cli.options import ConfigFile, DataDir, load, settings_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-
-DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR or sightline-data.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
-]
-
-
-def _load(config_file: Path | None, **overrides: object) -> "LoadedSettings":
-    """Load the settings and print the warnings about them.
-
-    Raises:
-        typer.Exit: The settings are invalid; stderr has one line for each problem.
-    """
-    from sightline.config import SettingsError, load_settings
-
-    try:
-        loaded = load_settings(os.environ, config_file=config_file, overrides=overrides)
-    except SettingsError as error:
-        for line in error.lines:
-            typer.echo(line, err=True)
-        raise typer.Exit(1) from None
-    for line in loaded.warnings:
-        typer.echo(line, err=True)
-    return loaded
-
-
-def _settings(config_file: Path | None, **overrides: object) -> "Settings":
-    return _load(config_file, **overrides).settings
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -48,6 +20,9 @@ def _print_version(is_wanted: bool) -> None:
 
         typer.echo(f"sightline {version('sightline')}")
         raise typer.Exit
+
+
+app.add_typer(admin.app, name="admin")
 
 
 @app.callback()
@@ -72,7 +47,7 @@ def serve(
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` on stdout when it accepts calls."""
     from sightline.bootstrap.run import run_server
 
-    settings = _settings(config, host=host, port=port, internal_port=internal_port, data_dir=data_dir)
+    settings = settings_of(config, host=host, port=port, internal_port=internal_port, data_dir=data_dir)
     raise typer.Exit(run_server(settings))
 
 
@@ -84,7 +59,7 @@ def config(config: ConfigFile = None) -> None:
 
     from sightline.config import Settings
 
-    loaded = _load(config)
+    loaded = load(config)
     table = Table("variable", "value", "source", "meaning")
     for name, field in Settings.model_fields.items():
         value = getattr(loaded.settings, name)
@@ -103,7 +78,7 @@ def faucet(
     """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
     from sightline.bootstrap.faucet import run_faucet
 
-    raise typer.Exit(run_faucet(_settings(config, data_dir=data_dir), address, micro_usdc))
+    raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc))
 
 
 @app.command()
@@ -169,7 +144,7 @@ def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(_settings(config, data_dir=data_dir)))
+    raise typer.Exit(print_settlements(settings_of(config, data_dir=data_dir)))
 
 
 @app.command("write-off")
@@ -177,7 +152,7 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
     """Give up the settlement of a session for good, with a reason, and release the payer's hold."""
     from sightline.cli.operations import write_off_settlement
 
-    raise typer.Exit(write_off_settlement(_settings(config, data_dir=data_dir), session_id, reason))
+    raise typer.Exit(write_off_settlement(settings_of(config, data_dir=data_dir), session_id, reason))
 
 
 @app.command()
@@ -189,7 +164,7 @@ def actors(
     """Show the actors of a running server: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
-    settings = _settings(config, data_dir=data_dir)
+    settings = settings_of(config, data_dir=data_dir)
     raise typer.Exit(print_actors(settings) if revive is None else revive_actor(settings, revive))
 
 
@@ -204,7 +179,7 @@ def backup(
     """Back up database, embedded chain and keys as of one instant, also while the server runs."""
     from sightline.bootstrap.maintenance.backup import run_backup
 
-    raise typer.Exit(run_backup(_settings(config, data_dir=data_dir), file))
+    raise typer.Exit(run_backup(settings_of(config, data_dir=data_dir), file))
 
 
 @app.command()
@@ -216,7 +191,7 @@ def restore(
     """Restore a backup into an empty data directory. A server must not run on it."""
     from sightline.bootstrap.maintenance.restore import run_restore
 
-    raise typer.Exit(run_restore(_settings(config, data_dir=data_dir), file))
+    raise typer.Exit(run_restore(settings_of(config, data_dir=data_dir), file))
 
 
 @app.command()

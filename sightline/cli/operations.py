@@ -11,29 +11,34 @@ from rich.table import Table
 from sightline.config import Settings
 from sightline.system.server_address_file import read_server_addresses
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 30.0
 PLAIN_WIDTH = 200
 """Width of the output, in columns, when stdout is not a terminal."""
 
 
 class NotRunningError(Exception):
-    """No server is running on the data directory."""
+    """No server is running on the data directory, or it refused the call."""
 
 
-def _ask(settings: Settings, method: str, path: str) -> dict[str, Any]:
+def ask(settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    """Call the internal listener of the server on a data directory; returns the data of the answer.
+
+    Raises:
+        NotRunningError: No server answers, or it refuses the call.
+    """
     data_dir, token = settings.data_dir, settings.internal_token
     where = read_server_addresses(data_dir)
     if where is None:
         raise NotRunningError(f"no server was ever ready on {data_dir}")
     try:
         headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
-        answer = httpx.request(method, where.internal_url + path, headers=headers, timeout=TIMEOUT_S)
+        answer = httpx.request(method, where.internal_url + path, headers=headers, json=body, timeout=TIMEOUT_S)
     except httpx.TransportError as error:
         raise NotRunningError(f"the server of {data_dir} does not answer at {where.internal_url}") from error
-    body: dict[str, Any] = answer.json()
+    answered: dict[str, Any] = answer.json()
     if answer.status_code != httpx.codes.OK:
-        raise NotRunningError(f"{body['code']}: {body['message']}")
-    data: dict[str, Any] = body["data"]
+        raise NotRunningError(f"{answered['code']}: {answered['message']}")
+    data: dict[str, Any] = answered["data"]
     return data
 
 
@@ -49,7 +54,7 @@ def _fail(error: NotRunningError) -> int:
 def print_settlements(settings: Settings) -> int:
     """Print the settlements that are not confirmed, with the reason. Returns the exit code."""
     try:
-        found = _ask(settings, "GET", "/internal/settlements")["items"]
+        found = ask(settings, "GET", "/internal/settlements")["items"]
     except NotRunningError as error:
         return _fail(error)
     table = Table("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
@@ -74,7 +79,7 @@ def print_settlements(settings: Settings) -> int:
 def write_off_settlement(settings: Settings, session_id: str, reason: str) -> int:
     """Write a settlement off. Returns the exit code."""
     try:
-        _ask(settings, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
+        ask(settings, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
     except NotRunningError as error:
         return _fail(error)
     _console().print(f"the settlement of {session_id} is written off, and its hold is released")
@@ -84,7 +89,7 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
 def print_actors(settings: Settings) -> int:
     """Print counts per kind of actor, and the parked actors. Returns the exit code."""
     try:
-        kinds = _ask(settings, "GET", "/internal/actors")["kinds"]
+        kinds = ask(settings, "GET", "/internal/actors")["kinds"]
     except NotRunningError as error:
         return _fail(error)
     table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
@@ -105,7 +110,7 @@ def print_actors(settings: Settings) -> int:
 def revive_actor(settings: Settings, name: str) -> int:
     """Start a parked actor, KIND/ID, again. Returns the exit code."""
     try:
-        _ask(settings, "POST", f"/internal/actors/{name}/revive")
+        ask(settings, "POST", f"/internal/actors/{name}/revive")
     except NotRunningError as error:
         return _fail(error)
     sys.stdout.write(f"revived {name}\n")

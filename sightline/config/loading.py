@@ -12,7 +12,9 @@ from sightline.config.problems import ENVIRONMENT_PREFIX, SettingsError, nearest
 from sightline.config.settings import Settings
 
 CONFIG_VARIABLE: Final = "SIGHTLINE_CONFIG"
-OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "SIGHTLINE_API_KEY", "SIGHTLINE_DEPLOYER_KEY"})
+OTHER_VARIABLES: Final = frozenset(
+    {CONFIG_VARIABLE, "SIGHTLINE_API_KEY", "SIGHTLINE_DEPLOYER_KEY", "SIGHTLINE_OPERATOR"}
+)
 """Variables with the prefix SIGHTLINE_ that are not settings of the server."""
 TEST_PREFIXES: Final = ("SIGHTLINE_TEST_", "SIGHTLINE_KILL_")
 """Variables of the test suite."""

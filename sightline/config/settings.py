@@ -115,6 +115,8 @@ class Settings(BaseModel):
         description="Days that closed sessions, their events, used quotes and revoked keys are kept.",
     )
 
+    audit_keep_days: int = Field(400, ge=30, description="Days that entries of the audit log are kept.")
+
     # Identity.
     cookie_keys: SecretStr | None = Field(
         None,
@@ -154,6 +156,10 @@ class Settings(BaseModel):
         None, description="Encrypted keystore file with the relayer's key, instead of CHAIN_RELAYER_KEY."
     )
     chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
+    chain_refund_key: SecretStr | None = Field(
+        None,
+        description="Private key of the account that pays refunds, 32 bytes in hex; embedded chain: the fee receiver.",
+    )
     chain_free_settle_seconds: int = Field(
         600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
     )

@@ -231,7 +231,7 @@ def parties_to_end(principal: Principal) -> frozenset[Party]:
         case ApiKeyPrincipal(scopes=scopes):
             return frozenset(party for party, scope in SCOPE_TO_END.items() if scope in scopes)
         case WalletPrincipal():
-            return frozenset(Party)
+            return frozenset(SCOPE_TO_END)
 
 
 def may_publish(principal: Principal) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
+from sightline.http.audit import Audit
 from sightline.ports.chain import ChainConfig
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
@@ -67,6 +68,7 @@ class Services:
     wallet_sessions: WalletSessionService
     members: MemberService
     api_keys: ApiKeyService
+    audit: Audit
     clear_cookies: Callable[[], Sequence[str]]
     """The Set-Cookie headers of a logout."""
     clock: Clock

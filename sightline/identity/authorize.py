@@ -5,6 +5,7 @@ since then. So operations that change something, or that concern keys and member
 graph on each call.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -29,8 +30,17 @@ class AuthorizeOptions:
 class Authorizer:
     """Checks the rules of `domain.access`. Safe for any number of concurrent callers."""
 
-    def __init__(self, members: Members, clock: Clock, options: AuthorizeOptions | None = None) -> None:
+    def __init__(
+        self,
+        members: Members,
+        clock: Clock,
+        options: AuthorizeOptions | None = None,
+        *,
+        is_suspended: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_suspended` answers whether every call of a workspace is refused."""
         self._members = members
+        self._is_suspended = is_suspended
         self._clock = clock
         self._options = options or AuthorizeOptions()
 
@@ -41,10 +51,13 @@ class Authorizer:
             The principal; for a wallet with its current role if the rule requires it.
 
         Raises:
-            RefusedError: The rule does not allow it, the wallet is no longer a member, or its sign-in is too old.
+            RefusedError: The workspace is suspended, the rule does not allow it, the wallet is no longer a member, or
+                its sign-in is too old.
             AuthzUnavailableError: The authorization graph did not answer.
         """
         rule = RULES[operation]
+        if principal.workspace_id is not None and self._is_suspended(principal.workspace_id):
+            raise RefusedError(refusals.SUSPENDED)
         if rule.is_role_live and isinstance(principal, WalletPrincipal) and principal.workspace_id is not None:
             role = await self._members.role_of(principal.workspace_id, principal.wallet_address)
             if role is None:

@@ -19,6 +19,7 @@ __all__ = [
     "FundsUpdate",
     "OnFunds",
     "OnSettlement",
+    "RefundRequest",
     "SettlementUpdate",
 ]
 
@@ -77,6 +78,22 @@ class ChainReader(Protocol):
             ChainUnavailableError: No answer.
         """
         ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefundRequest:
+    """A refund that an administrator asks for."""
+
+    session_id: str
+    key: str
+    """Identifies the refund within its session."""
+    to_address: str
+    amount_micro: int
+    charged_micro: int
+    """The charge of the session, which all its refunds together do not exceed."""
+    actor: str
+    reason: str
 
 
 @final

@@ -107,6 +107,14 @@ def test_a_consumer_that_leaves_an_assignment_cancels_it_without_charge():
     assert refused(step.session, End(Party.CONSUMER), T0 + 10) == wrong_state(step.session)
 
 
+def test_the_platform_cancels_a_session_that_is_not_live():
+    for session in (a_requested_session(), an_assigned_session()):
+        step = taken(machine.step(session, End(Party.PLATFORM), T0 + 9, LIMITS))
+        assert (step.session.state, step.session.phase.reason) == (SessionState.CANCELLED, EndReason.PLATFORM_ENDED)
+        assert ReleaseHold() in step.effects
+        assert refused(step.session, End(Party.PLATFORM), T0 + 10) == wrong_state(step.session)
+
+
 def test_an_assigned_session_cannot_be_withdrawn_by_its_consumer():
     assert refused(an_assigned_session(), Cancel(), T0 + 1) == wrong_state(an_assigned_session())
 
@@ -121,9 +129,14 @@ def test_a_dropped_assignment_frees_the_operator_and_is_no_start_timeout():
 
 
 @pytest.mark.parametrize(
-    ("by", "reason"), [(Party.CONSUMER, EndReason.CONSUMER_ENDED), (Party.OPERATOR, EndReason.OPERATOR_ENDED)]
+    ("by", "reason"),
+    [
+        (Party.CONSUMER, EndReason.CONSUMER_ENDED),
+        (Party.OPERATOR, EndReason.OPERATOR_ENDED),
+        (Party.PLATFORM, EndReason.PLATFORM_ENDED),
+    ],
 )
-def test_either_side_may_hang_up(by, reason):
+def test_either_side_and_the_platform_may_hang_up(by, reason):
     ended = after(Film().both(T0, T0 + 2_000).session, End(by), T0 + 3_500).phase
     assert (ended.reason, ended.ended_at_ms, ended.clean_seconds, ended.charged) == (reason, T0 + 3_500, 3, 3_000)
 

@@ -36,6 +36,7 @@ from sightline.domain.session.messages import SettlementMined
 from sightline.evidence.certificates import load_identity
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
+from sightline.http.audit import Audit
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
@@ -63,6 +64,7 @@ from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.storage.database.bridge import Database
+from sightline.storage.memory.audit import MemoryAuditLog
 from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
@@ -253,6 +255,7 @@ class World:
             identity = load_identity(Path(folder), self.ids, self.clock.now_ms(), "http://sightline.test")
         self.evidence = C2paEvidence(identity, "test")
         self.watchers = Watchers()
+        self.audit = Audit(MemoryAuditLog(), self.clock, self.ids)
         self.ready = {"database": True, "video": True}
         self.metrics = Metrics(lambda: {"actors": {"session": 1.0}})
         self._numbers = itertools.count(1)
@@ -329,6 +332,7 @@ class World:
             members=members,
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
             wallet_sessions=sessions,
+            audit=self.audit,
             clear_cookies=cookies.clear_cookies,
             clock=self.clock,
             ids=self.ids,
@@ -340,7 +344,7 @@ class World:
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
 
     def _operation_routes(self) -> tuple[AnyRoute, ...]:
-        return routes_of(OperationResources(self.registry, self.ledger, self.clock))
+        return routes_of(OperationResources(self.registry, self.ledger, self.clock, self.audit))
 
     def _internal_deps(self) -> InternalServices:
         async def readiness() -> dict[str, ReadinessCheck]:

@@ -14,6 +14,7 @@ from sightline.actors.messages import (
     CreateSession,
     CreateWorkspace,
     DispatchSession,
+    EndByPlatform,
     EndSession,
     GetWorkspace,
     PatchWorkspace,
@@ -164,6 +165,14 @@ class Broker:
             return answer
 
         return await self._once(caller.idempotency, end)
+
+    async def end_by_platform(self, session_id: str) -> Answer[SessionStatus]:
+        """End a session for an administrator, whatever its state is."""
+        await self._look_up.require_session(session_id)
+        answer = await self._ask_session(session_id, EndByPlatform())
+        if answer.value.operator_workspace_id is not None:
+            await self._await_release(answer.value.operator_workspace_id)
+        return answer
 
     async def cancel(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Withdraw a request."""

@@ -22,6 +22,7 @@ from sightline.actors.messages import (
     CreateSession,
     DispatchSession,
     DropAssignment,
+    EndByPlatform,
     EndSession,
     GetSession,
     OperationFailed,
@@ -137,6 +138,7 @@ class SessionActor:
                     | AcceptSession()
                     | StartSession()
                     | EndSession()
+                    | EndByPlatform()
                     | CancelSession()
                     | DropAssignment()
                 ):
@@ -185,6 +187,9 @@ class SessionActor:
                     raise RefusedError(scope_missing(SCOPE_TO_END[party] for party in mine))
                 by = Party.CONSUMER if Party.CONSUMER in mine & sides else Party.OPERATOR
                 envelope.reply(message, await self._take(End(by), caller))
+            case EndByPlatform():
+                caller = Caller(workspace_id=session.terms.consumer_workspace_id)
+                envelope.reply(message, await self._take(End(Party.PLATFORM), caller))
             case CancelSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
                 envelope.reply(message, await self._take(Cancel(), caller))

@@ -49,6 +49,8 @@ class EmbeddedNode:
     usdc_address: str
     settlement_address: str
     relayer_key: bytes
+    refund_key: bytes
+    """Key of the fee receiver, from which refunds are paid."""
     pid: int
 
 
@@ -140,6 +142,7 @@ def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
         usdc_address=report["usdcAddress"],
         settlement_address=report["settlementAddress"],
         relayer_key=bytes.fromhex(keys["relayer"].removeprefix("0x")),
+        refund_key=bytes.fromhex(keys["feeReceiver"].removeprefix("0x")),
         pid=child.pid,
     )
 

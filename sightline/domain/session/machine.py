@@ -74,6 +74,12 @@ EXPIRED = Refusal(
     Code.INVALID_STATE, "session:expired", "The session's deadline has passed", state=SessionState.EXPIRED
 )
 
+END_REASONS = {
+    Party.CONSUMER: EndReason.CONSUMER_ENDED,
+    Party.OPERATOR: EndReason.OPERATOR_ENDED,
+    Party.PLATFORM: EndReason.PLATFORM_ENDED,
+}
+
 FACTS = (FixReported, MediaProved, MediaBroke, ConsumerSeen, FundsReported, Tick, SettlementMined)
 
 
@@ -243,6 +249,8 @@ def _in_requested(session: Session, message: Message, now_ms: int, limits: Sessi
             return _assign(session, message, now_ms, limits)
         case Cancel():
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
+        case End(by=Party.PLATFORM):
+            return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
         case GoLive() | End() | CancelAssignment():
             return wrong_state(session)
         case (
@@ -263,6 +271,8 @@ def _in_assigned(
             return _close(session, SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.CONSUMER):
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
+        case End(by=Party.PLATFORM):
+            return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
         case Assign() | Cancel() | End():
             return wrong_state(session)
         case (
@@ -276,8 +286,7 @@ def _in_assigned(
 def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
     match message:
         case End(by=by):
-            reason = EndReason.CONSUMER_ENDED if by is Party.CONSUMER else EndReason.OPERATOR_ENDED
-            return _end(session, phase, reason, now_ms, limits)
+            return _end(session, phase, END_REASONS[by], now_ms, limits)
         case FixReported():
             return _learn(session, phase, with_fix(phase, message, now_ms, limits), now_ms, limits)
         case MediaProved() | MediaBroke():

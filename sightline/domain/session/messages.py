@@ -16,6 +16,8 @@ class Party(StrEnum):
 
     CONSUMER = "CONSUMER"
     OPERATOR = "OPERATOR"
+    PLATFORM = "PLATFORM"
+    """An administrator of the service; may end a session in every state that is not final."""
 
 
 # Commands.
@@ -41,7 +43,7 @@ class GoLive:
 @final
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the session. In ASSIGNED only the consumer may, and it cancels the session."""
+    """End the session. In ASSIGNED only consumer and platform may, in REQUESTED only the platform; both cancel it."""
 
     by: Party
 

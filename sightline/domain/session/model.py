@@ -36,6 +36,8 @@ class EndReason(StrEnum):
     OPERATOR_CANCELLED = "OPERATOR_CANCELLED"
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
     START_TIMEOUT = "START_TIMEOUT"
+    PLATFORM_ENDED = "PLATFORM_ENDED"
+    """An administrator ended it, or suspended one of its workspaces."""
 
 
 class MeterState(StrEnum):

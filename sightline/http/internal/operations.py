@@ -10,10 +10,12 @@ from pydantic import Field
 from sightline.actors.kernel import Registry
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.http.audit import Act, Audit
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.base import Query, iso, iso_or_none
+from sightline.ports.administration import AuditAction
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
 
@@ -23,6 +25,8 @@ DONE: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF}
 UNSETTLED: Final = tuple(state for state in SettlementState if state not in DONE)
 LISTED_MAX: Final = 1_000
 REVIVE_TIMEOUT_S: Final = 10.0
+UNNAMED: Final = "internal listener"
+"""The actor of calls that name no person."""
 
 
 class WriteOffQuery(Query):
@@ -37,10 +41,11 @@ class WriteOffQuery(Query):
 class OperationResources:
     """/internal/actors, /internal/settlements."""
 
-    def __init__(self, registry: Registry, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, registry: Registry, ledger: Ledger, clock: Clock, audit: Audit) -> None:
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
+        self._audit = audit
 
     @Route(
         "GET",
@@ -81,7 +86,10 @@ class OperationResources:
         counts = self._registry.statistics().kinds.get(kind)
         if counts is None or actor_id not in counts.parked:
             raise RefusedError(Refusal(Code.NOT_FOUND, "actors:parked", "No such actor is parked"))
-        await self._registry.revive(kind, actor_id, timeout_s=REVIVE_TIMEOUT_S)
+        await self._audit.record(
+            Act(UNNAMED, AuditAction.ACTOR_REVIVE, f"{kind} {actor_id}"),
+            lambda: self._registry.revive(kind, actor_id, timeout_s=REVIVE_TIMEOUT_S),
+        )
         return Reply({"kind": kind, "id": actor_id, "revived": True})
 
     @Route(
@@ -113,14 +121,21 @@ class OperationResources:
         """Write off a settlement that waits; one whose transaction may still mine is refused."""
         query: WriteOffQuery = call.query
         session_id = call.params["id"]
-        record = await self._ledger.write_off(session_id, reason=query.reason, now_ms=self._clock.now_ms())
+        record = await self._audit.record(
+            Act(UNNAMED, AuditAction.SETTLEMENT_WRITE_OFF, f"session {session_id}", query.reason),
+            lambda: self._write_off(session_id, query.reason),
+        )
+        log.warning("settlement_written_off", session_id=session_id, reason=query.reason)
+        return Reply(_settlement(record))
+
+    async def _write_off(self, session_id: str, reason: str) -> SettlementRecord:
+        record = await self._ledger.write_off(session_id, reason=reason, now_ms=self._clock.now_ms())
         if record is None:
             raise RefusedError(Refusal(Code.NOT_FOUND, "settlements:session", "The session has no settlement"))
         if record.state is not SettlementState.WRITTEN_OFF:
             message = f"The settlement is {record.state.value}; only one that waits can be written off"
             raise RefusedError(Refusal(Code.INVALID_STATE, "settlements:state", message))
-        log.warning("settlement_written_off", session_id=session_id, reason=query.reason)
-        return Reply(_settlement(record))
+        return record
 
 
 def _settlement(record: SettlementRecord) -> dict[str, object]:

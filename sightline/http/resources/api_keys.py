@@ -4,6 +4,7 @@ from typing import Final, final
 
 from sightline.domain.access import Operation, WalletPrincipal
 from sightline.domain.refusal import Code
+from sightline.http.audit import Act, actor_of
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
@@ -11,6 +12,7 @@ from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.workspaces import ApiKey, ApiKeyList, MintedKey, MintKeyBody, api_key_json
 from sightline.http.services import Services
+from sightline.ports.administration import AuditAction
 
 TAG: Final = "api keys"
 _PATH: Final = "/api/v1/workspaces/{id}/api-keys"
@@ -74,7 +76,8 @@ class ApiKeyResources:
             )
             return Reply(api_key_json(minted.record) | {"plaintext": minted.plaintext})
 
-        return await self._idempotency.once(call.caller().idempotency, mint)
+        act = Act(actor_of(principal), AuditAction.KEY_MINT, f"workspace {workspace_id}", body.label)
+        return await self._idempotency.once(call.caller().idempotency, lambda: self._services.audit.record(act, mint))
 
     @Route(
         "POST",
@@ -90,7 +93,12 @@ class ApiKeyResources:
         """Revoke; a second time answers the same."""
         workspace_id = await require_own_workspace(call, self._services.broker)
 
-        async def revoke() -> Reply:
-            return Reply(api_key_json(await self._services.api_keys.revoke(workspace_id, call.params["keyId"])))
+        key_id = call.params["keyId"]
 
-        return await self._idempotency.recorded(call.caller().idempotency, revoke)
+        async def revoke() -> Reply:
+            return Reply(api_key_json(await self._services.api_keys.revoke(workspace_id, key_id)))
+
+        act = Act(actor_of(call.principal), AuditAction.KEY_REVOKE, f"workspace {workspace_id}", f"key {key_id}")
+        return await self._idempotency.recorded(
+            call.caller().idempotency, lambda: self._services.audit.record(act, revoke)
+        )

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
+from sightline.http.audit import Act, actor_of
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
@@ -12,6 +13,7 @@ from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.workspaces import AddMemberBody, MemberList, member_json
 from sightline.http.schemas.workspaces import Member as MemberModel
 from sightline.http.services import Services
+from sightline.ports.administration import AuditAction
 
 TAG: Final = "members"
 _PATH: Final = "/api/v1/workspaces/{id}/members"
@@ -62,7 +64,15 @@ class MemberResources:
             member = await self._services.members.add(workspace_id, body.wallet_address, body.role)
             return Reply(member_json(member))
 
-        return await self._idempotency.recorded(call.caller().idempotency, add)
+        act = Act(
+            actor_of(call.principal),
+            AuditAction.MEMBER_SET,
+            f"workspace {workspace_id}",
+            f"{body.wallet_address} {body.role}",
+        )
+        return await self._idempotency.recorded(
+            call.caller().idempotency, lambda: self._services.audit.record(act, add)
+        )
 
     @Route(
         "DELETE",
@@ -79,8 +89,13 @@ class MemberResources:
         """Remove; answers with the member as it was."""
         workspace_id = await require_own_workspace(call, self._services.broker)
 
+        address = call.params["walletAddress"]
+
         async def remove() -> Reply:
-            member = await self._services.members.remove(workspace_id, call.params["walletAddress"])
+            member = await self._services.members.remove(workspace_id, address)
             return Reply(member_json(member))
 
-        return await self._idempotency.recorded(call.caller().idempotency, remove)
+        act = Act(actor_of(call.principal), AuditAction.MEMBER_REMOVE, f"workspace {workspace_id}", address)
+        return await self._idempotency.recorded(
+            call.caller().idempotency, lambda: self._services.audit.record(act, remove)
+        )

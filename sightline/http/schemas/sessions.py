@@ -45,6 +45,7 @@ EndReason: TypeAlias = Literal[
     "OPERATOR_CANCELLED",
     "WAIT_TIMEOUT",
     "START_TIMEOUT",
+    "PLATFORM_ENDED",
 ]
 MeterState: TypeAlias = Literal["RUNNING", "PAUSED", "STOPPED"]
 PauseReason: TypeAlias = Literal["LOCATION_STALE", "GEOFENCE_EXIT", "MEDIA_LOST"]

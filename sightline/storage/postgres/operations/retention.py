@@ -60,6 +60,8 @@ NONCES: Final = _oldest("auth_nonce", "expires_at_ms")
 WALLET_SESSIONS: Final = _oldest("wallet_session", "signed_in_at_ms")
 UNUSED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NULL")
 USED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NOT NULL")
+AUDIT_ENTRIES: Final = _oldest("audit_entry", "at_ms")
+SESSION_NOTES: Final = _oldest("session_note", "at_ms")
 REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms")
 MEDIA_PROOFS: Final = """
 WITH gone AS (
@@ -121,6 +123,8 @@ class RetentionOptions:
     confirmed settlements are kept."""
     webhook_days: int = 30
     """Days that webhook events and their deliveries are kept."""
+    audit_days: int = 400
+    """Days that entries of the audit log are kept, at least 30."""
     sign_in_ms: int = 12 * HOUR_MS
     """Lifetime of a sign-in; its row is deleted when its cookie has expired."""
     nonce_ms: int = HOUR_MS
@@ -163,6 +167,8 @@ class Retention:
             ("used_quotes", USED_QUOTES, history_ms),
             ("settlement_attempts", ATTEMPTS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
+            ("session_notes", SESSION_NOTES, history_ms),
+            ("audit_entries", AUDIT_ENTRIES, retention_ms - self._options.audit_days * DAY_MS),
             ("webhook_outbox", WEBHOOK_OUTBOX, webhooks_ms),
             ("webhooks", WEBHOOKS, webhooks_ms),
         ):

@@ -1,0 +1,151 @@
+"""Refunds: transfers of USDC from the refund account to the payer of a session.
+
+The refund account has a key of its own, so its nonces do not mix with the relayer's. A signed transaction is stored
+before it is sent, and a refund is never signed twice: what was stored is sent again until it is mined.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, final
+
+import structlog
+import trio
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.fees import Fees, suggested
+from sightline.chain.rpc.client import JsonRpc, RpcResponseError
+from sightline.chain.rpc.reader import hex_int
+from sightline.chain.signer import Signer
+from sightline.domain.errors import ChainUnavailableError, RefusedError
+from sightline.domain.refusal import Code, Refusal
+from sightline.ports.administration import AdminStore, Refund, RefundState
+from sightline.ports.chain import RefundRequest
+from sightline.ports.clock import Clock
+
+TRANSFER_GAS: Final = 120_000
+FEE_MARGIN: Final = 3
+"""The maximum fee is this many times the usual one, because a refund is not signed again with higher fees."""
+WAIT_S: Final = 15.0
+"""How long a call waits for the transaction to be mined."""
+POLL_S: Final = 0.25
+
+log = structlog.get_logger()
+
+
+@final
+class Refunds:
+    """Pays refunds from one account, one at a time."""
+
+    def __init__(
+        self,
+        rpc: JsonRpc,
+        store: AdminStore,
+        signer: Signer | None,
+        *,
+        chain_id: int,
+        token: str,
+        clock: Clock,
+        top_up: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`signer` None: no refund account is configured. `top_up` gives it native coin; embedded chain only."""
+        self._rpc = rpc
+        self._store = store
+        self._signer = signer
+        self._chain_id = chain_id
+        self._token = token
+        self._clock = clock
+        self._top_up = top_up
+        self._turn = trio.Lock()
+
+    async def pay(self, wanted: RefundRequest) -> Refund:
+        """Pay a refund, and wait for some seconds until it is mined. A repeat with the same key pays nothing more.
+
+        Raises:
+            RefusedError: No refund account, its balance is too low, the sum exceeds the charge, or the key was used for
+                another amount.
+            ChainUnavailableError: The endpoint did not answer. A refund that is stored is sent by `resume`.
+        """
+        async with self._turn:
+            refund = await self._stored(wanted) or await self._sign_and_store(wanted)
+            with trio.move_on_after(WAIT_S):
+                while refund.state is RefundState.SENT:
+                    refund = await self._advance(refund)
+                    if refund.state is RefundState.SENT:
+                        await trio.sleep(POLL_S)
+        return refund
+
+    async def resume(self) -> None:
+        """Send stored refunds again and record those that were mined. Call it periodically."""
+        async with self._turn:
+            for refund in await self._store.unfinished_refunds():
+                await self._advance(refund)
+
+    async def _stored(self, wanted: RefundRequest) -> Refund | None:
+        for refund in await self._store.refunds(wanted.session_id):
+            if refund.key == wanted.key:
+                if (refund.amount_micro, refund.to_address) != (wanted.amount_micro, wanted.to_address):
+                    message = f"The refund {wanted.key} of this session exists with {refund.amount_micro} micro-USDC"
+                    raise RefusedError(Refusal(Code.CONFLICT, "refunds:key", message))
+                return refund
+        return None
+
+    async def _sign_and_store(self, wanted: RefundRequest) -> Refund:
+        signer = self._signer
+        if signer is None:
+            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:account", "Set SIGHTLINE_CHAIN_REFUND_KEY"))
+        if self._top_up is not None:
+            await self._top_up(signer.address)
+        fees, nonce, balance = await self._look(signer)
+        if balance < wanted.amount_micro:
+            message = f"The refund account {signer.address} has {balance} micro-USDC. Send USDC to it"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:balance", message))
+        nonce = max(nonce, await self._store.next_refund_nonce())
+        tx_hash, raw = signer.sign(
+            chain_id=self._chain_id, nonce=nonce, to=self._token, gas=TRANSFER_GAS, fees=fees,
+            data=call_data("transfer(address,uint256)", [to_checksum_address(wanted.to_address), wanted.amount_micro]),
+        )  # fmt: skip
+        refund = Refund(
+            session_id=wanted.session_id, key=wanted.key, at_ms=self._clock.now_ms(), actor=wanted.actor,
+            reason=wanted.reason, to_address=wanted.to_address, amount_micro=wanted.amount_micro, nonce=nonce,
+            tx_hash=tx_hash, raw=raw, state=RefundState.SENT,
+        )  # fmt: skip
+        if not await self._store.add_refund(refund, charged_micro=wanted.charged_micro):
+            message = f"All refunds of a session are at most its charge, {wanted.charged_micro} micro-USDC"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))
+        return refund
+
+    async def _look(self, signer: Signer) -> tuple[Fees, int, int]:
+        balance_of = {"to": self._token, "data": "0x" + call_data("balanceOf(address)", [signer.address]).hex()}
+        head, tip, nonce, balance = await self._rpc.batch(
+            [
+                ("eth_getBlockByNumber", ["latest", False]),
+                ("eth_maxPriorityFeePerGas", []),
+                ("eth_getTransactionCount", [signer.address, "latest"]),
+                ("eth_call", [balance_of, "latest"]),
+            ]
+        )
+        for answer in (head, nonce, balance):
+            if isinstance(answer, RpcResponseError):
+                raise ChainUnavailableError(answer.message) from answer
+        fees = suggested(head, tip)
+        return Fees(max_fee_wei=fees.max_fee_wei * FEE_MARGIN, tip_wei=fees.tip_wei), hex_int(nonce), hex_int(balance)
+
+    async def _advance(self, refund: Refund) -> Refund:
+        """Record the receipt of a refund; send it again if there is none."""
+        receipt = await self._read("eth_getTransactionReceipt", refund.tx_hash)
+        if receipt is None:
+            (answer,) = await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + refund.raw.hex()])])
+            if isinstance(answer, RpcResponseError):
+                log.info("refund_broadcast_answer", session_id=refund.session_id, reason=answer.message)
+            return refund
+        state = RefundState.CONFIRMED if hex_int(receipt["status"]) == 1 else RefundState.FAILED
+        await self._store.set_refund_state(refund, state)
+        log.info("refund_mined", session_id=refund.session_id, tx_hash=refund.tx_hash, state=state.value)
+        stored = await self._store.refunds(refund.session_id)
+        return next(each for each in stored if each.key == refund.key)
+
+    async def _read(self, method: str, *params: Any) -> Any:
+        try:
+            return await self._rpc.call(method, *params)
+        except RpcResponseError as error:
+            raise ChainUnavailableError(error.message) from error

@@ -1,0 +1,225 @@
+"""The administrators' calls: /internal/admin. Every act is recorded in the audit log.
+
+Whoever may call the internal listener is an administrator, and the actor's name is what the caller sends
+(docs/ops/administration.md).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar, final
+
+from sightline.actors.service.administration import Administration, RefundOrder
+from sightline.domain.refusal import Code
+from sightline.domain.session.model import SessionState
+from sightline.http.audit import Act, Audit
+from sightline.http.pipeline.call import Call, Reply
+from sightline.http.pipeline.rate_limit import RateClass
+from sightline.http.pipeline.routes import Param, Route
+from sightline.http.schemas.admin import (
+    ActBody,
+    AuditQuery,
+    RefundBody,
+    SessionsQuery,
+    WorkspacesQuery,
+    admin_session_json,
+    admin_workspace_json,
+    audit_json,
+    note_json,
+    refund_json,
+)
+from sightline.ports.administration import AdminStore, AuditAction, SessionFilter, SessionNote, Suspension
+
+T = TypeVar("T")
+TAG: Final = "admin"
+_SESSIONS: Final = "/internal/admin/sessions"
+_WORKSPACES: Final = "/internal/admin/workspaces"
+_NO_SESSION: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE)
+
+
+@final
+class AdminResources:
+    """/internal/admin."""
+
+    def __init__(self, administration: Administration, store: AdminStore, audit: Audit) -> None:
+        self._administration = administration
+        self._store = store
+        self._audit = audit
+
+    @Route(
+        "GET",
+        _SESSIONS,
+        "adminListSessions",
+        TAG,
+        "Sessions of all workspaces",
+        query=SessionsQuery,
+        rate=RateClass.NONE,
+    )
+    async def sessions(self, call: Call) -> Reply:
+        """Newest first."""
+        query: SessionsQuery = call.query
+        states = frozenset() if query.state is None else frozenset({SessionState(query.state)})
+        wanted = SessionFilter(states=states, workspace_id=query.workspace_id, limit=query.limit)
+        found = await self._administration.sessions(wanted)
+        return Reply({"items": [admin_session_json(status) for status in found]})
+
+    @Route(
+        "GET",
+        _SESSIONS + "/{id}",
+        "adminGetSession",
+        TAG,
+        "A session with its notes and refunds",
+        params={"id": Param.UUID},
+        rate=RateClass.NONE,
+        errors=(Code.SESSION_NOT_FOUND,),
+    )
+    async def session(self, call: Call) -> Reply:
+        """Everything that is known about it, except media URLs."""
+        session_id = call.params["id"]
+        status = await self._administration.session(session_id)
+        notes, refunds = await self._store.notes(session_id), await self._store.refunds(session_id)
+        more = {"notes": [note_json(note) for note in notes], "refunds": [refund_json(each) for each in refunds]}
+        return Reply(admin_session_json(status) | more)
+
+    @Route(
+        "POST",
+        _SESSIONS + "/{id}/end",
+        "adminEndSession",
+        TAG,
+        "End a session now",
+        params={"id": Param.UUID},
+        body=ActBody,
+        rate=RateClass.NONE,
+        errors=_NO_SESSION,
+        checks_origin=False,
+    )
+    async def end(self, call: Call) -> Reply:
+        """A LIVE session is charged up to this instant; an earlier one is cancelled."""
+        session_id = call.params["id"]
+        answer = await self._act(
+            call, AuditAction.SESSION_END, f"session {session_id}", lambda: self._administration.end(session_id)
+        )
+        return Reply(admin_session_json(answer.value))
+
+    @Route(
+        "POST",
+        _SESSIONS + "/{id}/notes",
+        "adminAddNote",
+        TAG,
+        "Write a note on a session, for example about a dispute; the reason is its text",
+        params={"id": Param.UUID},
+        body=ActBody,
+        rate=RateClass.NONE,
+        errors=(Code.SESSION_NOT_FOUND,),
+        checks_origin=False,
+    )
+    async def note(self, call: Call) -> Reply:
+        """Append it; notes are never changed."""
+        body: ActBody = call.body
+        note = SessionNote(
+            session_id=call.params["id"], at_ms=self._audit.clock.now_ms(), actor=body.actor, text=body.reason
+        )
+        target = f"session {note.session_id}"
+        await self._act(call, AuditAction.SESSION_NOTE, target, lambda: self._administration.note(note))
+        return Reply(note_json(note))
+
+    @Route(
+        "POST",
+        _SESSIONS + "/{id}/refund",
+        "adminRefund",
+        TAG,
+        "Pay a part of a session's charge back to its payer, on the chain",
+        params={"id": Param.UUID},
+        body=RefundBody,
+        rate=RateClass.NONE,
+        errors=(*_NO_SESSION, Code.CONFLICT),
+        checks_origin=False,
+    )
+    async def refund(self, call: Call) -> Reply:
+        """A repeat with the same key answers the same refund."""
+        body: RefundBody = call.body
+        order = RefundOrder(
+            key=body.key, amount_micro=int(body.amount_micro_usdc), actor=body.actor, reason=body.reason
+        )
+        session_id = call.params["id"]
+        refund = await self._act(
+            call,
+            AuditAction.SESSION_REFUND,
+            f"session {session_id}",
+            lambda: self._administration.refund(session_id, order),
+        )
+        return Reply(refund_json(refund))
+
+    @Route("GET", _WORKSPACES, "adminListWorkspaces", TAG, "All workspaces", query=WorkspacesQuery, rate=RateClass.NONE)
+    async def workspaces(self, call: Call) -> Reply:
+        """By slug."""
+        query: WorkspacesQuery = call.query
+        found = await self._store.list_workspaces(slug=query.slug, limit=query.limit)
+        suspension_of = self._administration.suspension_of
+        return Reply({"items": [admin_workspace_json(each, suspension_of(each.id)) for each in found]})
+
+    @Route(
+        "POST",
+        _WORKSPACES + "/{id}/suspend",
+        "adminSuspend",
+        TAG,
+        "Refuse every call of a workspace and end its unfinished sessions",
+        params={"id": Param.UUID},
+        body=ActBody,
+        rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND,),
+        checks_origin=False,
+    )
+    async def suspend(self, call: Call) -> Reply:
+        """A repeat keeps the first suspension and ends what is unfinished."""
+        body: ActBody = call.body
+        workspace_id = call.params["id"]
+        suspension = Suspension(
+            workspace_id=workspace_id, at_ms=self._audit.clock.now_ms(), actor=body.actor, reason=body.reason
+        )
+        ended = await self._act(
+            call,
+            AuditAction.WORKSPACE_SUSPEND,
+            f"workspace {workspace_id}",
+            lambda: self._administration.suspend(suspension),
+        )
+        return Reply({"workspaceId": workspace_id, "suspended": True, "endedSessions": list(ended)})
+
+    @Route(
+        "POST",
+        _WORKSPACES + "/{id}/unsuspend",
+        "adminUnsuspend",
+        TAG,
+        "Accept calls of a workspace again",
+        params={"id": Param.UUID},
+        body=ActBody,
+        rate=RateClass.NONE,
+        checks_origin=False,
+    )
+    async def unsuspend(self, call: Call) -> Reply:
+        """Has no effect on a workspace that is not suspended."""
+        workspace_id = call.params["id"]
+        await self._act(
+            call,
+            AuditAction.WORKSPACE_UNSUSPEND,
+            f"workspace {workspace_id}",
+            lambda: self._administration.unsuspend(workspace_id),
+        )
+        return Reply({"workspaceId": workspace_id, "suspended": False, "endedSessions": []})
+
+    @Route(
+        "GET",
+        "/internal/admin/audit",
+        "adminReadAudit",
+        TAG,
+        "Entries of the audit log",
+        query=AuditQuery,
+        rate=RateClass.NONE,
+    )
+    async def audit(self, call: Call) -> Reply:
+        """In ascending order; `after` continues."""
+        query: AuditQuery = call.query
+        found = await self._audit.entries.entries(after_id=query.after, limit=query.limit, target=query.target)
+        return Reply({"items": [audit_json(entry) for entry in found]})
+
+    async def _act(self, call: Call, action: AuditAction, target: str, work: Callable[[], Awaitable[T]]) -> T:
+        body: ActBody = call.body
+        return await self._audit.record(Act(body.actor, action, target, body.reason), work)

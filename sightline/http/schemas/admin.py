@@ -1,0 +1,139 @@
+"""Requests and JSON of the administrators' calls on the internal listener."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.status import SessionStatus
+from sightline.http.schemas.base import INTEGER_TEXT, MONEY_PATTERN, TEXT_PATTERN, Input, Query, Uuid, iso, iso_or_none
+from sightline.http.schemas.workspaces import workspace_json
+from sightline.ports.administration import AuditEntry, Refund, SessionNote, Suspension
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=TEXT_PATTERN)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=TEXT_PATTERN)]
+
+
+class ActBody(Input):
+    """Who acts, and why. Both are recorded in the audit log as they are sent."""
+
+    AREA = "admin"
+
+    operator: Name = Field(description="Name of the person who acts")
+    os_user: Name = Field(description="Account of the operating system that runs the command")
+    reason: Reason
+
+    @property
+    def actor(self) -> str:
+        """The actor in the audit log."""
+        return f"{self.operator} (account {self.os_user})"
+
+
+class RefundBody(ActBody):
+    """A refund of a part of a session's charge."""
+
+    amount_micro_usdc: Annotated[str, StringConstraints(pattern=MONEY_PATTERN, max_length=18)]
+    key: Name = Field("1", description="Identifies the refund within the session; a repeat with it pays nothing more")
+
+
+class SessionsQuery(Query):
+    """Which sessions to list."""
+
+    AREA = "admin"
+
+    state: Literal["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED", "EXPIRED"] | None = None
+    workspace_id: Uuid | None = None
+    limit: Annotated[int, Field(ge=1, le=1000), INTEGER_TEXT] = 100
+
+
+class WorkspacesQuery(Query):
+    """Which workspaces to list."""
+
+    AREA = "admin"
+
+    slug: Annotated[str, StringConstraints(max_length=32, pattern=TEXT_PATTERN)] | None = Field(
+        None, description="Beginning of the slug"
+    )
+    limit: Annotated[int, Field(ge=1, le=1000), INTEGER_TEXT] = 100
+
+
+class AuditQuery(Query):
+    """Which entries of the audit log to read, in ascending order."""
+
+    AREA = "admin"
+
+    after: Annotated[int, Field(ge=0), INTEGER_TEXT] = 0
+    target: Annotated[str, StringConstraints(max_length=200, pattern=TEXT_PATTERN)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000), INTEGER_TEXT] = 1000
+
+
+def admin_session_json(status: SessionStatus) -> dict[str, object]:
+    """Present a session to an administrator: without media URLs and without the consumer's texts."""
+    terms = status.terms
+    return {
+        "id": terms.id,
+        "state": status.state,
+        "consumerWorkspaceId": terms.consumer_workspace_id,
+        "operatorWorkspaceId": status.operator_workspace_id,
+        "payerAddress": terms.payer_address,
+        "lat": terms.lat,
+        "lng": terms.lng,
+        "createdAt": iso(terms.created_at_ms),
+        "assignedAt": iso_or_none(status.assigned_at_ms),
+        "startedAt": iso_or_none(status.started_at_ms),
+        "endedAt": iso_or_none(status.ended_at_ms),
+        "endReason": status.end_reason,
+        "meterState": status.meter_state,
+        "pauseReason": status.pause_reason,
+        "cleanSeconds": status.clean_seconds,
+        "ratePerSecondMicroUsdc": str(terms.rate),
+        "holdMicroUsdc": str(terms.hold),
+        "chargedMicroUsdc": str(status.charged),
+        "settlementTxHash": status.settlement_tx_hash,
+    }
+
+
+def note_json(note: SessionNote) -> dict[str, object]:
+    """Present a note."""
+    return {"at": iso(note.at_ms), "actor": note.actor, "text": note.text}
+
+
+def refund_json(refund: Refund) -> dict[str, object]:
+    """Present a refund."""
+    return {
+        "sessionId": refund.session_id,
+        "key": refund.key,
+        "state": refund.state,
+        "amountMicroUsdc": str(refund.amount_micro),
+        "to": refund.to_address,
+        "txHash": refund.tx_hash,
+        "reason": refund.reason,
+        "actor": refund.actor,
+        "at": iso(refund.at_ms),
+    }
+
+
+def suspension_json(suspension: Suspension | None) -> dict[str, object] | None:
+    """Present a suspension; None stays None."""
+    if suspension is None:
+        return None
+    return {"at": iso(suspension.at_ms), "actor": suspension.actor, "reason": suspension.reason}
+
+
+def admin_workspace_json(workspace: Workspace, suspension: Suspension | None) -> dict[str, object]:
+    """Present a workspace with its suspension."""
+    return workspace_json(workspace) | {"suspension": suspension_json(suspension)}
+
+
+def audit_json(entry: AuditEntry) -> dict[str, object]:
+    """Present an entry of the audit log."""
+    return {
+        "id": entry.id,
+        "at": iso(entry.at_ms),
+        "actId": entry.act_id,
+        "actor": entry.actor,
+        "action": entry.action,
+        "target": entry.target,
+        "reason": entry.reason,
+        "outcome": entry.outcome,
+    }

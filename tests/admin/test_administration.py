@@ -1,0 +1,173 @@
+"""Administrators on a real server: `sightline admin` ends, suspends, refunds and notes, and every act is recorded."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import trio
+
+from sightline.chain.embedded.node import open_running_faucet
+from sightline.client import Api, ApiError, ChainClient, Wallet
+from sightline.system.ids import SystemIds
+from sightline.video.assets import clip_path
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
+
+FUNDS: Final = 50_000_000
+BECAUSE: Final = ("--as", "Ada", "--reason", "dispute 17")
+
+
+@dataclass
+class Office:
+    """A server with a funded consumer, an operator, and the administrators' command."""
+
+    server: Server
+    consumer: Tenant
+    operator: Tenant
+
+    async def command(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "sightline.cli", "admin", *arguments]
+        data_dir = ["--data-dir", str(self.server.directory / "data")]
+        return await trio.run_process([*command, *data_dir], check=False, capture_stdout=True, capture_stderr=True)
+
+    async def admin(self, *arguments: str) -> Any:
+        """Run `sightline admin`; returns the object or the list of objects that it prints."""
+        done = await self.command(*arguments)
+        assert done.returncode == 0, done.stderr
+        text = done.stdout.decode()
+        return json.loads(text) if text.startswith("{\n") else [json.loads(line) for line in text.splitlines()]
+
+    async def acts(self) -> list[tuple[str, str, str, str]]:
+        return [(row["action"], row["actor"], row["reason"], row["outcome"]) for row in await self.admin("audit")]
+
+
+@asynccontextmanager
+async def an_office(server: Server) -> AsyncIterator[Office]:
+    await server.start()
+    wallet = Wallet()
+    async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
+        await faucet.fund(wallet.address, FUNDS)
+    consumer = await a_tenant(server.url, "CONSUMER", "buyer", wallet)
+    operator = await a_tenant(server.url, "SUPPLIER", "seller")
+    await go_online(server.url, operator)
+    async with Api(server.url) as api:
+        config = await api.get("/config")
+    chain = ChainClient(config["rpcUrl"])
+    await wallet.approve(chain, token=config["usdcAddress"], spender=config["settlementAddress"], amount=FUNDS)
+    yield Office(server, consumer, operator)
+
+
+@asynccontextmanager
+async def a_filmed_session(office: Office) -> AsyncIterator[str]:
+    """A LIVE session with clean seconds; it is filmed until the block ends."""
+    server, operator = office.server, office.operator
+    async with Api(server.url, key=office.consumer.key) as buyer, Api(server.url, key=operator.key) as seller:
+        made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=120)
+        await buyer.post(f"/sessions/{made['id']}/dispatch")
+        started = await seller.post(f"/sessions/{made['id']}/start")
+
+        async def beat() -> None:
+            for sequence in range(1, 1_000):
+                report = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": sequence}
+                with suppress(ApiError):  # the workspace is suspended
+                    await seller.post(f"/workspaces/{operator.workspace_id}/location", **report)
+                await trio.sleep(1)
+
+        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", started["whipUrl"]]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat)
+            nursery.start_soon(
+                partial(trio.run_process, command, check=False, capture_stdout=True, capture_stderr=True)
+            )
+            path = f"/sessions/{made['id']}"
+            await until(lambda: buyer.get(path), lambda seen: seen["cleanSeconds"] >= 2, "clean seconds")
+            yield made["id"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recorded(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        async with a_filmed_session(office) as session_id:
+            assert [row["id"] for row in await office.admin("sessions", "--state", "LIVE")] == [session_id]
+            ended = await office.admin("end", session_id, *BECAUSE)
+        charged = int(ended["chargedMicroUsdc"])
+        assert (ended["state"], ended["endReason"]) == ("ENDED", "PLATFORM_ENDED")
+        assert charged >= 2_000
+        seen = await buyer.get(f"/sessions/{session_id}")
+        assert (seen["state"], seen["endReason"]) == ("ENDED", "PLATFORM_ENDED")
+        paid = {"trackedBalance": str(FUNDS - charged)}
+        await until(
+            lambda: buyer.get("/wallet"), lambda wallet: paid.items() <= wallet.items(), "the charge is settled"
+        )
+
+        # The fee receiver of the embedded chain pays refunds; it holds fees only.
+        refused = await office.command("refund", session_id, str(charged), *BECAUSE)
+        assert refused.returncode == 1
+        assert b"Send USDC to it" in refused.stderr
+        account = refused.stderr.decode().partition("refund account ")[2].split()[0]
+        async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
+            await faucet.fund(account, FUNDS)
+
+        first = await office.admin("refund", session_id, "1500", *BECAUSE)
+        assert (first["state"], first["to"].lower()) == ("CONFIRMED", office.consumer.wallet.address.lower())
+        assert await office.admin("refund", session_id, "1500", *BECAUSE) == first
+        other = await office.command("refund", session_id, "400", *BECAUSE)
+        assert b"CONFLICT" in other.stderr
+        too_much = await office.command("refund", session_id, str(charged), "--key", "2", *BECAUSE)
+        assert b"at most its charge" in too_much.stderr
+        left = {"trackedBalance": str(FUNDS - charged + 1_500)}
+        await until(lambda: buyer.get("/wallet"), lambda wallet: left.items() <= wallet.items(), "one refund arrived")
+
+        await office.admin("note", session_id, "refunded after a call", "--as", "Ada")
+        shown = await office.admin("session", session_id)
+        assert [note["text"] for note in shown["notes"]] == ["refunded after a call"]
+        assert [(each["key"], each["state"]) for each in shown["refunds"]] == [("1", "CONFIRMED")]
+        unknown = await office.command("end", "00000000-0000-4000-8000-000000000000", *BECAUSE)
+        assert b"SESSION_NOT_FOUND" in unknown.stderr
+        every = await office.acts()
+        minted = [(actor.lower(), outcome) for action, actor, _, outcome in every if action == "apiKey.mint"]
+        wallets = [f"wallet {tenant.wallet.address.lower()}" for tenant in (office.consumer, office.operator)]
+        assert minted == [(wallet, outcome) for wallet in wallets for outcome in ("REQUESTED", "DONE")]
+        acts = [act for act in every if act[0].startswith("session")]
+        assert [(action, outcome.split()[0]) for action, _, _, outcome in acts] == [
+            ("session.end", "REQUESTED"), ("session.end", "DONE"),
+            ("session.refund", "REQUESTED"), ("session.refund", "REFUSED"),
+            ("session.refund", "REQUESTED"), ("session.refund", "DONE"),
+            ("session.refund", "REQUESTED"), ("session.refund", "DONE"),
+            ("session.refund", "REQUESTED"), ("session.refund", "REFUSED"),
+            ("session.refund", "REQUESTED"), ("session.refund", "REFUSED"),
+            ("session.note", "REQUESTED"), ("session.note", "DONE"),
+            ("session.end", "REQUESTED"), ("session.end", "REFUSED"),
+        ]  # fmt: skip
+        assert all(actor.startswith("Ada (account ") for _, actor, _, _ in acts)
+
+
+async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        async with Api(server.url, key=office.operator.key) as seller:
+            waiting = await buyer.post("/sessions", lat=PLACE[0] + 5, lng=PLACE[1])
+            async with a_filmed_session(office) as session_id:
+                done = await office.admin("suspend", office.operator.workspace_id, *BECAUSE)
+                assert done["endedSessions"] == [session_id]
+            ended = await buyer.get(f"/sessions/{session_id}")
+            assert (ended["state"], ended["endReason"]) == ("ENDED", "PLATFORM_ENDED")
+            with pytest.raises(ApiError) as refused:
+                await seller.get("/sessions")
+            assert (refused.value.status, refused.value.detail) == (403, "workspace:suspended")
+            (row,) = await office.admin("workspaces", "--slug", "sell")
+            assert (row["availabilityState"], row["suspension"]["reason"]) == ("OFFLINE", "dispute 17")
+
+            await server.kill()
+            await server.start()
+            with pytest.raises(ApiError, match="suspended"):
+                await seller.get("/sessions")
+            await office.admin("unsuspend", office.operator.workspace_id, *BECAUSE)
+            await seller.get("/sessions")
+            await office.admin("suspend", office.consumer.workspace_id, *BECAUSE)
+        ended = await office.admin("session", waiting["id"])
+        assert (ended["state"], ended["endReason"]) == ("CANCELLED", "PLATFORM_ENDED")
