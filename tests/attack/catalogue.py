@@ -2,11 +2,22 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias
 
 from tests.attack.target import Target
 
 Run: TypeAlias = Callable[[Target], Awaitable[str]]
+
+
+class Kind(Enum):
+    """How an attack is run."""
+
+    PROBE = auto()
+    FLOOD = auto()
+    """A second tenant calls while it runs, and memory is compared after it."""
+    WAIT = auto()
+    """It mostly waits: it runs beside the others."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +30,17 @@ class Attack:
     finding: str
     title: str
     run: Run
+    kind: Kind = Kind.PROBE
 
 
 ATTACKS: list[Attack] = []
 
 
-def attack(finding: str, title: str) -> Callable[[Run], Run]:
+def attack(finding: str, title: str, kind: Kind = Kind.PROBE) -> Callable[[Run], Run]:
     """Add a function to the list."""
 
     def add(run: Run) -> Run:
-        ATTACKS.append(Attack(finding, title, run))
+        ATTACKS.append(Attack(finding, title, run, kind))
         return run
 
     return add

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from sightline.client import Api, Wallet
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.target import Target
 from tests.e2e.server import Tenant
 from tests.http.socket_client import SocketClosedByServerError, open_socket
@@ -56,7 +56,7 @@ async def removed_owner(target: Target) -> str:
     return "mint, add and list answered 403"
 
 
-@attack("M2", "A WebSocket and an event stream outlive the removal of their member")
+@attack("M2", "A WebSocket and an event stream outlive the removal of their member", Kind.WAIT)
 async def streams_of_removed_member(target: Target) -> str:
     owner = await target.tenant("SUPPLIER")
     wallet, cookie = await a_member(target, owner, "ADMIN")

@@ -5,8 +5,8 @@ import time
 import httpx
 import trio
 
-from tests.attack.catalogue import attack
-from tests.attack.target import Target, honest_tenant
+from tests.attack.catalogue import Kind, attack
+from tests.attack.target import Target
 from tests.e2e.server import Tenant
 from tests.video.support.offers import an_obs_offer
 
@@ -24,7 +24,7 @@ async def post_offer(target: Target, url: str, offer: bytes) -> httpx.Response:
     return await target.http.post(url, content=offer, headers=SDP)
 
 
-@attack("H4", "Offers that never connect shut other tenants out")
+@attack("H4", "Offers that never connect shut other tenants out", Kind.FLOOD)
 async def pending_offers(target: Target) -> str:
     _, whip, whep = await whip_urls(target)
     _, other_whip, _ = await whip_urls(target)
@@ -50,21 +50,19 @@ async def ice_servers_without_token(target: Target) -> str:
     return "no Link header"
 
 
-@attack("H7", "One offer with 1,000 candidates sends packets to arbitrary hosts and stalls signalling")
+@attack("H7", "One offer with 1,000 candidates sends packets to arbitrary hosts and stalls signalling", Kind.FLOOD)
 async def many_candidates(target: Target) -> str:
     _, whip, _ = await whip_urls(target)
-    tenant = await target.tenant("CONSUMER")
     lines = "".join(
         f"a=candidate:{number} 1 udp 2130706431 198.18.{number // 250}.{number % 250 + 1} 9 typ host\r\n"
         for number in range(1_000)
     )
     offer = an_obs_offer() + lines.encode()
-    async with honest_tenant(target, tenant.key) as latency:
-        started = time.monotonic()
-        answer = await post_offer(target, whip, offer)
-        took_s = time.monotonic() - started
+    started = time.monotonic()
+    answer = await post_offer(target, whip, offer)
+    took_s = time.monotonic() - started
     assert took_s < 1.0, f"the offer took {took_s:.1f} s"
-    return f"answered {answer.status_code} in {took_s * 1_000:.0f} ms; {latency}"
+    return f"answered {answer.status_code} in {took_s * 1_000:.0f} ms"
 
 
 @attack("low", "A clock rate of 5,000 digits in an offer")

@@ -79,9 +79,11 @@ class Target:
         return received
 
     def memory_bytes(self) -> int:
-        """Resident memory of the server's main process."""
+        """Resident memory of the server and its children, Postgres left out."""
         assert self.server.process is not None
-        return int(psutil.Process(self.server.process.pid).memory_info().rss)
+        main = psutil.Process(self.server.process.pid)
+        ours = [each for each in (main, *main.children(recursive=True)) if "postgres" not in each.name()]
+        return sum(int(each.memory_info().rss) for each in ours)
 
     def logged(self) -> str:
         return self.server.log()
@@ -92,13 +94,20 @@ class Latency:
     """Response times of an honest tenant while something else goes on."""
 
     millis: list[float] = field(default_factory=list)
+    _next: trio.Event = field(default_factory=trio.Event)
 
-    @property
-    def p99_ms(self) -> float:
-        return statistics.quantiles(self.millis, n=100, method="inclusive")[98] if len(self.millis) > 1 else 0.0
+    async def measured(self, count: int) -> None:
+        """Wait until there are this many calls."""
+        while len(self.millis) < count:
+            self._next = trio.Event()
+            await self._next.wait()
 
-    def __str__(self) -> str:
-        return f"second tenant p99 {self.p99_ms:.0f} ms over {len(self.millis)} calls"
+    def add(self, millis: float) -> None:
+        self.millis.append(millis)
+        self._next.set()
+
+    def quantile_ms(self, percent: int) -> float:
+        return statistics.quantiles(self.millis, n=100, method="inclusive")[percent - 1]
 
 
 @asynccontextmanager
@@ -112,7 +121,7 @@ async def honest_tenant(target: Target, credential: str, path: str = "/me") -> A
                 started = trio.current_time()
                 answer = await http.get(f"{target.url}/api/v1{path}", headers={"authorization": f"Bearer {credential}"})
                 assert answer.status_code == 200, answer.text
-                latency.millis.append((trio.current_time() - started) * 1_000)
+                latency.add((trio.current_time() - started) * 1_000)
                 await trio.sleep_until(started + 0.05)
 
     async with trio.open_nursery() as nursery:

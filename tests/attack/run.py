@@ -1,0 +1,76 @@
+"""Runs the attacks of the catalogue against one server, and measures what a second tenant feels of the floods."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from tests.attack import on_http, on_identity, on_the_chain, on_the_market, on_video
+from tests.attack.catalogue import ATTACKS, Attack, Kind
+from tests.attack.target import Latency, Target, honest_tenant, open_target
+
+MODULES = (on_identity, on_the_market, on_the_chain, on_http, on_video)
+"""Imported for the attacks that they add to the catalogue."""
+PATIENCE_S = 120
+CALLS_MIN = 20
+"""A flood that is over sooner is measured with some calls after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """A flood as a second tenant and the machine felt it."""
+
+    latency: Latency
+    before_bytes: int
+    grown_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Whether the server held, and what was observed. `load` is set for floods."""
+
+    finding: str
+    title: str
+    is_held: bool
+    seen: str
+    load: Load | None = None
+
+
+async def run_all(directory: Path, only: str | None = None) -> list[Outcome]:
+    """Run the attacks in the order of the catalogue, those that mostly wait beside the others."""
+    wanted = [each for each in ATTACKS if only is None or only in each.finding or only in each.run.__name__]
+    outcomes: dict[str, Outcome] = {}
+    async with open_target(directory) as target:
+        tenant = await target.tenant("CONSUMER")
+        async with trio.open_nursery() as nursery:
+
+            async def take(each: Attack) -> None:
+                found = outcomes[each.title] = await _outcome_of(each, target, tenant.key)
+                sys.stderr.write(f"{'held' if found.is_held else 'BROKEN'}: {each.title}: {found.seen}\n")
+
+            for each in wanted:
+                if each.kind is Kind.WAIT:
+                    nursery.start_soon(take, each)
+            for each in wanted:
+                if each.kind is not Kind.WAIT:
+                    await take(each)
+    return [outcomes[each.title] for each in wanted]
+
+
+async def _outcome_of(each: Attack, target: Target, credential: str) -> Outcome:
+    load = None
+    try:
+        with trio.fail_after(PATIENCE_S):
+            if each.kind is Kind.FLOOD:
+                before = target.memory_bytes()
+                async with honest_tenant(target, credential) as latency:
+                    seen = await each.run(target)
+                    await latency.measured(CALLS_MIN)
+                load = Load(latency=latency, before_bytes=before, grown_bytes=target.memory_bytes() - before)
+            else:
+                seen = await each.run(target)
+    except Exception as error:  # noqa: BLE001  any failure is an outcome for the table
+        seen = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return Outcome(finding=each.finding, title=each.title, is_held=False, seen=seen)
+    return Outcome(finding=each.finding, title=each.title, is_held=True, seen=seen, load=load)

@@ -1,0 +1,15 @@
+"""Every finding and probe of the security audit, replayed against a server as a user starts it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.attack.run import run_all
+
+pytestmark = pytest.mark.interop
+
+
+async def test_the_server_holds_against_every_attack_of_the_catalogue(data_directory: Path) -> None:
+    outcomes = await run_all(data_directory)
+    assert len(outcomes) >= 27
+    assert {each.title: each.seen for each in outcomes if not each.is_held} == {}
