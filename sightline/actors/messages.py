@@ -25,7 +25,7 @@ from sightline.domain.session.messages import (
 from sightline.domain.session.model import Operator, Session, Terms, VideoInput
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import Staged
-from sightline.ports.store import IdempotencyKey
+from sightline.ports.store import IdempotencyKey, KeySpending
 
 # To a session.
 
@@ -38,6 +38,7 @@ class CreateSession(Command["CreateSession", Answer[SessionStatus]]):
     terms: Terms
     caller: Caller
     is_hold_enforced: bool
+    spending: KeySpending | None = None
 
 
 @final

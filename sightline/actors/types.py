@@ -9,7 +9,7 @@ from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import MeterState, SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.domain.value import value
-from sightline.ports.store import IdempotencyKey, RecordedEvent, SessionKey, SessionView
+from sightline.ports.store import IdempotencyKey, KeySpending, RecordedEvent, SessionKey, SessionView
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -47,6 +47,8 @@ class NewSession:
     radius_m: int
     instructions: str | None
     metadata_json: str | None
+    spending: KeySpending | None = None
+    """The API key whose limits the session counts against."""
 
 
 @final

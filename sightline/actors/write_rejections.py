@@ -6,6 +6,7 @@ from sightline.actors.kernel.errors import ReloadRequestedError
 from sightline.actors.refusals import IN_PROGRESS, QUOTE_CONSUMED
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.units import MicroUsdc
 from sightline.ports.store import Rejected, RejectedWhy
 
 SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
@@ -19,6 +20,10 @@ def session_rejected(rejected: Rejected) -> Exception:
         case RejectedWhy.FUNDS:
             message = "The wallet's balance and allowance do not cover the hold"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
+        case RejectedWhy.KEY_LIMIT:
+            left = rejected.left or MicroUsdc(0)
+            message = f"The session may cost more than what is left of the API key's limits: {left} micro-USDC"
+            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "apiKey:spendLimit", message, left_micro=left))
         case RejectedWhy.VERSION:
             return ReloadRequestedError("the session's row has moved on", retry=True)
         case RejectedWhy.FENCED:
@@ -40,5 +45,5 @@ def workspace_rejected(rejected: Rejected) -> Exception:
             return StoreUnavailableError("this server no longer owns the workspace")
         case RejectedWhy.IDEMPOTENT:
             return RefusedError(IN_PROGRESS)
-        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS:
+        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS | RejectedWhy.KEY_LIMIT:
             return InvariantError(f"a workspace write was rejected for {rejected.why}")

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, final
 
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
+from sightline.domain.units import MicroUsdc
 from sightline.domain.value import value
 
 
@@ -44,6 +45,16 @@ class Environment(StrEnum):
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLimits:
+    """What the sessions that an API key creates may cost at most; None: no limit."""
+
+    per_session: MicroUsdc | None = None
+    per_day: MicroUsdc | None = None
+    """Of the sessions created on one UTC day: the holds of open sessions and the charges of ended ones."""
+
+
+@final
 @value
 class ApiKeyPrincipal:
     """A machine, bound to one workspace."""
@@ -52,6 +63,7 @@ class ApiKeyPrincipal:
     key_id: str
     scopes: frozenset[Scope]
     environment: Environment = Environment.TEST
+    limits: KeyLimits | None = None
 
 
 @final

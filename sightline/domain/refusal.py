@@ -42,3 +42,5 @@ class Refusal:
     """The scope that the API key lacks; alternatives are separated by ` or `."""
     last_sequence: int | None = None
     """The last accepted heartbeat sequence, where the sequence of a heartbeat is too low."""
+    left_micro: int | None = None
+    """Micro-USDC that a limit still allows, where a limit is passed."""

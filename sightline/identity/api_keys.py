@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from sightline.domain.access import Environment, Scope
+from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS
 from sightline.identity import refusals
@@ -46,8 +46,9 @@ class ApiKeys:
         self._options = options or ApiKeyOptions()
 
     async def mint(
-        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str]
-    ) -> MintedKey:
+        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str],
+        limits: KeyLimits | None = None,
+    ) -> MintedKey:  # fmt: skip
         """Create a key.
 
         Args:
@@ -78,6 +79,7 @@ class ApiKeys:
             scopes=granted,
             created_at_ms=self._clock.now_ms(),
             created_by_wallet=created_by,
+            limits=limits,
         )
         if not await self._store.add_key(record, self._hasher.digest(plaintext), limit=self._options.live_max):
             raise RefusedError(refusals.KEY_LIMIT)

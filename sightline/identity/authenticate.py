@@ -131,6 +131,7 @@ class Authenticator:
             key_id=record.key_id,
             scopes=record.scopes - record.inert_scopes,
             environment=record.environment,
+            limits=record.limits,
         )
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, final
 
-from sightline.domain.access import Environment, Role, Scope, WalletPrincipal
+from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
 
 
 class Purpose(StrEnum):
@@ -49,6 +49,7 @@ class ApiKeyRecord:
     grace_ends_at_ms: int | None = None
     inert_scopes: frozenset[Scope] = frozenset()
     """Scopes that allowed nothing when the key was minted. They are shown, and still allow nothing."""
+    limits: KeyLimits | None = None
 
 
 @final
@@ -270,8 +271,9 @@ class ApiKeyService(Protocol):
     """Mints, lists and revokes the API keys of workspaces."""
 
     async def mint(
-        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str]
-    ) -> MintedKey:
+        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str],
+        limits: KeyLimits | None = None,
+    ) -> MintedKey:  # fmt: skip
         """Create a key."""
         ...
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
 
+from sightline.domain.access import KeyLimits
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace
@@ -65,6 +66,15 @@ class IdempotencyRecord:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class KeySpending:
+    """A hold counts against the limits of the API key that requested it."""
+
+    key_id: str
+    limits: KeyLimits
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequest:
     """Reserve an amount of the payer's funds for a session. `is_enforced`: reject if the funds do not cover it."""
@@ -72,6 +82,7 @@ class HoldRequest:
     payer_address: str
     amount: MicroUsdc
     is_enforced: bool
+    spending: KeySpending | None = None
 
 
 @final
@@ -126,6 +137,8 @@ class RejectedWhy(StrEnum):
     QUOTE_CONSUMED = "QUOTE_CONSUMED"
     FUNDS = "FUNDS"
     """The enforced hold is not covered."""
+    KEY_LIMIT = "KEY_LIMIT"
+    """The hold would exceed a limit of the API key."""
     SLUG_TAKEN = "SLUG_TAKEN"
     IDEMPOTENT = "IDEMPOTENT"
     """A record of this idempotency key exists already."""
@@ -137,6 +150,8 @@ class Rejected:
     """The write was refused; nothing was written."""
 
     why: RejectedWhy
+    left: MicroUsdc | None = None
+    """With KEY_LIMIT: what a session may cost at most now."""
 
 
 @final

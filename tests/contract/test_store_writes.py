@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 import trio
 
-from sightline.domain.access import Role
+from sightline.domain.access import KeyLimits, Role
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Session, SessionState
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import SettlementState
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge, session_ref, wallet_ref, workspace_ref
 from sightline.ports.store import (
     Committed,
     HoldRequest,
+    KeySpending,
     Rejected,
     RejectedWhy,
     SessionWrite,
@@ -365,3 +366,52 @@ async def test_a_heartbeat_sent_again_with_a_later_instant_stays_as_it_was_first
     await stored.record(first)
     await stored.record(a_heartbeat(workspace_id, 1, T0 + 5_000))
     assert await stored.store.latest_heartbeat(workspace_id) == first
+
+
+# Limits of API keys.
+
+KEY = "99999999-9999-4999-8999-999999999999"
+
+
+def a_limited_write(stored: Stored, amount: int, limits: KeyLimits, key: str = KEY, at_ms: int = T0) -> SessionWrite:
+    hold = HoldRequest(
+        payer_address=PAYER, amount=MicroUsdc(amount), is_enforced=False, spending=KeySpending(key, limits)
+    )
+    return replace(a_write(stored, a_session(), take_hold=hold), at_ms=at_ms)
+
+
+def limits(per_session: int | None = None, per_day: int | None = None) -> KeyLimits:
+    return KeyLimits(
+        per_session=None if per_session is None else MicroUsdc(per_session),
+        per_day=None if per_day is None else MicroUsdc(per_day),
+    )
+
+
+async def test_a_hold_above_the_limit_of_its_key_is_rejected_and_nothing_is_written(stored: Stored) -> None:
+    write = a_limited_write(stored, 101, limits(per_session=100, per_day=1_000))
+    assert await stored.store.write_session(write) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(100))
+    assert await stored.store.load_session(write.session.id) is None
+    assert isinstance(
+        await stored.store.write_session(a_limited_write(stored, 100, limits(per_session=100))), Committed
+    )
+
+
+async def test_the_day_of_a_key_counts_holds_until_they_are_charged_or_released(stored: Stored) -> None:
+    daily = limits(per_day=100)
+
+    async def write(amount: int, **other: Any) -> str | Rejected:
+        made = a_limited_write(stored, amount, daily, **other)
+        result = await stored.store.write_session(made)
+        return made.session.id if isinstance(result, Committed) else result
+
+    first, second = await write(60), await write(40)
+    assert await write(1) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(0))
+    assert isinstance(first, str)
+    assert isinstance(second, str)
+    await stored.ledger.charge_hold(first, 10)
+    assert await write(51) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(50))
+    await stored.ledger.release_hold(second)
+    assert isinstance(await write(90), str)
+    assert await write(1) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(0))
+    assert isinstance(await write(100, key="88888888-8888-4888-8888-888888888888"), str)
+    assert isinstance(await write(100, at_ms=T0 + DAY_MS), str)

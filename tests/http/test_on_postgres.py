@@ -1,7 +1,10 @@
 """The same interface over the database that the server uses."""
 
+import httpx
+import trio
+
 from sightline.storage.database.bridge import Database
-from tests.http.world import BERLIN, World, data_of, error_of, on_postgres, open_world
+from tests.http.world import BERLIN, Client, World, data_of, error_of, on_postgres, open_world
 
 SESSIONS = "/api/v1/sessions"
 ODD = 'quotes " and \\ and \u2028, emoji \U0001f6a2, a tab \t'
@@ -53,3 +56,27 @@ async def live_a_life(world: World) -> None:
     await world.authenticator.flush()
     keys = data_of(await consumer.wallet.get(f"{consumer.path}/api-keys"))["items"]
     assert keys[0]["lastUsedAt"] is not None
+
+
+async def test_twenty_creations_at_once_never_spend_more_than_their_key_may(database: Database) -> None:
+    async with open_world(storage=await on_postgres(database)) as world:
+        party = await world.party("CONSUMER")
+        hold = int((await world.request(party, maxDurationSeconds=60))["holdMicroUsdc"])
+        limits = {"perDayMicroUsdc": str(7 * hold + hold // 2)}
+        body = {"label": "agent", "environment": "TEST", "scopes": ["sessions:create"], "limits": limits}
+        minted = data_of(await party.wallet.post(f"{party.path}/api-keys", body))
+        assert minted["limits"] == {"perSessionMicroUsdc": None, **limits}
+        client = Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
+        answers: list[httpx.Response] = []
+
+        async def create() -> None:
+            answers.append(await client.post(SESSIONS, BERLIN | {"maxDurationSeconds": 60}))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(create)
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert [error_of(answer)[1:] for answer in refused] == [("INSUFFICIENT_CREDIT", "apiKey:spendLimit")] * 13
+        assert {answer.json()["remainingMicroUsdc"] for answer in refused} == {str(hold // 2)}
+        wallet = data_of(await party.key.get("/api/v1/wallet"))
+        assert wallet["heldMicroUsdc"] == str(8 * hold)

@@ -210,6 +210,7 @@ def error_of(answer: httpx.Response) -> tuple[int, str, str | None]:
     envelope = answer.json()
     assert set(envelope) <= {
         "statusCode", "code", "message", "detail", "timestamp", "state", "requiredScope", "lastSequence",
+        "remainingMicroUsdc",
     }, envelope  # fmt: skip
     assert envelope["statusCode"] == answer.status_code, envelope
     assert answer.headers["x-request-id"]

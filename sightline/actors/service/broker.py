@@ -110,7 +110,7 @@ class Broker:
                 created_at_ms=self._now(),
             )
             is_enforced = self._deps.limits.funds_policy == "enforced"
-            return await self._ask_session(terms.id, CreateSession(terms, caller, is_enforced))
+            return await self._ask_session(terms.id, CreateSession(terms, caller, is_enforced, new.spending))
 
         return await self._once(caller.idempotency, create)
 

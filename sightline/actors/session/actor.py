@@ -214,7 +214,12 @@ class SessionActor:
             raise ReloadRequestedError("the session exists already")
         step = machine.create(command.terms)
         terms = command.terms
-        hold = HoldRequest(payer_address=terms.payer_address, amount=terms.hold, is_enforced=command.is_hold_enforced)
+        hold = HoldRequest(
+            payer_address=terms.payer_address,
+            amount=terms.hold,
+            is_enforced=command.is_hold_enforced,
+            spending=command.spending,
+        )
         staged = await self._deps.relations.stage([TupleUpdate(consumer_edge(terms.id, terms.consumer_workspace_id))])
         return await self._durable.commit_command(step, command.caller, tuples=staged.in_commit, hold=hold)
 

@@ -36,6 +36,7 @@ _ERROR: Final[Document] = {
         "state": {"type": "string", "description": "The present state, with INVALID_STATE", "examples": ["ENDED"]},
         "requiredScope": {"type": "string", "description": "The scope that the API key lacks"},
         "lastSequence": {"type": "integer", "description": "The last accepted heartbeat sequence"},
+        "remainingMicroUsdc": {"type": "string", "description": "What is left of the limit that the call would pass"},
         "timestamp": _TIMESTAMP,
     },
 }

@@ -105,6 +105,7 @@ def refused(refusal: Refusal) -> ApiError:
         "state": refusal.state,
         "requiredScope": refusal.required_scope,
         "lastSequence": refusal.last_sequence,
+        "remainingMicroUsdc": None if refusal.left_micro is None else str(refusal.left_micro),
     }
     return ApiError(
         refusal.code,

@@ -73,6 +73,7 @@ class ApiKeyResources:
                 label=body.label,
                 environment=body.environment,
                 scopes=body.scopes,
+                limits=None if body.limits is None else body.limits.to_domain(),
             )
             return Reply(api_key_json(minted.record) | {"plaintext": minted.plaintext})
 

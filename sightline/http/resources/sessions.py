@@ -7,7 +7,7 @@ import orjson
 
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.types import Answer, NewSession, SessionListing
-from sightline.domain.access import Operation, parties_to_end
+from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, parties_to_end
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
@@ -32,13 +32,20 @@ from sightline.http.schemas.sessions import (
     started_session_json,
 )
 from sightline.http.services import Services
-from sightline.ports.store import SessionView
+from sightline.ports.store import KeySpending, SessionView
 
 TAG: Final = "sessions"
 _PATH: Final = "/api/v1/sessions"
 _ID: Final = "$response.body#/data/id"
 _UNKNOWN: Final = (Code.SESSION_NOT_FOUND,)
 _STATE: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.CONFLICT, Code.AUTHZ_ERROR)
+
+
+def spending_of(principal: Principal | None) -> KeySpending | None:
+    """Return the API key whose limits a session counts against; None for wallets and unlimited keys."""
+    if not isinstance(principal, ApiKeyPrincipal) or principal.limits is None:
+        return None
+    return KeySpending(principal.key_id, principal.limits)
 
 
 @final
@@ -84,6 +91,7 @@ class SessionResources:
             radius_m=body.radius_meters,
             instructions=body.instructions,
             metadata_json=None if body.metadata is None else orjson.dumps(body.metadata).decode(),
+            spending=spending_of(call.principal),
         )
         return reply(await self._services.broker.create_session(call.caller(), new), session_json)
 

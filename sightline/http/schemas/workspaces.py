@@ -2,16 +2,20 @@
 
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from sightline.domain.access import KeyLimits
 from sightline.domain.addresses import shown_address
 from sightline.domain.operator.model import Workspace as DomainWorkspace
+from sightline.domain.units import MicroUsdc
 from sightline.http.schemas.base import (
     Address,
     Input,
     Instant,
     Latitude,
     Longitude,
+    Model,
+    Money,
     Output,
     Text,
     Uuid,
@@ -175,6 +179,39 @@ class MemberList(Output):
     next_cursor: None
 
 
+class KeyLimitsBody(Model):
+    """What the sessions that the key creates may cost at most. At least one limit."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"minProperties": 1})
+
+    per_session_micro_usdc: Money | None = Field(default=None, description="Largest hold of one session")
+    per_day_micro_usdc: Money | None = Field(
+        default=None,
+        description="Sum over the sessions created on one UTC day: holds of open sessions, charges of ended ones",
+    )
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "KeyLimitsBody":
+        if self.per_session_micro_usdc is None and self.per_day_micro_usdc is None:
+            raise labelled("apiKey:limits", "name perSessionMicroUsdc, perDayMicroUsdc or both")
+        return self
+
+    def to_domain(self) -> KeyLimits:
+        """Return the limits."""
+        per_session, per_day = self.per_session_micro_usdc, self.per_day_micro_usdc
+        return KeyLimits(
+            per_session=None if per_session is None else MicroUsdc(int(per_session)),
+            per_day=None if per_day is None else MicroUsdc(int(per_day)),
+        )
+
+
+class ApiKeyLimits(Output):
+    """What the sessions that a key creates may cost at most; null: no limit."""
+
+    per_session_micro_usdc: Money | None
+    per_day_micro_usdc: Money | None
+
+
 class MintKeyBody(Input):
     """A new API key."""
 
@@ -188,6 +225,7 @@ class MintKeyBody(Input):
         Field(min_length=1, max_length=8, json_schema_extra={"uniqueItems": True}),
         AfterValidator(_are_unique),
     ] = Field(examples=[["sessions:read", "sessions:create", "pricing:read", "wallet:read"]])
+    limits: KeyLimitsBody | None = Field(default=None, description="Left out: the key may spend what the wallet has")
 
 
 class ApiKey(Output):
@@ -199,6 +237,7 @@ class ApiKey(Output):
     prefix: str = Field(description="The public head of the key")
     environment: Literal["TEST", "LIVE"]
     scopes: list[ScopeName]
+    limits: ApiKeyLimits | None
     created_at: Instant
     created_by_wallet: Address
     last_used_at: Instant | None
@@ -257,9 +296,17 @@ def api_key_json(record: ApiKeyRecord) -> dict[str, object]:
         "prefix": record.prefix,
         "environment": record.environment,
         "scopes": sorted(record.scopes),
+        "limits": None if record.limits is None else _limits_json(record.limits),
         "createdAt": iso(record.created_at_ms),
         "createdByWallet": shown_address(record.created_by_wallet),
         "lastUsedAt": iso_or_none(record.last_used_at_ms),
         "revokedAt": iso_or_none(record.revoked_at_ms),
         "gracePeriodEnd": iso_or_none(record.grace_ends_at_ms),
+    }
+
+
+def _limits_json(limits: KeyLimits) -> dict[str, object]:
+    return {
+        "perSessionMicroUsdc": None if limits.per_session is None else str(limits.per_session),
+        "perDayMicroUsdc": None if limits.per_day is None else str(limits.per_day),
     }

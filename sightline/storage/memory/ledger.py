@@ -6,6 +6,7 @@ from functools import partial
 from typing import final
 
 from sightline.domain.session.model import Session
+from sightline.domain.units import DAY_MS
 from sightline.ports.ledger import (
     WOKEN_MAX,
     BlockApplication,
@@ -23,6 +24,7 @@ from sightline.ports.ledger import (
     WalletReading,
     WalletView,
 )
+from sightline.ports.store import KeySpending
 from sightline.storage.memory.ledger_outbox import MemoryOutbox
 from sightline.storage.postgres.ledger import HEADERS_KEPT
 from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
@@ -36,6 +38,8 @@ class _Hold:
     amount: int
     state: HoldState
     released_block: int | None = None
+    key: tuple[str, int] | None = None
+    """The limited API key that it counts against, and the UTC day."""
 
 
 @dataclass(slots=True)
@@ -253,6 +257,22 @@ class MemoryLedger(MemoryOutbox):
             return False
         reading = known[0]
         return reading.covers(hold.amount, now_ms) and reading.spendable(now_ms) >= self._held(hold.payer)
+
+    def left_for_key(self, spending: KeySpending, amount: int, *, now_ms: int) -> int | None:
+        """Return what is left of the limits of an API key if a hold would exceed them; None if it fits."""
+        per_session, per_day = spending.limits.per_session, spending.limits.per_day
+        spent = sum(
+            hold.amount
+            for hold in self._holds.values()
+            if hold.key == (spending.key_id, now_ms // DAY_MS)
+            and (hold.state is not HoldState.RELEASED or hold.released_block is not None)
+        )
+        left = [limit for limit in (per_session, None if per_day is None else per_day - spent) if limit is not None]
+        return max(0, min(left)) if left and amount > min(left) else None
+
+    def count_for_key(self, session_id: str, spending: KeySpending, *, now_ms: int) -> None:
+        """Count a session's hold against the limits of an API key."""
+        self._holds[session_id].key = (spending.key_id, now_ms // DAY_MS)
 
     def _may_hold(self, wallet: str, amount: int, now_ms: int) -> bool:
         known = self._readings.get(wallet)

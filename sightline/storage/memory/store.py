@@ -15,7 +15,7 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
-from sightline.domain.units import DAY_MS
+from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
@@ -94,7 +94,7 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         why = self._admit(write.lease, write.idempotency) or self._refuse_session(write)
         if why is not None:
-            return Rejected(why)
+            return Rejected(why, self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None)
         # From here on nothing can refuse.
         session = replace(write.session, version=write.session.version + 1)
         self._sessions[session.id] = session
@@ -117,13 +117,24 @@ class MemoryStore:
                 return RejectedWhy.QUOTE_CONSUMED
         hold = write.take_hold
         if hold is not None:
+            if self._left_for_key(write) is not None:
+                return RejectedWhy.KEY_LIMIT
             policy = FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY
             held = self._ledger.take_hold_now(
                 write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms
             )
             if not held:
                 return RejectedWhy.FUNDS
+            if hold.spending is not None:
+                self._ledger.count_for_key(write.session.id, hold.spending, now_ms=write.at_ms)
         return None
+
+    def _left_for_key(self, write: SessionWrite) -> MicroUsdc | None:
+        hold = write.take_hold
+        if hold is None or hold.spending is None:
+            return None
+        left = self._ledger.left_for_key(hold.spending, hold.amount, now_ms=write.at_ms)
+        return None if left is None else MicroUsdc(left)
 
     def _move_money(self, write: SessionWrite) -> None:
         if write.charge_hold is not None:

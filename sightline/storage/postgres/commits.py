@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import Committed, IdempotencyRecord, Rejected, RejectedWhy
 from sightline.storage.database.sqlstate import StatementRefusedError
@@ -25,7 +26,8 @@ async def decided(result: Awaitable[Any], version: int) -> Committed | Rejected:
     except StatementRefusedError as error:
         if error.sqlstate != SQLSTATE:
             raise
-        return Rejected(RejectedWhy(error.reason))
+        why, _, left = error.reason.partition(" ")
+        return Rejected(RejectedWhy(why), MicroUsdc(int(left)) if left else None)
     if row["why"] is not None:
         return Rejected(RejectedWhy(row["why"]))
     return Committed(version + 1, row["revision"])

@@ -1,11 +1,13 @@
 """Identity and the authorization graph on Postgres."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, final
 
-from sightline.domain.access import Environment, Scope
+from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, StoreUnavailableError
+from sightline.domain.units import MicroUsdc
 from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose, WalletSession
 from sightline.ports.relations import (
     ObjectRef,
@@ -31,12 +33,12 @@ RETURNING value, address, purpose, message, chain_id, expires_at_ms
 """
 
 _KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
-  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms"""
+  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit"""
 
 _ADD_KEY = """
 INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
-created_by_wallet) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE (SELECT count(*) FROM api_key WHERE
-workspace_id = $2 AND revoked_at_ms IS NULL) < $10 RETURNING 1
+created_by_wallet, session_limit, day_limit) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+WHERE (SELECT count(*) FROM api_key WHERE workspace_id = $2 AND revoked_at_ms IS NULL) < $12 RETURNING 1
 """
 
 _REVOKE_KEY = f"""
@@ -128,6 +130,8 @@ class PostgresIdentityStore:
             sorted(record.scopes),
             record.created_at_ms,
             record.created_by_wallet,
+            None if record.limits is None else record.limits.per_session,
+            None if record.limits is None else record.limits.per_day,
             limit,
         )
 
@@ -305,4 +309,14 @@ def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
         last_used_at_ms=row["last_used_at_ms"],
         revoked_at_ms=row["revoked_at_ms"],
         grace_ends_at_ms=row["grace_ends_at_ms"],
+        limits=_limits(row["session_limit"], row["day_limit"]),
+    )
+
+
+def _limits(per_session: Decimal | None, per_day: Decimal | None) -> KeyLimits | None:
+    if per_session is None and per_day is None:
+        return None
+    return KeyLimits(
+        per_session=None if per_session is None else MicroUsdc(int(per_session)),
+        per_day=None if per_day is None else MicroUsdc(int(per_day)),
     )

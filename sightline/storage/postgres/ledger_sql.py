@@ -9,6 +9,7 @@ from typing import Final
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import FundsPolicy
+from sightline.ports.store import KeySpending
 from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
@@ -16,6 +17,7 @@ STALE_MS_MAX: Final = 60_000
 """An ENFORCED hold is refused when the watcher has not seen the chain for this long."""
 
 _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
+_COUNT_FOR_KEY = "SELECT ledger_count_for_key($1, $2, $3, $4, $5)"
 _CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
 _RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
 _COMPOSE = """
@@ -57,6 +59,18 @@ async def take_hold(
             _TAKE_HOLD, session_id, session_id_hash(session_id), payer.lower(), amount, enforced, stale_ms_max, now_ms
         )
     )
+
+
+async def count_for_key(connection: Connection, session_id: str, spending: KeySpending, *, now_ms: int) -> None:
+    """Count the hold of a session against the limits of an API key.
+
+    Raises:
+        StatementRefusedError: A limit is passed; the transaction is undone.
+    """
+    limits = spending.limits
+    await connection.execute(
+        _COUNT_FOR_KEY, session_id, spending.key_id, limits.per_session, limits.per_day, now_ms
+    )  # fmt: skip
 
 
 async def charge_hold(connection: Connection, session_id: str, charged: int) -> None:

@@ -79,6 +79,14 @@ async def write_session(database: Database, steps: GroupCommit, write: SessionWr
             await _close_money(connection, write)
         return row
 
+    async def create(connection: Connection) -> Any:
+        row = await connection.fetchrow(WRITE, *columns)
+        if row["why"] is None and write.take_hold is not None and write.take_hold.spending is not None:
+            await ledger_sql.count_for_key(connection, write.session.id, write.take_hold.spending, now_ms=write.at_ms)
+        return row
+
+    if write.take_hold is not None and write.take_hold.spending is not None:
+        return await decided(database.transact(create), write.session.version)
     if write.charge_hold is not None or write.release_hold or write.settle is not None:
         return await decided(database.transact(close), write.session.version)
     if write.take_hold is not None or write.consume_quote is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.world import Client, World, data_of, error_of
+from tests.http.world import BERLIN, Client, Party, World, data_of, error_of
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 BODY = {"label": "agent", "environment": "TEST", "scopes": ["sessions:read"]}
@@ -90,3 +90,49 @@ async def test_a_workspace_has_at_most_fifty_live_keys(world: World) -> None:
         data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
     answer = await party.wallet.post(f"{party.path}/api-keys", BODY)
     assert error_of(answer) == (409, "CONFLICT", "apiKey:limit")
+
+
+SPENDING = BODY | {"scopes": ["sessions:create", "sessions:read"]}
+SESSIONS = "/api/v1/sessions"
+
+
+async def limited(world: World, party: Party, **limits: str) -> Client:
+    """A key with these limits."""
+    minted = data_of(await party.wallet.post(f"{party.path}/api-keys", SPENDING | {"limits": limits}))
+    return Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
+
+
+async def test_the_limits_of_a_key_are_shown(world: World) -> None:
+    party = await world.party("CONSUMER")
+    await limited(world, party, perDayMicroUsdc="5000000")
+    listed = data_of(await party.wallet.get(f"{party.path}/api-keys"))["items"]
+    assert listed[0]["limits"] == {"perSessionMicroUsdc": None, "perDayMicroUsdc": "5000000"}
+    assert listed[1]["limits"] is None
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"perSessionMicroUsdc": "-1"}, {"perDayMicroUsdc": 5}, {"perDay": "5"}, {"perDayMicroUsdc": "1.5"}, "all"],
+)
+async def test_limits_that_limit_nothing_are_refused(world: World, limits: object) -> None:
+    party = await world.party("CONSUMER")
+    answer = await party.wallet.post(f"{party.path}/api-keys", SPENDING | {"limits": limits})
+    assert error_of(answer) == (400, "INVALID_INPUT", "apiKey:limits")
+
+
+async def test_a_key_creates_no_session_that_may_cost_more_than_its_limit(world: World) -> None:
+    party = await world.party("CONSUMER")
+    hold = int((await world.request(party, maxDurationSeconds=60))["holdMicroUsdc"])
+    client = await limited(world, party, perSessionMicroUsdc=str(hold), perDayMicroUsdc=str(2 * hold + 1))
+    answer = await client.post(SESSIONS, BERLIN | {"maxDurationSeconds": 61})
+    assert error_of(answer) == (402, "INSUFFICIENT_CREDIT", "apiKey:spendLimit")
+    assert answer.json()["remainingMicroUsdc"] == str(hold)
+    first, _ = [data_of(await client.post(SESSIONS, BERLIN | {"maxDurationSeconds": 60})) for _ in range(2)]
+    keyed = client.having(idempotency_key="third")
+    answer = await keyed.post(SESSIONS, BERLIN | {"maxDurationSeconds": 60})
+    assert error_of(answer) == (402, "INSUFFICIENT_CREDIT", "apiKey:spendLimit")
+    assert answer.json()["remainingMicroUsdc"] == "1"
+    data_of(await client.delete(f"{SESSIONS}/{first['id']}"))
+    third = data_of(await keyed.post(SESSIONS, BERLIN | {"maxDurationSeconds": 60}))
+    assert data_of(await keyed.post(SESSIONS, BERLIN | {"maxDurationSeconds": 60})) == third
+    data_of(await party.key.post(SESSIONS, BERLIN | {"maxDurationSeconds": 14_400}))
