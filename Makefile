@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
+CLIENT := packages/sightline-client
 
-.PHONY: help install install-dev demo serve test check format interop web nemesis attack bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format sdk wheels interop web nemesis attack bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -16,6 +17,8 @@ help:
 	@echo "make test      run every test that needs nothing beyond pip"
 	@echo "make check     format, lint, import contracts, strict types"
 	@echo "make format    format the code and apply safe fixes"
+	@echo "make sdk       generate the sync half of the Python client from its async half"
+	@echo "make wheels    build the wheels of the server and of the client into dist/"
 	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
 	@echo "make web       build the console from web/ into sightline/web (needs node and npm)"
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
@@ -31,9 +34,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The runtime is installed from exact versions with hashes; `make lock` renews them.
-$(VENV)/.runtime: $(BIN)/python pyproject.toml requirements.lock
+$(VENV)/.runtime: $(BIN)/python pyproject.toml $(CLIENT)/pyproject.toml requirements.lock
 	$(PIP) --require-hashes -r requirements.lock
-	$(PIP) --no-deps -e .
+	$(PIP) --no-deps -e $(CLIENT) -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime constraints.txt
@@ -62,6 +65,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python scripts/sync_client.py --check
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -72,6 +76,13 @@ interop: $(VENV)/.dev
 
 web:
 	cd web && npm ci --no-audit --no-fund --silent && npm run --silent build
+
+sdk: $(VENV)/.dev
+	$(BIN)/python scripts/sync_client.py
+
+wheels: $(VENV)/.dev
+	$(PIP) --target $(VENV)/build build hatchling
+	for part in $(CLIENT) .; do PYTHONPATH=$(VENV)/build $(BIN)/python -m build --wheel --no-isolation --outdir dist $$part; done
 
 nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh
@@ -89,7 +100,7 @@ simulate: $(VENV)/.dev
 lock: $(BIN)/python
 	$(PIP_INSTALL) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt \
-		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 sbom: $(BIN)/python
 	$(PIP_INSTALL) cyclonedx-bom

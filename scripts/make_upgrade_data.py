@@ -18,8 +18,10 @@ from pathlib import Path
 
 import trio
 
-from sightline.client import Api, ChainClient, Wallet
 from sightline.video.assets import clip_path
+from sightline_client import AsyncChain
+from sightline_client.wallet import LocalWallet
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
 FUNDS = 50_000_000
@@ -65,17 +67,17 @@ async def make(name, target, newest):
         await server.start()
         async with Api(server.url) as api:
             config = await api.get("/config")
-        chain = ChainClient(config["rpcUrl"])
+        chain = AsyncChain(config["rpcUrl"])
         tenants, data = {}, str(server.directory / "data")
         for slug in ("payer", "debtor", "one", "two", "three"):
-            wallet, is_consumer = Wallet(), slug in ("payer", "debtor")
+            wallet, is_consumer = LocalWallet.create(), slug in ("payer", "debtor")
             if is_consumer:
                 await run(sys.executable, "faucet", wallet.address, str(FUNDS), "--data-dir", data)
             tenants[slug] = await a_tenant(server.url, "CONSUMER" if is_consumer else "SUPPLIER", f"old-{slug}", wallet)
             if not is_consumer:
                 await go_online(server.url, tenants[slug])
-        await tenants["payer"].wallet.approve(
-            chain, token=config["usdcAddress"], spender=config["settlementAddress"], amount=FUNDS
+        await chain.approve(
+            tenants["payer"].wallet, token=config["usdcAddress"], spender=config["settlementAddress"], amount=FUNDS
         )
         sessions = {}
         async with filmed(server, tenants["payer"], tenants["one"]) as (buyer, path):
@@ -93,8 +95,7 @@ async def make(name, target, newest):
             "funds": FUNDS,
             "config": config,
             "tenants": {
-                slug: {"key": tenant.key, "wallet": tenant.wallet._account.key.hex()}  # noqa: SLF001  Wallet hides its key
-                for slug, tenant in tenants.items()
+                slug: {"key": tenant.key, "wallet": tenant.wallet.private_key} for slug, tenant in tenants.items()
             },
             "sessions": sessions,
         }

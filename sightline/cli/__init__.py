@@ -18,7 +18,7 @@ def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         from importlib.metadata import version
 
-        typer.echo(f"sightline {version('sightline')}")
+        typer.echo(f"sightline {version('sightline-live')}")
         raise typer.Exit
 
 

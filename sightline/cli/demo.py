@@ -9,18 +9,23 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, TypeVar, final
 
 import trio
 from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
-from sightline.client import Api, ChainClient, JpegFrame, Wallet
+from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
+from sightline_client.models import ChainConfig, SessionState, SettlementState
+from sightline_client.receipt import clean_seconds
+from sightline_client.wallet import LocalWallet
+
+T = TypeVar("T")
 
 PLACE: Final = (52.520008, 13.404954)
 """Latitude and longitude of Berlin, Alexanderplatz."""
@@ -42,7 +47,7 @@ OPERATOR_SCOPES: Final = ["sessions:operate", "sessions:read", "wallet:read"]
 class DemoTenant:
     """A workspace of the demo with its wallet and API key."""
 
-    wallet: Wallet
+    wallet: LocalWallet
     workspace_id: str
     key: str = field(repr=False)
 
@@ -58,14 +63,14 @@ class Demo:
         self._keep = keep
         self._checks = Checks(console)
         self._url = ""
-        self._chain = ChainClient("")
-        self._config: dict[str, Any] = {}
+        self._chain = AsyncChain("")
+        self._config: ChainConfig
 
     async def run(self) -> None:
         """Run every step of the demo.
 
         Raises:
-            CheckFailedError, ApiError, ChainError: A step failed.
+            CheckFailedError, SightlineError: A step failed.
         """
         started = trio.current_time()
         async with self._server() as server:
@@ -73,7 +78,7 @@ class Demo:
             await self._read_config()
             consumer = await self._join("CONSUMER", CONSUMER_SCOPES)
             operator = await self._join("SUPPLIER", OPERATOR_SCOPES)
-            async with self._device(operator), Api(self._url, key=consumer.key) as api:
+            async with self._device(operator), AsyncSightline(self._url, consumer.key) as api:
                 session_id = await self._request(api, operator)
                 await self._watch(api, session_id)
                 await self._end_and_settle(api, session_id, consumer, operator)
@@ -152,123 +157,125 @@ class Demo:
     # Steps.
 
     async def _read_config(self) -> None:
-        async with Api(self._url) as api:
-            self._config = await api.get("/config")
-        self._chain = ChainClient(self._config["rpcUrl"])
-        self._checks.equal("chain of /config", self._config["environment"], "TEST")
+        async with AsyncSightline(self._url) as api:
+            self._config = await api.config()
+        self._chain = AsyncChain(self._config.rpc_url)
+        self._checks.equal("chain of /config", self._config.environment, "TEST")
 
     async def _join(self, role: str, scopes: list[str]) -> DemoTenant:
-        wallet = Wallet()
+        wallet = LocalWallet.create()
         data = str(self._data_dir / "data")
         await self._program("-m", "sightline.cli", "faucet", wallet.address, str(FUNDS), "--data-dir", data)
-        token, spender = self._config["usdcAddress"], self._config["settlementAddress"]
+        token, spender = self._config.usdc_address, self._config.settlement_address
         self._checks.equal(f"{role} funded", await self._chain.balance_of(token, wallet.address), FUNDS)
-        await wallet.approve(self._chain, token=token, spender=spender, amount=FUNDS)
+        await self._chain.approve(wallet, token=token, spender=spender, amount=FUNDS)
         allowed = await self._chain.allowance(token, wallet.address, spender)
         self._checks.equal(f"{role} approved the settlement contract", allowed, FUNDS)
-        async with Api(self._url) as api:
-            slug = f"demo-{role.lower()}"
-            workspace = await wallet.create_workspace(api, slug=slug, name=f"Demo {role}", roles=[role])
-            signed_in = await wallet.sign_in(api)
-            self._checks.equal(f"{role} signed in", signed_in["walletAddress"], wallet.address)
-            workspace_id = workspace["id"]
-            await api.post("/auth/workspace/select", workspaceId=workspace_id)
-            minted = await api.post(
-                f"/workspaces/{workspace_id}/api-keys", label="demo", environment="TEST", scopes=scopes
+        async with AsyncSightline(self._url) as api:
+            workspace = await api.workspaces.create(
+                wallet, slug=f"demo-{role.lower()}", name=f"Demo {role}", roles=[role]
             )
-        return DemoTenant(wallet=wallet, workspace_id=workspace_id, key=minted["plaintext"])
+            signed_in = await api.auth.sign_in(wallet, workspace_id=workspace.id)
+            self._checks.equal(f"{role} signed in", signed_in.wallet_address, wallet.address)
+            minted = await api.keys.mint(workspace.id, label="demo", scopes=scopes)
+        return DemoTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
 
-    async def _request(self, api: Api, operator: DemoTenant) -> str:
+    async def _request(self, api: AsyncSightline, operator: DemoTenant) -> str:
         self._console.print("[bold]2[/] coverage, quote, session, dispatch")
-        async with Api(self._url, key=operator.key) as operator_api:
-            online = await operator_api.call(
-                "PATCH",
-                f"/workspaces/{operator.workspace_id}",
-                {
-                    "availabilityState": "ONLINE",
-                    "coverageLat": PLACE[0],
-                    "coverageLng": PLACE[1],
-                    "coverageRadiusMeters": COVERAGE_M,
-                    "deviceKind": "PHONE",
-                },
+        async with AsyncSightline(self._url, operator.key) as operator_api:
+            online = await operator_api.workspaces.update(
+                operator.workspace_id,
+                availability_state="ONLINE",
+                coverage_lat=PLACE[0],
+                coverage_lng=PLACE[1],
+                coverage_radius_meters=COVERAGE_M,
+                device_kind="PHONE",
             )
             # A quote counts only operators whose device was seen within a minute.
-            await operator_api.post(
-                f"/workspaces/{operator.workspace_id}/location", lat=PLACE[0], lng=PLACE[1], sequence=0
-            )
-        self._checks.equal("operator", online["availabilityState"], "ONLINE")
-        quote = await api.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
-        self._checks.equal("operators at the place", quote["availableOperators"], 1)
-        session = await api.post(
-            "/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=DURATION_S, quoteId=quote["quoteId"]
-        )
-        self._checks.equal("rate", session["ratePerSecondMicroUsdc"], quote["ratePerSecondMicroUsdc"])
-        self._checks.equal("hold", session["holdMicroUsdc"], quote["estimatedTotalMicroUsdc"])
-        settlement = await api.get(f"/settlements/{session['id']}")
-        self._checks.equal("settlement before the end", settlement["state"], "NOT_READY")
-        assigned = await api.post(f"/sessions/{session['id']}/dispatch")
-        self._checks.equal("dispatched to", assigned["operatorWorkspaceId"], operator.workspace_id)
-        return str(session["id"])
+            await operator_api.workspaces.post_location(operator.workspace_id, lat=PLACE[0], lng=PLACE[1], sequence=0)
+        self._checks.equal("operator", online.availability_state, "ONLINE")
+        quote = await api.quote(*PLACE, seconds=DURATION_S)
+        self._checks.equal("operators at the place", quote.available_operators, 1)
+        session = await api.sessions.create(*PLACE, seconds=DURATION_S, quote_id=quote.quote_id)
+        self._checks.equal("rate", session.rate_per_second_micro_usdc, quote.rate_per_second_micro_usdc)
+        self._checks.equal("hold", session.hold_micro_usdc, quote.estimated_total_micro_usdc)
+        settlement = await api.sessions.settlement(session.id)
+        self._checks.equal("settlement before the end", settlement.state, "NOT_READY")
+        assigned = await api.sessions.dispatch(session.id)
+        self._checks.equal("dispatched to", assigned.operator_workspace_id, operator.workspace_id)
+        return session.id
 
-    async def _watch(self, api: Api, session_id: str) -> None:
+    async def _watch(self, api: AsyncSightline, session_id: str) -> None:
         self._console.print("[bold]3[/] live: the device publishes, the consumer watches")
-        session = await self._until("LIVE", lambda: api.get(f"/sessions/{session_id}"), state="LIVE")
+        session = await self._until(
+            "LIVE", partial(api.sessions.get, session_id), lambda seen: seen.state == SessionState.LIVE
+        )
         first = trio.current_time()
         frame = await self._first_frame(api, session_id)
         self._frame_path.write_bytes(frame.jpeg)
-        width, height = frame.headers["x-svc-frame-width"], frame.headers["x-svc-frame-height"]
         waited = trio.current_time() - first
-        self._checks.note("first frame", f"{width}x{height}, {len(frame.jpeg)} bytes, {waited:.1f} s after LIVE")
+        size = f"{frame.width}x{frame.height}, {len(frame.jpeg)} bytes"
+        self._checks.note("first frame", f"{size}, {waited:.1f} s after LIVE")
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
-        played = json.loads(
-            await self._program("-m", "sightline.video.play", session["whepUrl"], "--seconds", str(PLAY_S), "--json")
-        )
+        url = str(session.whep_url)
+        played = json.loads(await self._program("-m", "sightline.video.play", url, "--seconds", str(PLAY_S), "--json"))
         self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
 
-    async def _first_frame(self, api: Api, session_id: str) -> JpegFrame:
+    async def _first_frame(self, api: AsyncSightline, session_id: str) -> Frame:
         with trio.move_on_after(PATIENCE_S):
             while True:
-                frame = await api.frame(session_id)
-                if frame is not None:
-                    return frame
-                await trio.sleep(POLL_S)
+                try:
+                    if (frame := await api.sessions.frame(session_id)) is not None:
+                        return frame
+                except FrameNotAvailableError:
+                    await trio.sleep(POLL_S)
         raise CheckFailedError(f"no frame within {PATIENCE_S:g} s")
 
-    async def _until(self, what: str, read: Any, **expected: str) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
+    async def _until(self, what: str, read: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+        seen: T | None = None
         with trio.move_on_after(PATIENCE_S):
             while True:
                 seen = await read()
-                if all(seen[key] == value for key, value in expected.items()):
+                if holds(seen):
                     return seen
                 await trio.sleep(POLL_S)
-        raise CheckFailedError(f"{what}: expected {expected} within {PATIENCE_S:g} s, came {seen.get('state')}")
+        raise CheckFailedError(f"{what}: not within {PATIENCE_S:g} s, last seen {seen!r}")
 
-    async def _end_and_settle(self, api: Api, session_id: str, consumer: DemoTenant, operator: DemoTenant) -> None:
+    async def _end_and_settle(
+        self, api: AsyncSightline, session_id: str, consumer: DemoTenant, operator: DemoTenant
+    ) -> None:
         self._console.print("[bold]4[/] end, meter, settlement")
-        ended = await api.post(f"/sessions/{session_id}/end")
-        settlement = await api.get(f"/settlements/{session_id}")
-        self._checks.true("settlement", settlement["state"] in {"PENDING", "CONFIRMED"}, settlement["state"])
-        meter = await api.get(f"/sessions/{session_id}/meter")
-        clean, charged = _recompute(meter)
-        self._checks.equal("clean seconds, recomputed from the meter's windows", ended["cleanSeconds"], clean)
-        self._checks.equal("charge (micro-USDC)", int(ended["chargedMicroUsdc"]), charged)
-        fee = charged * ended["platformFeeBps"] // BASIS_POINTS
-        done = await self._until("settlement", lambda: api.get(f"/settlements/{session_id}"), state="CONFIRMED")
-        payload = done["payload"]
-        self._checks.equal("fee (micro-USDC)", int(payload["feeAmount"]), fee)
-        self._checks.equal("paid to the operator (micro-USDC)", int(payload["toAmount"]), charged - fee)
-        self._checks.note("settlement", f"CONFIRMED in {done['txHash']}")
-        receipt = await self._chain.receipt(done["txHash"])
+        ended = await api.sessions.end(session_id)
+        settlement = await api.sessions.settlement(session_id)
+        self._checks.true("settlement", settlement.state in {"PENDING", "CONFIRMED"}, settlement.state)
+        clean = clean_seconds(await api.sessions.meter(session_id), DURATION_S)
+        charged = clean * ended.rate_per_second_micro_usdc
+        self._checks.equal("clean seconds, recomputed from the meter's windows", ended.clean_seconds, clean)
+        self._checks.equal("charge (micro-USDC)", ended.charged_micro_usdc, charged)
+        fee = charged * ended.platform_fee_bps // BASIS_POINTS
+        done = await self._until(
+            "settlement",
+            partial(api.sessions.settlement, session_id),
+            lambda seen: seen.state == SettlementState.CONFIRMED,
+        )
+        assert done.payload is not None
+        assert done.tx_hash is not None
+        self._checks.equal("fee (micro-USDC)", done.payload.fee_amount, fee)
+        self._checks.equal("paid to the operator (micro-USDC)", done.payload.to_amount, charged - fee)
+        self._checks.note("settlement", f"CONFIRMED in {done.tx_hash}")
+        receipt = await self._chain.receipt(done.tx_hash)
         self._checks.equal("receipt of the transaction", int(receipt["status"], 16), 1)
-        token = self._config["usdcAddress"]
+        token = self._config.usdc_address
         left = await self._chain.balance_of(token, consumer.wallet.address)
         self._checks.equal("consumer's balance on the chain", left, FUNDS - charged)
         earned = await self._chain.balance_of(token, operator.wallet.address)
         self._checks.equal("operator's balance on the chain", earned, FUNDS + charged - fee)
-        held = {"trackedBalance": str(FUNDS - charged), "heldMicroUsdc": "0"}
-        wallet = await self._until("wallet", lambda: api.get("/wallet"), **held)
-        self._checks.equal("consumer's wallet, as the watcher saw it", int(wallet["trackedBalance"]), left)
+        wallet = await self._until(
+            "wallet",
+            api.wallet.get,
+            lambda seen: (seen.tracked_balance, seen.held_micro_usdc) == (FUNDS - charged, 0),
+        )
+        self._checks.equal("consumer's wallet, as the watcher saw it", wallet.tracked_balance, left)
 
     def _say_how_to_go_on(self, consumer: DemoTenant, operator: DemoTenant) -> None:
         say = self._console.out
@@ -280,22 +287,6 @@ class Demo:
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/sessions')
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/wallet/events')
         say(f"SIGHTLINE_API_KEY=$OPERATOR_KEY sightline device --api {self._url} --lat {PLACE[0]} --lng {PLACE[1]}")
-
-
-def _recompute(meter: dict[str, Any]) -> tuple[int, int]:
-    """Compute clean seconds and charge from the meter's windows, independently of the server."""
-    started, ended = _ms(meter["startedAt"]), _ms(meter["endedAt"])
-    dirty, covered_to = 0, started
-    for window in sorted(meter["windows"], key=lambda window: str(window["from"])):
-        begin, end = max(_ms(window["from"]), covered_to), _ms(window["to"])
-        dirty += max(0, end - begin)
-        covered_to = max(covered_to, end)
-    clean = min(DURATION_S, (ended - started - dirty) // 1000)
-    return clean, clean * int(meter["ratePerSecondMicroUsdc"])
-
-
-def _ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:

@@ -13,9 +13,11 @@ import pytest
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
-from sightline.client import Api, ApiError, ChainClient, Wallet
 from sightline.system.ids import SystemIds
 from sightline.video.assets import clip_path
+from sightline_client import ApiError, AsyncChain
+from sightline_client.wallet import LocalWallet
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 FUNDS: Final = 50_000_000
@@ -49,7 +51,7 @@ class Office:
 @asynccontextmanager
 async def an_office(server: Server) -> AsyncIterator[Office]:
     await server.start()
-    wallet = Wallet()
+    wallet = LocalWallet.create()
     async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
         await faucet.fund(wallet.address, FUNDS)
     consumer = await a_tenant(server.url, "CONSUMER", "buyer", wallet)
@@ -57,8 +59,8 @@ async def an_office(server: Server) -> AsyncIterator[Office]:
     await go_online(server.url, operator)
     async with Api(server.url) as api:
         config = await api.get("/config")
-    chain = ChainClient(config["rpcUrl"])
-    await wallet.approve(chain, token=config["usdcAddress"], spender=config["settlementAddress"], amount=FUNDS)
+    chain = AsyncChain(config["rpcUrl"])
+    await chain.approve(wallet, token=config["usdcAddress"], spender=config["settlementAddress"], amount=FUNDS)
     yield Office(server, consumer, operator)
 
 

@@ -7,28 +7,29 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from sightline.client import Api, Wallet
+from sightline_client.wallet import LocalWallet
 from tests.attack.catalogue import Kind, attack
 from tests.attack.target import Target
+from tests.client.api import Api
 from tests.e2e.server import Tenant
 from tests.http.socket_client import SocketClosedByServerError, open_socket
 
 MINT = {"label": "all", "environment": "TEST", "scopes": ["sessions:read", "sessions:create", "sessions:operate"]}
 
 
-async def cookie_of(target: Target, wallet: Wallet, workspace_id: str | None = None) -> str:
+async def cookie_of(target: Target, wallet: LocalWallet, workspace_id: str | None = None) -> str:
     """The Cookie header of a new sign-in."""
     async with Api(target.url) as api:
-        await wallet.sign_in(api)
+        await api.auth.sign_in(wallet)
         if workspace_id is not None:
             await api.post("/auth/workspace/select", workspaceId=workspace_id)
-        cookies = api._http.cookies
+        cookies = api.transport.http.cookies
         return "; ".join(f"{name}={value}" for name, value in cookies.items())
 
 
-async def a_member(target: Target, owner: Tenant, role: str) -> tuple[Wallet, str]:
+async def a_member(target: Target, owner: Tenant, role: str) -> tuple[LocalWallet, str]:
     """A further wallet with this role, signed in; and the Cookie header."""
-    wallet = Wallet()
+    wallet = LocalWallet.create()
     owners_cookie = await cookie_of(target, owner.wallet, owner.workspace_id)
     path = f"/workspaces/{owner.workspace_id}/members"
     answer = await target.call("POST", path, owners_cookie, {"walletAddress": wallet.address, "role": role})
@@ -36,7 +37,7 @@ async def a_member(target: Target, owner: Tenant, role: str) -> tuple[Wallet, st
     return wallet, await cookie_of(target, wallet, owner.workspace_id)
 
 
-async def remove(target: Target, owner: Tenant, wallet: Wallet) -> None:
+async def remove(target: Target, owner: Tenant, wallet: LocalWallet) -> None:
     owners_cookie = await cookie_of(target, owner.wallet, owner.workspace_id)
     path = f"/workspaces/{owner.workspace_id}/members/{wallet.address}"
     assert (await target.call("DELETE", path, owners_cookie)).status_code == 200

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import trio
 
-from sightline.client import Api
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
 
 RESPONSE_BYTES_MAX = 65_536

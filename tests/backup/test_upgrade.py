@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from eth_account import Account
 
-from sightline.client import Api, ChainClient, Wallet
+from sightline_client import AsyncChain
+from sightline_client.wallet import LocalWallet
 from tests.backup.conftest import sightline
+from tests.client.api import Api
 from tests.e2e.server import Server, until
 
 DATA: Final = Path(__file__).parent / "data"
@@ -60,10 +61,10 @@ async def test_data_of_an_earlier_commit_starts_without_loss(server: Server, old
         assert live["cleanSeconds"] <= ran_s.total_seconds()
 
         # The unsettled session is paid as soon as its payer allows it.
-        chain = ChainClient(f"{server.url}/rpc")
-        wallet = Wallet(Account.from_key(tenants["debtor"]["wallet"]))
-        await wallet.approve(
-            chain, token=config["usdcAddress"], spender=config["settlementAddress"], amount=said["funds"]
+        chain = AsyncChain(f"{server.url}/rpc")
+        wallet = LocalWallet.from_key(tenants["debtor"]["wallet"])
+        await chain.approve(
+            wallet, token=config["usdcAddress"], spender=config["settlementAddress"], amount=said["funds"]
         )
         paid = {"settled": 0, "live": 0, "unsettled": 0}
         for name in paid:

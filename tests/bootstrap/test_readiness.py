@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from sightline.bootstrap.fencing import EXIT_FENCED
-from sightline.client import Api
 from sightline.system.server_address_file import read_server_addresses
+from tests.client.api import Api
 from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, a_tenant, until
 

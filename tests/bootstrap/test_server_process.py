@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 
-from sightline.client import Api
+from tests.client.api import Api
 from tests.conftest import open_data_directory
 from tests.e2e.server import Server, a_tenant, processes_under, until
 

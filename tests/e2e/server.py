@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import trio
 
-from sightline.client import Api, Wallet
+from sightline_client.wallet import LocalWallet
+from tests.client.api import Api
 
 PLACE = (52.520008, 13.404954)
 PATIENCE_S = 30.0
@@ -121,23 +122,21 @@ class Server:
 class Tenant:
     """A workspace with its own API key."""
 
-    wallet: Wallet
+    wallet: LocalWallet
     workspace_id: str
     key: str
 
 
-async def a_tenant(url: str, role: str, slug: str, wallet: Wallet | None = None) -> Tenant:
+async def a_tenant(url: str, role: str, slug: str, wallet: LocalWallet | None = None) -> Tenant:
     """Sign up as a user would. A new wallet has no funds; that is enough if the funds policy is advisory."""
-    wallet = wallet if wallet is not None else Wallet()
+    wallet = wallet if wallet is not None else LocalWallet.create()
     scopes = ["sessions:read", "sessions:create", "sessions:operate", "pricing:read", "wallet:read"]
     async with Api(url) as api:
-        workspace = await wallet.create_workspace(api, slug=slug, name=slug, roles=[role])
-        await wallet.sign_in(api)
-        await api.post("/auth/workspace/select", workspaceId=workspace["id"])
-        minted = await api.post(
-            f"/workspaces/{workspace['id']}/api-keys", label="e2e", environment="TEST", scopes=scopes
-        )
-    return Tenant(wallet, workspace["id"], minted["plaintext"])
+        workspace = await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])
+        await api.auth.sign_in(wallet)
+        await api.post("/auth/workspace/select", workspaceId=workspace.id)
+        minted = await api.post(f"/workspaces/{workspace.id}/api-keys", label="e2e", environment="TEST", scopes=scopes)
+    return Tenant(wallet, workspace.id, minted["plaintext"])
 
 
 async def go_online(url: str, operator: Tenant, place: tuple[float, float] = PLACE) -> None:

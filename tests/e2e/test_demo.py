@@ -40,13 +40,13 @@ async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_
                 "is charged",
             )
             path = f"/sessions/{listing['items'][0]['id']}"
-            await wallet.approve(town.chain, token=token, spender=spender, amount=0)
+            await town.chain.approve(wallet, token=token, spender=spender, amount=0)
             ended = await until(lambda: consumer.read(path), lambda seen: seen["state"] == "ENDED", "ends")
             nursery.cancel_scope.cancel()
         assert ended["endReason"] == "FUNDS_LOST"
         assert int(ended["chargedMicroUsdc"]) > 0
 
-        await wallet.approve(town.chain, token=token, spender=spender, amount=FUNDS)
+        await town.chain.approve(wallet, token=token, spender=spender, amount=FUNDS)
         await until(lambda: consumer.read(path), lambda seen: seen["settlementTxHash"] is not None, "is paid")
         left = await town.chain.balance_of(token, wallet.address)
         assert left == FUNDS - int(ended["chargedMicroUsdc"])

@@ -9,8 +9,8 @@ import httpx
 import psutil
 import pytest
 
-from sightline.client import Api
 from sightline.system.server_address_file import read_server_addresses
+from tests.client.api import Api
 from tests.e2e.server import Server, a_tenant, until
 
 DESCRIPTORS = 128

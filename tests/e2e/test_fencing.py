@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 
-from sightline.client import Api
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online
 from tests.nemesis.parts import ExternalChain, ExternalPostgres
 

@@ -5,8 +5,9 @@ import sys
 import pytest
 import trio
 
-from sightline.client import Api, ApiError
 from sightline.video.assets import clip_path
+from sightline_client import ApiError
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 import httpx
 import trio
 
-from sightline.client import Api
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
+from tests.client.api import Api
 from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 

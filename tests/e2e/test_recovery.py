@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from sightline.client import Api
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
 
 SESSIONS: Final = 1_000

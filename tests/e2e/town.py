@@ -8,8 +8,10 @@ from typing import Any, Final
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
-from sightline.client import Api, ChainClient, Wallet
 from sightline.system.ids import SystemIds
+from sightline_client import AsyncChain
+from sightline_client.wallet import LocalWallet
+from tests.client.api import Api
 from tests.e2e.history import Found
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.e2e.traffic import STUDIO, Caller, Stage, bring_to_an_end, film
@@ -22,7 +24,7 @@ OPERATORS: Final = 3
 class Town:
     """All callers of the server."""
 
-    def __init__(self, stage: Stage, chain: ChainClient, config: dict[str, Any]) -> None:
+    def __init__(self, stage: Stage, chain: AsyncChain, config: dict[str, Any]) -> None:
         self.stage = stage
         self.chain = chain
         self.config = config
@@ -45,13 +47,13 @@ async def a_town(server: Server, seed: str, chain_directory: Path | None = None)
     async with AsyncExitStack() as stack:
         async with Api(server.url) as api:
             config = await api.get("/config")
-        town = Town(Stage(server, seed), ChainClient(config["rpcUrl"]), config)
+        town = Town(Stage(server, seed), AsyncChain(config["rpcUrl"]), config)
         faucet = await stack.enter_async_context(
             open_running_faucet(chain_directory or server.directory / "data" / "chain", SystemIds())
         )
         for number in range(CONSUMERS + OPERATORS + 2):
             is_consumer = number <= CONSUMERS
-            wallet = Wallet()
+            wallet = LocalWallet.create()
             await faucet.fund(wallet.address, FUNDS)
             role = "CONSUMER" if is_consumer else "SUPPLIER"
             tenant = await a_tenant(server.url, role, f"town-{number}", wallet)
@@ -65,7 +67,7 @@ async def a_town(server: Server, seed: str, chain_directory: Path | None = None)
 async def _prepare(town: Town, tenant: Tenant, number: int) -> None:
     if number <= CONSUMERS:
         token, spender = town.config["usdcAddress"], town.config["settlementAddress"]
-        await tenant.wallet.approve(town.chain, token=token, spender=spender, amount=FUNDS)
+        await town.chain.approve(tenant.wallet, token=token, spender=spender, amount=FUNDS)
     else:
         place = STUDIO if number == CONSUMERS + OPERATORS + 1 else PLACE
         await go_online(town.stage.server.url, tenant, place)

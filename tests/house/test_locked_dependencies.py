@@ -25,6 +25,6 @@ def test_every_runtime_dependency_is_locked_with_hashes() -> None:
     block = project.partition("dependencies = [")[2].partition("\n]")[0]
     wanted = {name.lower() for name in re.findall(r'^\s+"([A-Za-z0-9._-]+)', block, re.MULTILINE)}
     locked = pins_of("requirements.lock")
-    assert wanted <= set(locked), "run `make lock`"
+    assert wanted - {"sightline-client"} <= set(locked), "run `make lock`"  # the client is installed from the checkout
     entries = re.split(r"\n(?=[A-Za-z0-9])", (ROOT / "requirements.lock").read_text())
     assert not [entry.split("==")[0] for entry in entries if "==" in entry and "--hash=sha256:" not in entry]

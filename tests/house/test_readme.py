@@ -11,7 +11,7 @@ import pytest
 import simplejpeg
 import trio
 
-from sightline.client import Api
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
 ROOT: Final = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from typing import Any, Final
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
-from sightline.client import Wallet
 from sightline.system.ids import SystemIds
+from sightline_client.wallet import LocalWallet
 from tests.e2e.history import violations
 from tests.e2e.server import a_tenant, go_online
 from tests.e2e.town import FUNDS, Town, a_town, find, repeat_some, start_traffic
@@ -212,11 +212,11 @@ async def a_probe(town: Town, system: System) -> AsyncIterator[Probe]:
     made: dict[str, Any] = {}
     async with open_running_faucet(chain_directory, SystemIds()) as faucet:
         for role in ("CONSUMER", "SUPPLIER"):
-            wallet = Wallet()
+            wallet = LocalWallet.create()
             await faucet.fund(wallet.address, FUNDS)
             made[role] = await a_tenant(town.stage.server.url, role, f"probe-{role.lower()}", wallet)
     token, spender = town.config["usdcAddress"], town.config["settlementAddress"]
-    await made["CONSUMER"].wallet.approve(town.chain, token=token, spender=spender, amount=FUNDS)
+    await town.chain.approve(made["CONSUMER"].wallet, token=token, spender=spender, amount=FUNDS)
     await go_online(town.stage.server.url, made["SUPPLIER"], PROBE_PLACE)
     consumer = Caller(town.stage, made["CONSUMER"], "probe consumer")
     operator = Caller(town.stage, made["SUPPLIER"], "probe operator")

@@ -10,10 +10,12 @@ import pytest
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
-from sightline.client import Api, ChainClient, Wallet
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from sightline.system.ids import SystemIds
 from sightline.video.assets import clip_path
+from sightline_client import AsyncChain
+from sightline_client.wallet import LocalWallet
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.nemesis.clock_shim import ClockShim
 from tests.nemesis.parts import on_database
@@ -76,14 +78,14 @@ class Pair:
 
 
 async def a_pair(server: Server) -> Pair:
-    wallet = Wallet()
+    wallet = LocalWallet.create()
     async with Api(server.url) as api:
         config = await api.get("/config")
     async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
         await faucet.fund(wallet.address, 10_000_000)
     consumer = await a_tenant(server.url, "CONSUMER", "consumer", wallet)
     token, spender = config["usdcAddress"], config["settlementAddress"]
-    await wallet.approve(ChainClient(config["rpcUrl"]), token=token, spender=spender, amount=10_000_000)
+    await AsyncChain(config["rpcUrl"]).approve(wallet, token=token, spender=spender, amount=10_000_000)
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
     await go_online(server.url, operator)
     return Pair(server, consumer, operator)
@@ -97,7 +99,7 @@ async def test_an_hour_back_during_a_live_session_takes_nothing_from_it(server: 
     await server.start()
     pair = await a_pair(server)
     async with Api(server.url) as signed_in, trio.open_nursery() as nursery:
-        await pair.consumer.wallet.sign_in(signed_in)
+        await signed_in.auth.sign_in(pair.consumer.wallet)
         await pair.go_live()
         nursery.start_soon(pair.film)
         nursery.start_soon(pair.beat)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from sightline.client import Api, ChainClient
+from sightline_client import AsyncChain
+from tests.client.api import Api
 from tests.e2e.server import Server, until
 from tests.nemesis.test_clock_steps import Pair, a_pair
 
@@ -47,7 +48,7 @@ async def consumer_has(pair: Pair, expected: int) -> None:
     """Check the consumer's balance on the chain, and wait until the API shows it."""
     async with Api(pair.server.url) as api:
         config = await api.get("/config")
-    chain = ChainClient(config["rpcUrl"])
+    chain = AsyncChain(config["rpcUrl"])
     address = pair.consumer.wallet.address
     assert await until(
         lambda: chain.balance_of(config["usdcAddress"], address), lambda seen: seen == expected, "balance on the chain"

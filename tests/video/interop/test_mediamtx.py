@@ -12,12 +12,13 @@ import pytest
 import simplejpeg
 import trio
 
-from sightline.client import Api, JpegFrame
 from sightline.ports.video import Frame, FrameQuery, MediaKind
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
 from sightline.video.options import Options
+from sightline_client import Frame as JpegFrame
+from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.video.interop.browser import a_browser
 from tests.video.support.harness import (

@@ -1,0 +1,91 @@
+"""Python client of Sightline: request live video of a place, read frames, pay per clean second.
+
+`AsyncSightline` works with trio and asyncio, `Sightline` without an event loop.
+"""
+
+from sightline_client._async.chain import AsyncChain
+from sightline_client._async.client import AsyncSightline
+from sightline_client._async.events import AsyncEvents
+from sightline_client._async.view import AsyncView
+from sightline_client._sync.chain import Chain
+from sightline_client._sync.client import Sightline
+from sightline_client._sync.events import Events
+from sightline_client._sync.view import View
+from sightline_client.errors import (
+    ApiError,
+    ChainError,
+    ConflictError,
+    EndNotConfirmedError,
+    FrameNotAvailableError,
+    InsufficientCreditError,
+    InternalError,
+    InvalidInputError,
+    InvalidResponseError,
+    InvalidStateError,
+    MaxChargeError,
+    MissingExtraError,
+    NoOperatorError,
+    NotAuthenticatedError,
+    NotAuthorizedError,
+    NotFoundError,
+    NotOperatorError,
+    NotReachedError,
+    OutcomeUnknownError,
+    RateLimitedError,
+    ReceiptError,
+    RevokedApiKeyError,
+    SessionNotFoundError,
+    SessionOverError,
+    SightlineError,
+    UnavailableError,
+)
+from sightline_client.event import Event
+from sightline_client.frame import Frame, FrameLocation
+from sightline_client.money import MicroUsdc, usdc
+from sightline_client.receipt import Receipt
+from sightline_client.retry import NO_RETRY, RetryPolicy
+
+__all__ = [
+    "NO_RETRY",
+    "ApiError",
+    "AsyncChain",
+    "AsyncEvents",
+    "AsyncSightline",
+    "AsyncView",
+    "Chain",
+    "ChainError",
+    "ConflictError",
+    "EndNotConfirmedError",
+    "Event",
+    "Events",
+    "Frame",
+    "FrameLocation",
+    "FrameNotAvailableError",
+    "InsufficientCreditError",
+    "InternalError",
+    "InvalidInputError",
+    "InvalidResponseError",
+    "InvalidStateError",
+    "MaxChargeError",
+    "MicroUsdc",
+    "MissingExtraError",
+    "NoOperatorError",
+    "NotAuthenticatedError",
+    "NotAuthorizedError",
+    "NotFoundError",
+    "NotOperatorError",
+    "NotReachedError",
+    "OutcomeUnknownError",
+    "RateLimitedError",
+    "Receipt",
+    "ReceiptError",
+    "RetryPolicy",
+    "RevokedApiKeyError",
+    "SessionNotFoundError",
+    "SessionOverError",
+    "Sightline",
+    "SightlineError",
+    "UnavailableError",
+    "View",
+    "usdc",
+]

@@ -1,0 +1,105 @@
+"""JSON-RPC client of the chain on which sessions are paid."""
+
+from typing import Any, Final, Protocol
+
+import httpx2
+
+from sightline_client.errors import ChainError
+from sightline_client.runtime import async_sleep
+
+APPROVE: Final = "095ea7b3"
+BALANCE_OF: Final = "70a08231"
+ALLOWANCE: Final = "dd62ed3e"
+RECEIPT_TRIES: Final = 120
+RECEIPT_PAUSE_S: Final = 0.25
+APPROVE_GAS: Final = 120_000
+TIMEOUT_S: Final = 30.0
+
+
+class TransactionSigner(Protocol):
+    """A wallet that signs transactions, for example `sightline_client.wallet.LocalWallet`."""
+
+    @property
+    def address(self) -> str:
+        """Address of the wallet."""
+
+    def sign_transaction(self, transaction: dict[str, Any]) -> str:
+        """Return the signed transaction as hex with the prefix 0x."""
+
+
+class AsyncChain:
+    """Client of the JSON-RPC endpoint that GET /config names (`rpc_url`). Needs no key."""
+
+    def __init__(self, rpc_url: str) -> None:
+        self._rpc_url = rpc_url
+        self._calls = 0
+
+    async def call(self, method: str, *params: Any) -> Any:
+        """Make one JSON-RPC call.
+
+        Raises:
+            ChainError: The endpoint cannot be reached, or answered with an error.
+        """
+        self._calls += 1
+        request = {"jsonrpc": "2.0", "id": self._calls, "method": method, "params": list(params)}
+        try:
+            async with httpx2.AsyncClient(timeout=TIMEOUT_S) as http:
+                answer = (await http.post(self._rpc_url, json=request)).json()
+        except (httpx2.TransportError, ValueError) as error:
+            raise ChainError(f"{method}: no answer from the JSON-RPC endpoint ({error})") from error
+        if "error" in answer:
+            raise ChainError(f"{method}: {answer['error'].get('message')}")
+        return answer["result"]
+
+    async def read_uint(self, contract: str, data: str) -> int:
+        """Make an eth_call that returns one number."""
+        return int(await self.call("eth_call", {"to": contract, "data": "0x" + data}, "latest"), 16)
+
+    async def balance_of(self, token: str, address: str) -> int:
+        """Return the ERC-20 balance in base units."""
+        return await self.read_uint(token, BALANCE_OF + _word(address))
+
+    async def allowance(self, token: str, owner: str, spender: str) -> int:
+        """Return the ERC-20 allowance in base units."""
+        return await self.read_uint(token, ALLOWANCE + _word(owner) + _word(spender))
+
+    async def receipt(self, tx_hash: str) -> dict[str, Any]:
+        """Wait for a transaction's receipt.
+
+        Raises:
+            ChainError: There was no receipt within 30 seconds.
+        """
+        for _ in range(RECEIPT_TRIES):
+            found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash)
+            if found is not None:
+                return found
+            await async_sleep(RECEIPT_PAUSE_S)
+        raise ChainError(f"no receipt for {tx_hash} within 30 s")
+
+    async def approve(self, wallet: TransactionSigner, *, token: str, spender: str, amount: int) -> str:
+        """Allow `spender` to transfer up to `amount` base units. Waits until the transaction is mined.
+
+        Raises:
+            ChainError: The transaction failed.
+        """
+        gas_price = int(await self.call("eth_gasPrice"), 16)
+        transaction: dict[str, Any] = {
+            "chainId": int(await self.call("eth_chainId"), 16),
+            "nonce": int(await self.call("eth_getTransactionCount", wallet.address, "latest"), 16),
+            "to": token,
+            "value": 0,
+            "gas": APPROVE_GAS,
+            "maxFeePerGas": 2 * gas_price,
+            "maxPriorityFeePerGas": gas_price // 2,
+            "data": "0x" + APPROVE + _word(spender) + _word(amount),
+        }
+        tx_hash = str(await self.call("eth_sendRawTransaction", wallet.sign_transaction(transaction)))
+        receipt = await self.receipt(tx_hash)
+        if int(receipt["status"], 16) != 1:
+            raise ChainError(f"approval {tx_hash} reverted")
+        return tx_hash
+
+
+def _word(value: int | str) -> str:
+    number = int(value, 16) if isinstance(value, str) else value
+    return f"{number:064x}"

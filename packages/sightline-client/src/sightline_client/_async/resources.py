@@ -1,0 +1,444 @@
+"""The calls of the interface, grouped by resource. Each method is one call."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from sightline_client._async.events import AsyncEvents
+from sightline_client._async.transport import AsyncTransport
+from sightline_client.errors import OutcomeUnknownError
+from sightline_client.frame import Frame
+from sightline_client.models import (
+    ApiKey,
+    ApiKeyLimits,
+    ApiKeyList,
+    AssignedSession,
+    CancelledAssignments,
+    Challenge,
+    HeartbeatVerdicts,
+    Identity,
+    Member,
+    MemberList,
+    Meter,
+    MintedKey,
+    Selected,
+    Session,
+    SessionPage,
+    Settlement,
+    SignedIn,
+    SignedOut,
+    StartedSession,
+    ViewerToken,
+    Wallet,
+    WalletEvent,
+    WalletEventPage,
+    WalletSession,
+    WalletSessionList,
+    Workspace,
+    WorkspaceList,
+    WorkspaceWithRole,
+)
+from sightline_client.wire import given, wire_limits
+
+SIGN_IN_ATTEMPTS = 3
+IDENTITY: TypeAdapter[Identity] = TypeAdapter(Identity)
+
+
+class MessageSigner(Protocol):
+    """A wallet that signs texts (EIP-191 personal_sign), for example `sightline_client.wallet.LocalWallet`."""
+
+    @property
+    def address(self) -> str:
+        """Address of the wallet."""
+
+    def sign(self, message: str) -> str:
+        """Return the signature as hex with the prefix 0x."""
+
+
+class AsyncAuth:
+    """Sign-in with a wallet. The client stores the cookie; it then needs no API key."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def me(self) -> Identity:
+        """Return who the credential belongs to."""
+        return await self._transport.get(IDENTITY, "/me")
+
+    async def challenge(self, wallet_address: str) -> Challenge:
+        """Get a text for a wallet to sign for a login."""
+        body = {"walletAddress": wallet_address}
+        return await self._transport.change(Challenge, "POST", "/auth/wallet/challenge", body)
+
+    async def login(self, *, wallet_address: str, nonce: str, signature: str) -> SignedIn:
+        """Log in with a signed challenge. A nonce is valid once, so that this call is never repeated."""
+        body = {"walletAddress": wallet_address, "nonce": nonce, "signature": signature}
+        data = await self._transport.data("POST", "/auth/wallet/login", body=body)
+        return SignedIn.model_validate(data)
+
+    async def sign_in(self, wallet: MessageSigner, *, workspace_id: str | None = None) -> SignedIn:
+        """Get a challenge, sign it and log in; select a workspace if one is named."""
+        signed_in: SignedIn | None = None
+        attempts = 0
+        while signed_in is None:
+            attempts += 1
+            challenge = await self.challenge(wallet.address)
+            signature = wallet.sign(challenge.message)
+            try:
+                signed_in = await self.login(wallet_address=wallet.address, nonce=challenge.nonce, signature=signature)
+            except OutcomeUnknownError:  # the nonce may be used up: a new challenge is needed
+                if attempts == SIGN_IN_ATTEMPTS:
+                    raise
+        if workspace_id is not None:
+            await self.select(workspace_id)
+        return signed_in
+
+    async def select(self, workspace_id: str) -> Selected:
+        """Select the workspace that the sign-in works in."""
+        return await self._transport.change(Selected, "POST", "/auth/workspace/select", {"workspaceId": workspace_id})
+
+    async def logout(self) -> SignedOut:
+        """End the sign-in."""
+        return await self._transport.change(SignedOut, "POST", "/auth/logout")
+
+    async def sign_ins(self) -> Sequence[WalletSession]:
+        """List the open sign-ins of the wallet."""
+        return (await self._transport.get(WalletSessionList, "/me/sessions")).items
+
+    async def end_sign_in(self, sign_in_id: str) -> WalletSession:
+        """End one sign-in."""
+        return await self._transport.change(WalletSession, "DELETE", f"/me/sessions/{sign_in_id}")
+
+
+class AsyncWorkspaces:
+    """Workspaces, their members and keys, and the location of their device."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(self, wallet: MessageSigner, *, slug: str, name: str, roles: Iterable[str]) -> Workspace:
+        """Create a workspace that the wallet owns."""
+        challenge = await self.challenge(wallet.address)
+        body = {
+            "walletAddress": wallet.address,
+            "nonce": challenge.nonce,
+            "signature": wallet.sign(challenge.message),
+            "slug": slug,
+            "name": name,
+            "roles": list(roles),
+        }
+        return await self._transport.change(Workspace, "POST", "/workspaces", body)
+
+    async def challenge(self, wallet_address: str) -> Challenge:
+        """Get a text for a wallet to sign for a new workspace."""
+        body = {"walletAddress": wallet_address}
+        return await self._transport.change(Challenge, "POST", "/workspaces/challenge", body)
+
+    async def list(self) -> Sequence[WorkspaceWithRole]:
+        """List the workspaces of the signed-in wallet."""
+        return (await self._transport.get(WorkspaceList, "/workspaces")).items
+
+    async def get(self, workspace_id: str) -> Workspace:
+        """Read a workspace."""
+        return await self._transport.get(Workspace, f"/workspaces/{workspace_id}")
+
+    async def update(
+        self,
+        workspace_id: str,
+        *,
+        name: str | None = None,
+        availability_state: str | None = None,
+        coverage_lat: float | None = None,
+        coverage_lng: float | None = None,
+        coverage_radius_meters: float | None = None,
+        device_kind: str | None = None,
+    ) -> Workspace:
+        """Change the fields that are given. The two coordinates go together."""
+        body = given(
+            name=name,
+            availabilityState=availability_state,
+            coverageLat=coverage_lat,
+            coverageLng=coverage_lng,
+            coverageRadiusMeters=coverage_radius_meters,
+            deviceKind=device_kind,
+        )
+        return await self._transport.change(Workspace, "PATCH", f"/workspaces/{workspace_id}", body)
+
+    async def members(self, workspace_id: str) -> Sequence[Member]:
+        """List the members."""
+        return (await self._transport.get(MemberList, f"/workspaces/{workspace_id}/members")).items
+
+    async def add_member(self, workspace_id: str, *, wallet_address: str, role: str) -> Member:
+        """Add a wallet as OWNER, ADMIN or VIEWER."""
+        body = {"walletAddress": wallet_address, "role": role}
+        return await self._transport.change(Member, "POST", f"/workspaces/{workspace_id}/members", body)
+
+    async def remove_member(self, workspace_id: str, wallet_address: str) -> Member:
+        """Remove a member."""
+        path = f"/workspaces/{workspace_id}/members/{wallet_address}"
+        return await self._transport.change(Member, "DELETE", path)
+
+    async def post_location(
+        self, workspace_id: str, *, lat: float, lng: float, sequence: int, **details: object
+    ) -> Workspace:
+        """Send one heartbeat. `details` are the other fields of HeartbeatBody, for example accuracyMeters."""
+        body = {"lat": lat, "lng": lng, "sequence": sequence, **details}
+        return await self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location", body)
+
+    async def post_locations(self, workspace_id: str, items: Iterable[Mapping[str, object]]) -> HeartbeatVerdicts:
+        """Send up to 200 stored heartbeats, oldest first; each is accepted or refused separately."""
+        body = {"items": [dict(item) for item in items]}
+        return await self._transport.change(HeartbeatVerdicts, "POST", f"/workspaces/{workspace_id}/locations", body)
+
+    async def reset_location(self, workspace_id: str) -> Workspace:
+        """Let the next heartbeat have any sequence."""
+        return await self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location/reset")
+
+    def events(self, workspace_id: str) -> AsyncEvents:
+        """Follow the workspace and its assignments: `async with sl.workspaces.events(id) as events`."""
+        return AsyncEvents(self._transport, f"/workspaces/{workspace_id}/events")
+
+
+class AsyncKeys:
+    """API keys of a workspace. Only a wallet's sign-in may manage them."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def mint(
+        self,
+        workspace_id: str,
+        *,
+        label: str,
+        scopes: Iterable[str],
+        environment: str = "TEST",
+        limits: ApiKeyLimits | None = None,
+    ) -> MintedKey:
+        """Mint a key. Its plaintext is in this answer only; an answer that was lost is not repeated."""
+        body = given(label=label, scopes=list(scopes), environment=environment, limits=limits and wire_limits(limits))
+        data = await self._transport.data("POST", f"/workspaces/{workspace_id}/api-keys", body=body)
+        return MintedKey.model_validate(data)
+
+    async def list(self, workspace_id: str) -> Sequence[ApiKey]:
+        """List the keys without their plaintexts."""
+        return (await self._transport.get(ApiKeyList, f"/workspaces/{workspace_id}/api-keys")).items
+
+    async def revoke(self, workspace_id: str, key_id: str) -> ApiKey:
+        """Revoke a key; it works for 60 more seconds."""
+        return await self._transport.change(ApiKey, "POST", f"/workspaces/{workspace_id}/api-keys/{key_id}/revoke")
+
+
+class AsyncSessions:
+    """Sessions, their frames and their meters."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        lat: float,
+        lng: float,
+        *,
+        seconds: int | None = None,
+        wait_timeout_seconds: int | None = None,
+        radius_meters: int | None = None,
+        quote_id: str | None = None,
+        workspace_id: str | None = None,
+        instructions: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Session:
+        """Request a session. The charge is at most `rate x seconds`, which is held until the session is over.
+
+        Args:
+            seconds: Longest duration, 1 to 14400; default 600.
+            wait_timeout_seconds: How long the session waits for an operator; default 300.
+            radius_meters: Radius of the geofence, 50 to 10000; default 500.
+            instructions: Text for the operator.
+            metadata: At most 2 KB of JSON that is returned to the consumer only.
+            idempotency_key: The same key creates no second session, also in another process.
+        """
+        body = given(
+            lat=lat,
+            lng=lng,
+            maxDurationSeconds=seconds,
+            waitTimeoutSeconds=wait_timeout_seconds,
+            radiusMeters=radius_meters,
+            quoteId=quote_id,
+            workspaceId=workspace_id,
+            instructions=instructions,
+            metadata=metadata,
+        )
+        return await self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)
+
+    async def get(self, session_id: str) -> Session:
+        """Read a session."""
+        return await self._transport.get(Session, f"/sessions/{session_id}")
+
+    async def page(
+        self,
+        *,
+        view: str | None = None,
+        state: Iterable[str] = (),
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> SessionPage:
+        """Read one page of sessions, newest first.
+
+        Args:
+            view: `consumer`, `operator` or `open`; default: all sessions of the workspace.
+        """
+        query = given(
+            view=view,
+            state=list(state) or None,
+            createdAfter=created_after,
+            createdBefore=created_before,
+            limit=limit,
+            cursor=cursor,
+        )
+        return await self._transport.get(SessionPage, "/sessions", query)
+
+    async def list(
+        self,
+        *,
+        view: str | None = None,
+        state: Iterable[str] = (),
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Session]:
+        """Iterate over all sessions, newest first. Reads one page of `limit` at a time."""
+        cursor: str | None = None
+        states = list(state)
+        while True:
+            page = await self.page(
+                view=view,
+                state=states,
+                created_after=created_after,
+                created_before=created_before,
+                limit=limit,
+                cursor=cursor,
+            )
+            for session in page.items:
+                yield session
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def dispatch(self, session_id: str, *, idempotency_key: str | None = None) -> AssignedSession:
+        """Assign the best available operator.
+
+        Raises:
+            UnavailableError: No operator is available (`dispatch:noOperator`). This is not repeated.
+        """
+        return await self._transport.change(
+            AssignedSession, "POST", f"/sessions/{session_id}/dispatch", key=idempotency_key
+        )
+
+    async def accept(self, session_id: str, operator_workspace_id: str) -> AssignedSession:
+        """Accept an open session as its operator."""
+        body = {"operatorWorkspaceId": operator_workspace_id}
+        return await self._transport.change(AssignedSession, "POST", f"/sessions/{session_id}/accept", body)
+
+    async def start(self, session_id: str) -> StartedSession:
+        """Start an assigned session as its operator. The answer has the URL to publish to."""
+        return await self._transport.change(StartedSession, "POST", f"/sessions/{session_id}/start")
+
+    async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
+        """End a LIVE session, or an ASSIGNED one as its consumer."""
+        return await self._transport.change(Session, "POST", f"/sessions/{session_id}/end", key=idempotency_key)
+
+    async def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
+        """Cancel a session that has no operator yet."""
+        return await self._transport.change(Session, "DELETE", f"/sessions/{session_id}", key=idempotency_key)
+
+    async def cancel_all_assignments(self) -> CancelledAssignments:
+        """Give back all assigned sessions that were not started, as their operator."""
+        return await self._transport.change(CancelledAssignments, "POST", "/sessions/cancel-all-assignments")
+
+    async def meter(self, session_id: str) -> Meter:
+        """Read clean seconds and charge."""
+        return await self._transport.get(Meter, f"/sessions/{session_id}/meter")
+
+    async def viewer_token(self, session_id: str) -> ViewerToken:
+        """Get the WHEP URL of a LIVE session."""
+        return await self._transport.get(ViewerToken, f"/sessions/{session_id}/viewer-token")
+
+    async def settlement(self, session_id: str) -> Settlement:
+        """Read the payment."""
+        return await self._transport.get(Settlement, f"/settlements/{session_id}")
+
+    async def frame(
+        self,
+        session_id: str,
+        *,
+        width: int | None = None,
+        quality: int | None = None,
+        max_age_ms: int | None = None,
+        after: int | None = None,
+        wait_ms: int | None = None,
+    ) -> Frame | None:
+        """Fetch the newest frame, or the next one after the sequence `after`.
+
+        Returns:
+            The frame; None if no frame is newer than `after`, once `wait_ms` has passed.
+
+        Raises:
+            FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
+        """
+        query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms)
+        response = await self._transport.send("GET", f"/sessions/{session_id}/frame", query=query)
+        return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+
+    def events(self, session_id: str) -> AsyncEvents:
+        """Follow a session and its meter: `async with sl.sessions.events(id) as events`."""
+        return AsyncEvents(self._transport, f"/sessions/{session_id}/events")
+
+
+class AsyncWallets:
+    """Balance of the workspace's wallet, and its movements on the chain."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def get(self) -> Wallet:
+        """Read balance, allowance and holds."""
+        return await self._transport.get(Wallet, "/wallet")
+
+    async def events_page(
+        self,
+        *,
+        kind: Iterable[str] = (),
+        from_block: int | None = None,
+        to_block: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> WalletEventPage:
+        """Read one page of movements, newest first."""
+        query = given(kind=list(kind) or None, fromBlock=from_block, toBlock=to_block, limit=limit, cursor=cursor)
+        return await self._transport.get(WalletEventPage, "/wallet/events", query)
+
+    async def events(
+        self,
+        *,
+        kind: Iterable[str] = (),
+        from_block: int | None = None,
+        to_block: int | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[WalletEvent]:
+        """Iterate over all movements, newest first. Reads one page of `limit` at a time."""
+        cursor: str | None = None
+        kinds = list(kind)
+        while True:
+            page = await self.events_page(
+                kind=kinds, from_block=from_block, to_block=to_block, limit=limit, cursor=cursor
+            )
+            for event in page.items:
+                yield event
+            cursor = page.next_cursor
+            if cursor is None:
+                return

@@ -1,0 +1,240 @@
+"""One purchase as a context manager: requests a session, waits until it is LIVE, and ends what it began."""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Final, Self
+
+from sightline_client._async.resources import AsyncSessions
+from sightline_client._async.transport import AsyncTransport
+from sightline_client.errors import (
+    EndNotConfirmedError,
+    FrameNotAvailableError,
+    InvalidStateError,
+    MaxChargeError,
+    NoOperatorError,
+    OutcomeUnknownError,
+    ReceiptError,
+    SessionOverError,
+    SightlineError,
+    UnavailableError,
+)
+from sightline_client.frame import Frame
+from sightline_client.models import Quote, Session, SettlementState
+from sightline_client.receipt import Receipt
+from sightline_client.retry import NO_OPERATOR
+from sightline_client.runtime import async_shield, async_sleep, monotonic_s
+from sightline_client.wire import given
+
+POLL_S: Final = 0.5
+FRAME_WAIT_MS: Final = 5_000
+FRAME_RETRY_S: Final = 0.25
+FINISH_S: Final = 90.0
+"""Longest time that leaving a view takes when the server does not answer."""
+
+
+class AsyncView:
+    """A session that lasts as long as the block.
+
+    Entering requests the session, has an operator dispatched, and waits until it is LIVE. Leaving ends the session;
+    if it is not LIVE yet, it is cancelled. This also happens when the block fails or is cancelled.
+    """
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        *,
+        lat: float,
+        lng: float,
+        seconds: int,
+        quote: Quote | None,
+        max_charge: int | None,
+        radius_meters: int | None,
+        instructions: str | None,
+        operator_wait_s: float,
+        idempotency_key: str | None,
+    ) -> None:
+        self._transport = transport
+        self._sessions = AsyncSessions(transport)
+        self._place = (lat, lng)
+        self._seconds = seconds
+        self._max_charge = max_charge
+        self._radius_meters = radius_meters
+        self._instructions = instructions
+        self._operator_wait_s = operator_wait_s
+        self._key = idempotency_key or transport.new_key()
+        self._quote = quote
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session as it was last read."""
+        if self._session is None:
+            raise RuntimeError("the view was not entered")
+        return self._session
+
+    @property
+    def quote(self) -> Quote | None:
+        """The quote that set the rate."""
+        return self._quote
+
+    async def __aenter__(self) -> Self:
+        await self._check_price()
+        try:
+            self._session = await self._create()
+            await self._dispatch()
+            await self._await_live()
+        except BaseException as error:
+            # Errors in which the request had no effect leave nothing to end.
+            if self._session is not None or not isinstance(error, SightlineError) or _may_have_created(error):
+                await self._finish()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._finish()
+
+    async def _check_price(self) -> None:
+        if self._quote is None:
+            lat, lng = self._place
+            query = given(lat=lat, lng=lng, durationSeconds=self._seconds)
+            self._quote = await self._transport.get(Quote, "/pricing/quote", query)
+        rate = int(self._quote.rate_per_second_micro_usdc)
+        if self._max_charge is not None and rate * self._seconds > self._max_charge:
+            raise MaxChargeError(rate * self._seconds, int(self._max_charge), self._max_charge // rate)
+
+    async def _create(self) -> Session:
+        assert self._quote is not None
+        return await self._sessions.create(
+            *self._place,
+            seconds=self._seconds,
+            radius_meters=self._radius_meters,
+            quote_id=self._quote.quote_id,
+            instructions=self._instructions,
+            idempotency_key=self._key,
+        )
+
+    async def _dispatch(self) -> None:
+        deadline_s = monotonic_s() + self._operator_wait_s
+        while True:
+            try:
+                self._session = await self._sessions.dispatch(self.session.id)
+                return
+            except InvalidStateError:  # an operator accepted it, or it is over
+                return
+            except UnavailableError as error:
+                delay_s = float(error.retry_after_s or 1)
+                if error.detail != NO_OPERATOR:
+                    raise
+                if monotonic_s() + delay_s > deadline_s:
+                    raise NoOperatorError(self._operator_wait_s) from error
+            await async_sleep(delay_s)
+
+    async def _await_live(self) -> None:
+        while (await self.refresh()).state in ("REQUESTED", "ASSIGNED"):
+            await async_sleep(POLL_S)
+        if self.session.state.is_over:
+            raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
+
+    async def refresh(self) -> Session:
+        """Read the session again."""
+        self._session = await self._sessions.get(self.session.id)
+        return self._session
+
+    async def frame(self, *, width: int | None = None, quality: int | None = None) -> Frame:
+        """Fetch the newest frame; waits until the first one is decoded."""
+        async for frame in self.frames(width=width, quality=quality):
+            return frame
+        raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
+
+    async def frames(
+        self, *, fps: float | None = None, width: int | None = None, quality: int | None = None
+    ) -> AsyncIterator[Frame]:
+        """Iterate over new frames, each once, until the session is over.
+
+        Args:
+            fps: At most this many frames a second; frames in between are skipped. Default: as fast as the caller
+                reads, up to the server's limit.
+            width: Width in pixels; pictures are never enlarged. Default: the source's width.
+            quality: JPEG quality, 1 to 95; default 80.
+        """
+        after: int | None = None
+        while True:
+            next_s = monotonic_s() + (0.0 if fps is None else 1 / fps)
+            try:
+                frame = await self._sessions.frame(
+                    self.session.id, width=width, quality=quality, after=after, wait_ms=FRAME_WAIT_MS
+                )
+            except FrameNotAvailableError:
+                await async_sleep(FRAME_RETRY_S)
+                continue
+            except InvalidStateError:
+                await self.refresh()
+                return
+            if frame is None:
+                continue
+            after = frame.sequence
+            yield frame
+            await async_sleep(max(0.0, next_s - monotonic_s()))
+
+    async def end(self) -> Session:
+        """End the session before the block is left."""
+        await self._finish()
+        return self.session
+
+    async def receipt(self, *, wait_s: float = 120.0) -> Receipt:
+        """Wait until the payment is CONFIRMED, and return the receipt. Call it after the session is over.
+
+        Raises:
+            ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
+        """
+        session = await self.refresh()
+        if not session.state.is_over:
+            raise ReceiptError(
+                f"Session {session.id} is {session.state}. Leave the view before you ask for the receipt."
+            )
+        deadline_s = monotonic_s() + wait_s
+        while True:
+            settlement = await self._sessions.settlement(session.id)
+            # A session that never was LIVE is not settled.
+            if settlement.state == SettlementState.CONFIRMED or session.started_at is None:
+                session = await self.refresh()
+                return Receipt(session, await self._sessions.meter(session.id), settlement)
+            if monotonic_s() > deadline_s:
+                raise ReceiptError(
+                    f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. "
+                    "Call receipt() again later; check that the wallet's balance and allowance cover the charge."
+                )
+            await async_sleep(POLL_S)
+
+    async def _finish(self) -> None:
+        """End or cancel the session, although the caller is cancelled.
+
+        Raises:
+            EndNotConfirmedError: The server did not confirm the end.
+        """
+        if self._session is not None and self._session.state.is_over:
+            return
+        try:
+            async with async_shield(FINISH_S):
+                if self._session is None:
+                    self._session = await self._create()  # the same key: tells which session the lost call created
+                await self._end()
+        except (SightlineError, TimeoutError) as error:
+            session_id = None if self._session is None else self._session.id
+            raise EndNotConfirmedError(session_id, self._key) from error
+
+    async def _end(self) -> None:
+        while not (await self.refresh()).state.is_over:
+            try:
+                if self.session.state == "REQUESTED":
+                    self._session = await self._sessions.cancel(self.session.id, idempotency_key=f"{self._key}-cancel")
+                else:
+                    self._session = await self._sessions.end(self.session.id, idempotency_key=f"{self._key}-end")
+            except InvalidStateError:
+                continue  # the state changed in between: decide again
+
+
+def _may_have_created(error: SightlineError) -> bool:
+    return isinstance(error, OutcomeUnknownError)

@@ -1,0 +1,1 @@
+"""The sync client, generated from `sightline_client._async`. Do not edit; run `make sdk`."""

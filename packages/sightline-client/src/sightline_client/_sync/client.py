@@ -1,0 +1,151 @@
+"""The client: one server, one credential."""
+
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx2
+
+from sightline_client._sync.resources import Auth, Keys, Sessions, Wallets, Workspaces
+from sightline_client._sync.transport import Transport
+from sightline_client._sync.view import View
+from sightline_client.models import ChainConfig, Health, Identity, Quote
+from sightline_client.retry import RetryPolicy
+from sightline_client.runtime import new_key
+from sightline_client.wire import given
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+TIMEOUT_S: Final = 35.0
+"""Longer than the server's own limit for a call."""
+
+
+class Sightline:
+    """Client of a Sightline server.
+
+    Args:
+        url: URL of the server; default: SIGHTLINE_URL, else http://127.0.0.1:8080.
+        key: API key; default: SIGHTLINE_API_KEY. Without one, sign in with a wallet.
+        retry: How failed calls are repeated. A change is repeated with the same Idempotency-Key.
+        timeout_s: Longest time to wait for an answer.
+        http: HTTP client to use in place of an own one; it is not closed.
+        keys: Creates Idempotency-Keys.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout_s: float = TIMEOUT_S,
+        http: httpx2.Client | None = None,
+        keys: Callable[[], str] = new_key,
+    ) -> None:
+        address = url or os.environ.get("SIGHTLINE_URL") or DEFAULT_URL
+        self._owns_http = http is None
+        self._http = httpx2.Client(timeout=timeout_s) if http is None else http
+        self.transport = Transport(
+            self._http,
+            url=address,
+            key=key if key is not None else os.environ.get("SIGHTLINE_API_KEY"),
+            retry=RetryPolicy() if retry is None else retry,
+            keys=keys,
+        )
+        self.auth = Auth(self.transport)
+        self.workspaces = Workspaces(self.transport)
+        self.keys = Keys(self.transport)
+        self.sessions = Sessions(self.transport)
+        self.wallet = Wallets(self.transport)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.transport.url!r})"
+
+    @property
+    def url(self) -> str:
+        """URL of the server."""
+        return self.transport.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._owns_http:
+            self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Make a call that has no method of its own, and return the `data` of the envelope.
+
+        It is repeated like every other call, except that a change without `idempotency_key` is not repeated after a
+        lost answer.
+        """
+        return self.transport.data(method, path, body=body, query=query, key=idempotency_key)
+
+    def health(self) -> Health:
+        """Read whether the server answers. Needs no credential."""
+        return self.transport.get(Health, "/health")
+
+    def config(self) -> ChainConfig:
+        """Read the chain's addresses. Needs no credential."""
+        return self.transport.get(ChainConfig, "/config")
+
+    def me(self) -> Identity:
+        """Return who the credential belongs to."""
+        return self.auth.me()
+
+    def quote(self, lat: float, lng: float, *, seconds: int) -> Quote:
+        """Get a price, valid for 120 s and for one session."""
+        query = given(lat=lat, lng=lng, durationSeconds=seconds)
+        return self.transport.get(Quote, "/pricing/quote", query)
+
+    def view(
+        self,
+        lat: float,
+        lng: float,
+        *,
+        seconds: int = 300,
+        quote: Quote | None = None,
+        max_charge: int | None = None,
+        radius_meters: int | None = None,
+        instructions: str | None = None,
+        operator_wait_s: float = 60.0,
+        idempotency_key: str | None = None,
+    ) -> View:
+        """Watch a place: `with sl.view(lat, lng, seconds=300) as view`. Leaving the block ends the session.
+
+        Args:
+            seconds: Longest duration; the session ends by itself after it.
+            quote: Price to use; default: a new quote.
+            max_charge: Highest charge in micro-USDC, for example `usdc("0.50")`. If the price of `seconds` is higher,
+                MaxChargeError is raised and nothing is requested.
+            radius_meters: Radius of the geofence.
+            instructions: Text for the operator.
+            operator_wait_s: How long to wait for an available operator.
+            idempotency_key: Key of the session's creation.
+        """
+        return View(
+            self.transport,
+            lat=lat,
+            lng=lng,
+            seconds=seconds,
+            quote=quote,
+            max_charge=max_charge,
+            radius_meters=radius_meters,
+            instructions=instructions,
+            operator_wait_s=operator_wait_s,
+            idempotency_key=idempotency_key,
+        )

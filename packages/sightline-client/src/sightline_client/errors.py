@@ -1,0 +1,275 @@
+"""Errors of the client. Each message ends with the next step.
+
+SightlineError
+├── ApiError                        the server refused the call; the call had no effect
+│   ├── InvalidInputError           400 INVALID_INPUT
+│   ├── NotAuthenticatedError       401 NOT_AUTHENTICATED
+│   │   └── RevokedApiKeyError      401 REVOKED_API_KEY
+│   ├── InsufficientCreditError     402 INSUFFICIENT_CREDIT
+│   ├── NotAuthorizedError          403 NOT_AUTHORIZED
+│   │   └── NotOperatorError        403 NOT_OPERATOR
+│   ├── NotFoundError               404 NOT_FOUND
+│   │   ├── SessionNotFoundError    404 SESSION_NOT_FOUND
+│   │   └── FrameNotAvailableError  404 FRAME_NOT_AVAILABLE
+│   ├── ConflictError               409 CONFLICT
+│   ├── InvalidStateError           409 INVALID_STATE
+│   ├── RateLimitedError            429 RATE_LIMITED
+│   ├── InternalError               500 INTERNAL_ERROR
+│   └── UnavailableError            503 UNAVAILABLE, AUTHZ_ERROR, VIDEO_ERROR
+├── OutcomeUnknownError             504 OUTCOME_UNKNOWN or a lost connection: the call may have had its effect
+├── NotReachedError                 no connection to the server; the call had no effect
+├── InvalidResponseError            the answer is not that of a Sightline server
+├── MaxChargeError                  the price exceeds max_charge; nothing was requested
+├── NoOperatorError                 no operator was available in time; the session was cancelled
+├── SessionOverError                the session ended before it became LIVE
+├── EndNotConfirmedError            leaving a view could not confirm that its session ended
+├── ReceiptError                    a receipt is not available or does not add up
+├── ChainError                      the JSON-RPC endpoint refused a call, or a transaction failed
+└── MissingExtraError               an optional dependency is not installed
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class SightlineError(Exception):
+    """Base of all errors that the client raises."""
+
+
+class ApiError(SightlineError):
+    """The server refused the call.
+
+    Attributes:
+        status: HTTP status.
+        code: Error code of the interface, for example `INVALID_STATE`.
+        message: Text for people. It may change.
+        detail: Stable label `area:what`, if the server gave one.
+        request_id: Id of the call in the server's log.
+        retry_after_s: Seconds after which the call may be repeated, if the server named them.
+        state: Current state of the session, with INVALID_STATE.
+        required_scope: Scope that the API key lacks, with NOT_AUTHORIZED.
+        last_sequence: Last accepted sequence, if the sequence of a heartbeat is too low.
+    """
+
+    next_step: ClassVar[str] = ""
+
+    def __init__(self, status: int, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> None:
+        headers = headers or {}
+        self.status = status
+        self.code = str(body.get("code", "UNKNOWN"))
+        self.message = str(body.get("message", ""))
+        self.detail = _text(body.get("detail"))
+        self.state = _text(body.get("state"))
+        self.required_scope = _text(body.get("requiredScope"))
+        last = body.get("lastSequence")
+        self.last_sequence = last if isinstance(last, int) else None
+        self.request_id = headers.get("x-request-id")
+        after = headers.get("retry-after", "")
+        self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
+        where = f" ({self.detail})" if self.detail else ""
+        super().__init__(f"{status} {self.code}{where}: {self.message} {self.next_step}".rstrip())
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+class InvalidInputError(ApiError):
+    """A path, query or body field is invalid."""
+
+    next_step = "Correct the field that the message names."
+
+
+class NotAuthenticatedError(ApiError):
+    """The credential is missing, unknown or expired."""
+
+    next_step = "Pass key= or set SIGHTLINE_API_KEY; `sightline login` mints a key."
+
+
+class RevokedApiKeyError(NotAuthenticatedError):
+    """The API key was revoked."""
+
+    next_step = "Mint a new key with `sightline login`."
+
+
+class InsufficientCreditError(ApiError):
+    """Balance or allowance of the wallet does not cover the hold, or a spending limit of the key is reached."""
+
+    next_step = "Deposit USDC and approve the settlement contract, or request fewer seconds."
+
+
+class NotAuthorizedError(ApiError):
+    """The credential may not make this call."""
+
+    next_step = "Use a key with the required scope (`required_scope`) and a workspace that is party to the session."
+
+
+class NotOperatorError(NotAuthorizedError):
+    """The call is for a workspace with the role SUPPLIER."""
+
+    next_step = "Use a key of the operator's workspace."
+
+
+class NotFoundError(ApiError):
+    """The path or the resource does not exist."""
+
+
+class SessionNotFoundError(NotFoundError):
+    """The session does not exist, or the workspace is not party to it."""
+
+
+class FrameNotAvailableError(NotFoundError):
+    """No frame is decoded yet, or the newest one is too old."""
+
+    next_step = "Try again after retry_after_s."
+
+
+class InvalidStateError(ApiError):
+    """The current state (`state`) does not allow the call."""
+
+    next_step = "Read the session; its state decides which calls are allowed."
+
+
+class ConflictError(ApiError):
+    """The call conflicts with another one, or with a name in use."""
+
+
+class RateLimitedError(ApiError):
+    """Too many calls. The client has already retried."""
+
+    next_step = "Make fewer calls."
+
+
+class InternalError(ApiError):
+    """An error of the server."""
+
+    next_step = "Report it with request_id."
+
+
+class UnavailableError(ApiError):
+    """A dependency of the server, or an operator, is not available. The client has already retried."""
+
+    next_step = "Try again later."
+
+
+class OutcomeUnknownError(SightlineError):
+    """The call may have had its effect: its answer was lost.
+
+    Attributes:
+        idempotency_key: Repeat the call with this key to get its answer without a second effect; None if it has none.
+        is_repeatable: Whether repeating the call has no second effect.
+    """
+
+    def __init__(self, method: str, path: str, idempotency_key: str | None, reason: str) -> None:
+        self.idempotency_key = idempotency_key
+        self.is_repeatable = idempotency_key is not None or method == "GET"
+        step = "" if idempotency_key is None else f" Repeat it with idempotency_key={idempotency_key!r}."
+        super().__init__(f"The answer of {method} {path} was lost ({reason}); its outcome is unknown.{step}")
+
+
+class NotReachedError(SightlineError):
+    """No connection to the server could be made. The call had no effect."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"Cannot reach {url}: {reason}. Check url= or SIGHTLINE_URL, and that the server runs.")
+
+
+class InvalidResponseError(SightlineError):
+    """The answer is not that of a Sightline server."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(f"{url} answered {status} with a body that is not Sightline's. Check url= or SIGHTLINE_URL.")
+
+
+class MaxChargeError(SightlineError):
+    """The price of the requested seconds exceeds `max_charge`. Nothing was requested.
+
+    Attributes:
+        affordable_s: Seconds that max_charge pays for at the quoted rate.
+    """
+
+    def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
+        self.affordable_s = affordable_s
+        super().__init__(
+            f"The price is {price} micro-USDC, above max_charge {max_charge}. "
+            f"Request at most {affordable_s} s, or raise max_charge."
+        )
+
+
+class NoOperatorError(SightlineError):
+    """No operator was available in time. The session was cancelled; nothing was charged."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"No operator was available within {seconds:g} s. Check the quote's available_operators, "
+            "choose another place, or wait longer (operator_wait_s)."
+        )
+
+
+class SessionOverError(SightlineError):
+    """The session ended before it became LIVE.
+
+    Attributes:
+        state: Final state of the session.
+        end_reason: Why it ended.
+    """
+
+    def __init__(self, session_id: str, state: str, end_reason: str | None) -> None:
+        self.state = state
+        self.end_reason = end_reason
+        super().__init__(f"Session {session_id} is {state} ({end_reason}) and never became LIVE. Request it again.")
+
+
+class EndNotConfirmedError(SightlineError):
+    """The client could not confirm that a session ended. It may still be charged, at most up to its hold.
+
+    Attributes:
+        session_id: The session; None if the answer of its creation was lost too.
+        idempotency_key: Key of the creation.
+    """
+
+    def __init__(self, session_id: str | None, idempotency_key: str) -> None:
+        self.session_id = session_id
+        self.idempotency_key = idempotency_key
+        step = (
+            f"Call sessions.end({session_id!r}) until it answers."
+            if session_id is not None
+            else f"Repeat sessions.create with idempotency_key={idempotency_key!r}, then end the session."
+        )
+        super().__init__(f"The end of the session could not be confirmed. {step}")
+
+
+class ReceiptError(SightlineError):
+    """A receipt is not available yet, or its figures do not agree."""
+
+
+class ChainError(SightlineError):
+    """The JSON-RPC endpoint refused a call, or a transaction failed."""
+
+
+class MissingExtraError(SightlineError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str) -> None:
+        super().__init__(f"This needs an optional dependency. Run: pip install 'sightline-client[{extra}]'")
+
+
+ERRORS: Mapping[str, type[ApiError]] = {
+    "INVALID_INPUT": InvalidInputError,
+    "NOT_AUTHENTICATED": NotAuthenticatedError,
+    "REVOKED_API_KEY": RevokedApiKeyError,
+    "INSUFFICIENT_CREDIT": InsufficientCreditError,
+    "NOT_AUTHORIZED": NotAuthorizedError,
+    "NOT_OPERATOR": NotOperatorError,
+    "NOT_FOUND": NotFoundError,
+    "SESSION_NOT_FOUND": SessionNotFoundError,
+    "FRAME_NOT_AVAILABLE": FrameNotAvailableError,
+    "INVALID_STATE": InvalidStateError,
+    "CONFLICT": ConflictError,
+    "RATE_LIMITED": RateLimitedError,
+    "INTERNAL_ERROR": InternalError,
+    "AUTHZ_ERROR": UnavailableError,
+    "VIDEO_ERROR": UnavailableError,
+    "UNAVAILABLE": UnavailableError,
+}
+"""Class of each error code except OUTCOME_UNKNOWN. An unknown code is an ApiError."""

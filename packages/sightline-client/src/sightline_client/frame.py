@@ -1,0 +1,109 @@
+"""One JPEG frame of a live session, with what the server says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from io import BytesIO
+from typing import TYPE_CHECKING, Self
+
+from sightline_client.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import numpy
+    from PIL import Image
+
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLocation:
+    """Where the operator's device was, by its last heartbeat."""
+
+    lat: float
+    lng: float
+    accuracy_m: float
+    at: datetime
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse `lat,lng;accuracy=metres;at=instant`; None if the text is `unknown`."""
+        if ";" not in text:
+            return None
+        point, accuracy, at = text.split(";")
+        lat, lng = point.split(",")
+        instant = datetime.fromisoformat(at.removeprefix("at="))
+        return cls(float(lat), float(lng), float(accuracy.removeprefix("accuracy=")), instant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A JPEG frame.
+
+    Attributes:
+        jpeg: The picture.
+        sequence: Increases with every new frame of the session.
+        captured_at: When the server received the frame.
+        age_ms: Age at the time of the answer, in milliseconds.
+        width: Width of the source in pixels, before scaling.
+        height: Height of the source in pixels, before scaling.
+        state: `live`, `black` or `frozen`.
+        meter_state: `RUNNING`, `PAUSED` or `STOPPED`.
+        in_geofence: Whether the device is inside the session's geofence; None if that is not known.
+        location: Last location of the device; None before its first usable heartbeat.
+    """
+
+    jpeg: bytes = field(repr=False)
+    sequence: int
+    captured_at: datetime
+    age_ms: int
+    width: int
+    height: int
+    state: str
+    meter_state: str
+    in_geofence: bool | None
+    location: FrameLocation | None
+
+    @classmethod
+    def parse(cls, jpeg: bytes, headers: Mapping[str, str]) -> Self:
+        """Build a frame from a response of the frame call.
+
+        Raises:
+            KeyError, ValueError: A header is missing or malformed.
+        """
+        return cls(
+            jpeg=jpeg,
+            sequence=int(headers["x-svc-frame-sequence"]),
+            captured_at=datetime.fromisoformat(headers["x-svc-frame-captured-at"]),
+            age_ms=int(headers["x-svc-frame-age-ms"]),
+            width=int(headers["x-svc-frame-width"]),
+            height=int(headers["x-svc-frame-height"]),
+            state=headers["x-svc-frame-state"],
+            meter_state=headers["x-svc-meter-state"],
+            in_geofence=_FLAGS.get(headers["x-svc-in-geofence"]),
+            location=FrameLocation.parse(headers["x-svc-location"]),
+        )
+
+    def numpy(self, colorspace: str = "BGR") -> "numpy.ndarray[tuple[int, int, int], numpy.dtype[numpy.uint8]]":
+        """Decode to an array of height x width x 3. BGR is what OpenCV expects; RGB is possible too.
+
+        Raises:
+            MissingExtraError: The extra `frames` is not installed.
+        """
+        try:
+            from simplejpeg import decode_jpeg
+        except ImportError:
+            raise MissingExtraError("frames") from None
+        decoded: numpy.ndarray[tuple[int, int, int], numpy.dtype[numpy.uint8]] = decode_jpeg(self.jpeg, colorspace)
+        return decoded
+
+    def pil(self) -> "Image.Image":
+        """Decode to a Pillow image.
+
+        Raises:
+            MissingExtraError: The extra `frames` is not installed.
+        """
+        try:
+            from PIL import Image
+        except ImportError:
+            raise MissingExtraError("frames") from None
+        return Image.open(BytesIO(self.jpeg))

@@ -1,0 +1,84 @@
+"""Chain, wallet and settlements."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sightline_client.models.base import Model, Money, SettlementState, Time, WalletEventKind
+
+
+class ChainConfig(Model):
+    """The chain on which sessions are paid."""
+
+    environment: str
+    chain_id: int
+    chain_name: str
+    rpc_url: str
+    explorer_url: str
+    usdc_address: str
+    settlement_address: str
+
+
+class SettlementPayload(Model):
+    """What the settlement contract is called with."""
+
+    session_id_hash: str
+    from_: Annotated[str, Field(alias="from")]
+    to: str
+    to_amount: Money
+    fee_amount: Money
+    rate_per_second: Money
+    chargeable_seconds: int
+    consumer_workspace_id: str
+    operator_workspace_id: str
+    platform_fee_bps: int
+
+
+class Settlement(Model):
+    """The payment of a session."""
+
+    session_id: str
+    state: SettlementState
+    payload: SettlementPayload | None
+    tx_hash: str | None
+    confirmed_at: Time | None
+
+
+class Wallet(Model):
+    """Balance, allowance and holds of a workspace's wallet."""
+
+    workspace_id: str
+    wallet_address: str
+    tracked_balance: Money
+    tracked_allowance: Money
+    held_micro_usdc: Money
+    available_micro_usdc: Money
+    last_sync_block: str
+    updated_at: Time
+
+
+class WalletEvent(Model):
+    """A movement on the chain."""
+
+    id: str
+    workspace_id: str
+    kind: WalletEventKind
+    tx_hash: str
+    log_index: int
+    block_number: str
+    block_hash: str
+    from_address: str
+    to_address: str
+    amount_micro_usdc: Money
+    session_id: str | None
+    confirmations: int
+    confirmed_at: Time | None
+    removed: bool
+    created_at: Time
+
+
+class WalletEventPage(Model):
+    """One page of movements."""
+
+    items: list[WalletEvent]
+    next_cursor: str | None

@@ -1,0 +1,145 @@
+"""Quotes, sessions and their meters."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sightline_client.models.base import (
+    EndReason,
+    MeterState,
+    Model,
+    Money,
+    PauseReason,
+    Secret,
+    SessionState,
+    Time,
+)
+
+
+class Quote(Model):
+    """A price for a place and a duration. Valid for 120 s and for one session."""
+
+    quote_id: str
+    rate_per_second_micro_usdc: Money
+    estimated_total_micro_usdc: Money
+    supply_factor: float
+    demand_factor: float
+    corridor_multiplier: float
+    base_rate_per_second_micro_usdc: Money
+    expires_at: Time
+    available_operators: int
+    lat: float
+    lng: float
+    duration_seconds: int
+
+
+class Session(Model):
+    """A session. The URLs are set while it is LIVE; repr() leaves them out, because they give access."""
+
+    id: str
+    consumer_workspace_id: str
+    operator_workspace_id: str | None
+    state: SessionState
+    max_duration_seconds: int
+    wait_timeout_seconds: int
+    rate_per_second_micro_usdc: Money
+    hold_micro_usdc: Money
+    started_at: Time | None
+    ended_at: Time | None
+    clean_seconds: int
+    charged_micro_usdc: Money
+    settlement_tx_hash: str | None
+    video_backend_ref: str | None
+    created_at: Time
+    requested_lat: float
+    requested_lng: float
+    authorized: bool
+    whep_url: str | None = Field(repr=False)
+    whip_url: str | None = Field(repr=False)
+    end_reason: EndReason | None
+    meter_state: MeterState | None
+    pause_reason: PauseReason | None
+    assigned_at: Time | None
+    expires_at: Time | None
+    radius_meters: int
+    platform_fee_bps: int
+    quote_id: str | None
+    instructions: str | None
+    metadata: dict[str, Any] | None
+
+
+class AssignedSession(Session):
+    """A session that was just assigned to an operator."""
+
+    consistency_token: str
+
+
+class SessionPage(Model):
+    """One page of sessions."""
+
+    items: list[Session]
+    next_cursor: str | None
+
+
+class StartedSession(Model):
+    """A session that was just started."""
+
+    session: Session
+    video_backend_ref: str
+    whip_url: Secret
+    whep_url: Secret
+
+
+class ViewerToken(Model):
+    """Where to play a session by WHEP."""
+
+    video_backend_ref: str
+    whep_url: Secret
+
+
+class CancelledAssignments(Model):
+    """Assignments that an operator gave back, oldest first."""
+
+    count: int
+    cancelled: list[str]
+
+
+class MeterWindow(Model):
+    """Time that is not charged. `to` is None while it lasts."""
+
+    from_: Annotated[Time, Field(alias="from")]
+    to: Time | None
+    reason: PauseReason
+
+
+class Meter(Model):
+    """Clean seconds and charge of a session."""
+
+    session_id: str
+    started_at: Time | None
+    ended_at: Time | None
+    meter_state: MeterState | None
+    clean_seconds: int
+    windows: list[MeterWindow]
+    rate_per_second_micro_usdc: Money
+    charged_micro_usdc: Money
+    head_hash: str
+    ended_head_hash: str | None
+
+
+class SessionLocation(Model):
+    """Where the operator's device is. `in_geofence` is None while the position proves neither."""
+
+    session_id: str
+    lat: float
+    lng: float
+    accuracy_meters: float
+    captured_at: Time
+    received_at: Time
+    in_geofence: bool | None
+
+
+class RequestClosed(Model):
+    """An open request that can no longer be accepted."""
+
+    session_id: str

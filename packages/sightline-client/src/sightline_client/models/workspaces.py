@@ -1,0 +1,217 @@
+"""Workspaces, members, keys, sign-ins and heartbeats."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sightline_client.models.base import (
+    Availability,
+    DeviceKind,
+    Environment,
+    MemberRole,
+    Model,
+    Money,
+    Role,
+    Scope,
+    Secret,
+    Time,
+)
+
+
+class Health(Model):
+    """The server answers."""
+
+    ok: bool
+    surface: str
+    version: str
+    build_sha: str
+
+
+class Challenge(Model):
+    """A text for a wallet to sign."""
+
+    nonce: str
+    message: str
+    expires_at: Time
+
+
+class WorkspaceBrief(Model):
+    """A workspace of a wallet, and the wallet's role in it."""
+
+    id: str
+    slug: str
+    name: str
+    role: MemberRole
+
+
+class SignedIn(Model):
+    """A wallet that signed in. The client stores the cookie."""
+
+    wallet_address: str
+    workspaces: list[WorkspaceBrief]
+
+
+class Selected(Model):
+    """The workspace that the sign-in works in."""
+
+    workspace_id: str
+    role: MemberRole
+
+
+class SignedOut(Model):
+    """The sign-in has ended."""
+
+
+class WalletSession(Model):
+    """An open sign-in of a wallet."""
+
+    session_id: str
+    signed_in_at: Time
+    last_used_at: Time
+    ended_at: Time | None
+    client_address: str
+    user_agent: str
+    is_current: bool
+
+
+class WalletSessionList(Model):
+    """All open sign-ins."""
+
+    items: list[WalletSession]
+    next_cursor: None
+
+
+class BoundWorkspace(Model):
+    """The workspace of an API key."""
+
+    id: str
+    slug: str
+    name: str
+    roles: list[Role]
+
+
+class KeyIdentity(Model):
+    """The caller is a program with an API key."""
+
+    kind: Literal["api_key"]
+    workspace_id: str
+    key_id: str
+    scopes: list[Scope]
+    environment: Environment
+    workspace: BoundWorkspace
+
+
+class WalletIdentity(Model):
+    """The caller is a person who signed in with a wallet."""
+
+    kind: Literal["wallet_session"]
+    wallet_address: str
+    workspace_id: str | None
+    role: MemberRole | None
+    workspaces: list[WorkspaceBrief]
+    expires_at: Time
+
+
+Identity = Annotated[KeyIdentity | WalletIdentity, Field(discriminator="kind")]
+
+
+class Workspace(Model):
+    """A tenant."""
+
+    id: str
+    slug: str
+    name: str
+    wallet_address: str
+    roles: list[Role]
+    availability_state: Availability
+    coverage_lat: float | None
+    coverage_lng: float | None
+    coverage_radius_meters: float | None
+    device_kind: DeviceKind
+    last_seen_at: Time | None
+    created_at: Time
+    created_by_wallet: str
+    deleted_at: Time | None
+
+
+class WorkspaceWithRole(Workspace):
+    """A workspace and the caller's role in it."""
+
+    role: MemberRole
+
+
+class WorkspaceList(Model):
+    """All workspaces of a wallet."""
+
+    items: list[WorkspaceWithRole]
+    next_cursor: None
+
+
+class Member(Model):
+    """A wallet with a role in a workspace."""
+
+    workspace_id: str
+    wallet_address: str
+    role: MemberRole
+
+
+class MemberList(Model):
+    """All members of a workspace."""
+
+    items: list[Member]
+    next_cursor: None
+
+
+class ApiKeyLimits(Model):
+    """Spending limits of an API key; None: no limit."""
+
+    per_session_micro_usdc: Money | None
+    per_day_micro_usdc: Money | None
+
+
+class ApiKey(Model):
+    """An API key without its plaintext."""
+
+    key_id: str
+    workspace_id: str
+    label: str
+    prefix: str
+    environment: Environment
+    scopes: list[Scope]
+    limits: ApiKeyLimits | None
+    created_at: Time
+    created_by_wallet: str
+    last_used_at: Time | None
+    revoked_at: Time | None
+    grace_period_end: Time | None
+
+
+class MintedKey(ApiKey):
+    """A new API key. `plaintext` is shown once; repr() leaves it out."""
+
+    plaintext: Secret
+
+
+class ApiKeyList(Model):
+    """All keys of a workspace."""
+
+    items: list[ApiKey]
+    next_cursor: None
+
+
+class HeartbeatVerdict(Model):
+    """Whether one heartbeat was accepted."""
+
+    sequence: int
+    ok: bool
+    code: str | None = None
+    detail: str | None = None
+    message: str | None = None
+    last_sequence: int | None = None
+
+
+class HeartbeatVerdicts(Model):
+    """One verdict per heartbeat, and the workspace afterwards."""
+
+    items: list[HeartbeatVerdict]
+    workspace: Workspace

@@ -1,0 +1,40 @@
+"""Amounts of money: whole micro-USDC, never floats."""
+
+from decimal import Decimal
+from typing import Self
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+MICRO = 1_000_000
+
+
+class MicroUsdc(int):
+    """An amount in micro-USDC (10^-6 USDC). An int in every calculation; `.usdc` is the amount in USDC."""
+
+    @property
+    def usdc(self) -> Decimal:
+        """The amount in USDC, exact."""
+        return Decimal(int(self)) / MICRO
+
+    def __repr__(self) -> str:
+        return f"MicroUsdc({int(self)})"
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Self], handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(ge=0))
+
+
+def usdc(amount: str | int | Decimal) -> MicroUsdc:
+    """Convert an amount in USDC, for example "0.50".
+
+    Raises:
+        ValueError: The amount is negative or has more than six decimals.
+    """
+    micro = Decimal(amount) * MICRO
+    if micro < 0 or micro != micro.to_integral_value():
+        raise ValueError(f"{amount} is not an amount of USDC: at least 0, with at most six decimals")
+    return MicroUsdc(micro)

@@ -1,0 +1,221 @@
+"""An operator's device: heartbeats, assignments and publishing. Async only: it does these at the same time."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio
+import httpx2
+from httpx2.websockets import AsyncWebSocketSession, HTTPXWSException
+
+from sightline_client._async.client import AsyncSightline
+from sightline_client.errors import ApiError, NotOperatorError, SightlineError
+from sightline_client.models import Availability, HeartbeatVerdict, Session, Workspace
+from sightline_client.retry import NO_RETRY
+from sightline_client.wire import given
+
+HEARTBEAT_EVERY_S: Final = 2.0
+ANSWER_WITHIN_S: Final = 5.0
+POST_FOR_S: Final = 20.0
+"""How long heartbeats are posted after the WebSocket failed, before it is tried again."""
+LOOK_EVERY_S: Final = 0.5
+AVAILABILITY_EVERY_S: Final = 5.0
+
+logger = logging.getLogger("sightline_client.operator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where the device is. Units: degrees, metres, metres per second."""
+
+    lat: float
+    lng: float
+    accuracy_m: float = 8.0
+    heading_degrees: float | None = None
+    speed_mps: float | None = None
+    altitude_m: float | None = None
+    source: str = "GPS"
+
+
+class Report(Protocol):
+    """Receives what happens on the device, for a log."""
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        """Take an event: heartbeat_refused, heartbeats_by_post, session_started, session_over, call_failed."""
+
+
+def log_event(event: str, /, **fields: object) -> None:
+    """Write an event to the logger `sightline_client.operator`."""
+    logger.info("%s %s", event, fields)
+
+
+class Operator:
+    """A device of one operator workspace. It handles one session at a time.
+
+    Args:
+        client: Client with a key that has `sessions:operate` and `sessions:read`.
+        position: Returns the current position; called once per heartbeat.
+        publish: Publishes video to `session.whip_url`. It is cancelled when the session is over, and called again
+            while the session is LIVE if it returns.
+        accept: Chooses among the open sessions that this workspace can see; default: only dispatched ones.
+        on_availability: Called with the workspace at the start and when its availability changes.
+        report: Receives events for a log.
+    """
+
+    def __init__(
+        self,
+        client: AsyncSightline,
+        *,
+        position: Callable[[], Position],
+        publish: Callable[[Session], Awaitable[None]],
+        accept: Callable[[Session], bool] | None = None,
+        on_availability: Callable[[Workspace], None] | None = None,
+        report: Report = log_event,
+    ) -> None:
+        self._client = client
+        self._position = position
+        self._publish = publish
+        self._accept = accept
+        self._on_availability = on_availability
+        self._report = report
+        self._sequence = 0
+        self._workspace_id = ""
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises:
+            NotOperatorError: The credential is not the API key of a workspace with the role SUPPLIER.
+            SightlineError: The server cannot be reached at the start, or refuses the key.
+        """
+        me = await self._client.me()
+        if me.kind != "api_key" or "SUPPLIER" not in me.workspace.roles:
+            raise NotOperatorError(403, {"code": "NOT_OPERATOR", "message": "The key belongs to no operator."})
+        self._workspace_id = me.workspace_id
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send_heartbeats)
+            tasks.start_soon(self._serve_assignments)
+            tasks.start_soon(self._watch_availability)
+
+    # Heartbeats. A failed one is not repeated: the next one has a newer position.
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await self._beat_by_socket()
+            self._report("heartbeats_by_post", seconds=POST_FOR_S)
+            with anyio.move_on_after(POST_FOR_S):
+                await self._beat_by_post()
+
+    async def _beat_by_socket(self) -> None:
+        """Send heartbeats on a WebSocket until it fails or is closed."""
+        transport = self._client.transport
+        url = "ws" + transport.address(f"/workspaces/{self._workspace_id}/location/stream").removeprefix("http")
+        # The library raises a group when its own tasks fail; which task noticed first does not matter.
+        with suppress(HTTPXWSException, httpx2.TransportError, BaseExceptionGroup):
+            async with transport.http.websocket(url, headers=transport.headers) as socket:
+                await self._beat_on(socket)
+
+    async def _beat_on(self, socket: AsyncWebSocketSession) -> None:
+        with suppress(HTTPXWSException, httpx2.TransportError, TimeoutError):
+            due_s = anyio.current_time()
+            while True:
+                await socket.send_json(self._next_heartbeat())
+                with anyio.fail_after(ANSWER_WITHIN_S):
+                    verdict = HeartbeatVerdict.model_validate(await socket.receive_json())
+                if not verdict.ok:
+                    self._report("heartbeat_refused", code=verdict.code, message=verdict.message)
+                    self._sequence = max(self._sequence, verdict.last_sequence or 0)
+                due_s = await _sleep_to_next(due_s)
+
+    async def _beat_by_post(self) -> None:
+        due_s = anyio.current_time()
+        while True:
+            try:
+                body = self._next_heartbeat()
+                await self._client.call("POST", f"/workspaces/{self._workspace_id}/location", body)
+            except ApiError as error:
+                self._report("heartbeat_refused", code=error.code, message=error.message)
+                self._sequence = max(self._sequence, error.last_sequence or 0)
+            except SightlineError as error:
+                self._report("call_failed", error=str(error))
+            due_s = await _sleep_to_next(due_s)
+
+    def _next_heartbeat(self) -> dict[str, Any]:
+        self._sequence += 1
+        position = self._position()
+        return given(
+            lat=position.lat,
+            lng=position.lng,
+            accuracyMeters=position.accuracy_m,
+            headingDegrees=position.heading_degrees,
+            speedMps=position.speed_mps,
+            altitudeMeters=position.altitude_m,
+            source=position.source,
+            sequence=self._sequence,
+        )
+
+    # Sessions.
+
+    async def _serve_assignments(self) -> None:
+        while True:
+            try:
+                page = await self._client.sessions.page(view="operator", state=["ASSIGNED", "LIVE"], limit=1)
+                for session in page.items:
+                    await self._film(session)
+                if not page.items and self._accept is not None:
+                    await self._accept_one(self._accept)
+            except SightlineError as error:
+                self._report("call_failed", error=str(error))
+            await anyio.sleep(LOOK_EVERY_S)
+
+    async def _accept_one(self, is_wanted: Callable[[Session], bool]) -> None:
+        for session in (await self._client.sessions.page(view="open")).items:
+            if is_wanted(session):
+                await self._client.sessions.accept(session.id, self._workspace_id)
+                return
+
+    async def _film(self, session: Session) -> None:
+        if session.state == "ASSIGNED":
+            session = (await self._client.sessions.start(session.id)).session
+            self._report("session_started", session_id=session.id)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._publish_and_stop, session, tasks.cancel_scope)
+            await self._await_end(session.id)
+            tasks.cancel_scope.cancel()
+
+    async def _publish_and_stop(self, session: Session, scope: anyio.CancelScope) -> None:
+        await self._publish(session)
+        scope.cancel()
+
+    async def _await_end(self, session_id: str) -> None:
+        while True:
+            await anyio.sleep(LOOK_EVERY_S)
+            with suppress(SightlineError):
+                session = await self._client.sessions.get(session_id)
+                if session.state != "LIVE":
+                    self._report("session_over", session_id=session_id, state=str(session.state))
+                    return
+
+    async def _watch_availability(self) -> None:
+        told: Availability | None = None
+        while True:
+            with suppress(SightlineError):
+                workspace = await self._client.workspaces.get(self._workspace_id)
+                if workspace.availability_state != told and self._on_availability is not None:
+                    self._on_availability(workspace)
+                told = workspace.availability_state
+            await anyio.sleep(AVAILABILITY_EVERY_S)
+
+
+async def _sleep_to_next(due_s: float) -> float:
+    """Sleep until the next heartbeat is due; heartbeats that were missed are not made up for."""
+    due_s = max(due_s + HEARTBEAT_EVERY_S, anyio.current_time())
+    await anyio.sleep_until(due_s)
+    return due_s
+
+
+def operator_client(url: str | None = None, key: str | None = None) -> AsyncSightline:
+    """Create a client for an operator: no call is repeated, because each is made again with newer values."""
+    return AsyncSightline(url, key, retry=NO_RETRY)

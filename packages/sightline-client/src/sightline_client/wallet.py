@@ -1,0 +1,52 @@
+"""A wallet whose private key is in this process. Needs the extra `wallet`."""
+
+from typing import Any, Self, final
+
+from sightline_client.errors import MissingExtraError
+
+try:
+    from eth_account import Account
+    from eth_account.messages import encode_defunct
+    from eth_account.signers.local import LocalAccount
+except ImportError:
+    raise MissingExtraError("wallet") from None
+
+
+@final
+class LocalWallet:
+    """One key pair. Signs texts for sign-in and transactions; repr() shows the address only."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        self._account = account
+
+    @classmethod
+    def create(cls) -> Self:
+        """Create a new key pair."""
+        return cls(Account.create())
+
+    @classmethod
+    def from_key(cls, private_key: str) -> Self:
+        """Load a private key, as hex with or without the prefix 0x."""
+        return cls(Account.from_key(private_key))
+
+    def __repr__(self) -> str:
+        return f"LocalWallet({self.address})"
+
+    @property
+    def address(self) -> str:
+        """The address in EIP-55 form."""
+        return str(self._account.address)
+
+    @property
+    def private_key(self) -> str:
+        """The private key as hex with the prefix 0x. Whoever has it owns the wallet."""
+        return "0x" + bytes(self._account.key).hex()
+
+    def sign(self, message: str) -> str:
+        """Sign a text (EIP-191 personal_sign). Returns hex with the prefix 0x."""
+        signed = self._account.sign_message(encode_defunct(text=message))
+        return "0x" + bytes(signed.signature).hex()
+
+    def sign_transaction(self, transaction: dict[str, Any]) -> str:
+        """Sign a transaction. Returns the raw transaction as hex with the prefix 0x."""
+        return "0x" + bytes(self._account.sign_transaction(transaction).raw_transaction).hex()

@@ -1,0 +1,204 @@
+"""The client's models and methods are those of the committed OpenAPI document."""
+
+import inspect
+import json
+import subprocess
+import sys
+import types
+import typing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from sightline_client import AsyncSightline, MicroUsdc, models
+from sightline_client._async.client import AsyncSightline as AsyncClient
+from sightline_client._sync.client import Sightline as SyncClient
+from sightline_client.models import OpenEnum
+
+SPEC: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+SCHEMAS: dict[str, Any] = SPEC["components"]["schemas"]
+MONEY = "^(0|[1-9][0-9]{0,77})$"
+
+METHODS = {
+    "getHealth": "health",
+    "getConfig": "config",
+    "getMe": "auth.me",
+    "challengeLogin": "auth.challenge",
+    "login": "auth.login",
+    "selectWorkspace": "auth.select",
+    "listWalletSessions": "auth.sign_ins",
+    "endWalletSession": "auth.end_sign_in",
+    "logout": "auth.logout",
+    "challengeWorkspace": "workspaces.challenge",
+    "createWorkspace": "workspaces.create",
+    "listWorkspaces": "workspaces.list",
+    "getWorkspace": "workspaces.get",
+    "updateWorkspace": "workspaces.update",
+    "listMembers": "workspaces.members",
+    "addMember": "workspaces.add_member",
+    "removeMember": "workspaces.remove_member",
+    "listApiKeys": "keys.list",
+    "mintApiKey": "keys.mint",
+    "revokeApiKey": "keys.revoke",
+    "postLocation": "workspaces.post_location",
+    "postLocations": "workspaces.post_locations",
+    "resetLocation": "workspaces.reset_location",
+    "getQuote": "quote",
+    "createSession": "sessions.create",
+    "listSessions": "sessions.page",
+    "cancelAllAssignments": "sessions.cancel_all_assignments",
+    "dispatchSession": "sessions.dispatch",
+    "acceptSession": "sessions.accept",
+    "startSession": "sessions.start",
+    "endSession": "sessions.end",
+    "cancelSession": "sessions.cancel",
+    "getSession": "sessions.get",
+    "getMeter": "sessions.meter",
+    "getViewerToken": "sessions.viewer_token",
+    "getFrame": "sessions.frame",
+    "getSettlement": "sessions.settlement",
+    "getWallet": "wallet.get",
+    "listWalletEvents": "wallet.events_page",
+    "watchSession": "sessions.events",
+    "watchWorkspace": "workspaces.events",
+}
+"""Method of each operation."""
+WITHOUT_METHOD = {
+    "streamFrames": "View.frames polls getFrame, which loses no frame when a connection is lost",
+    "getReceipt": "View.receipt reads session, meter and settlement",
+    "listMeterEvents": "part of getReceipt",
+    "getCertificates": "a PEM file outside of /api/v1",
+}
+RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
+COMPOSED = {"createWorkspace": {"walletAddress", "nonce", "signature"}, "postLocation": None, "postLocations": None}
+"""Fields that a method builds itself; None: it passes every field on."""
+
+
+def operations() -> dict[str, dict[str, Any]]:
+    return {
+        operation["operationId"]: operation
+        for path in SPEC["paths"].values()
+        for method, operation in path.items()
+        if method in ("get", "post", "put", "patch", "delete")
+    }
+
+
+def method_of(client: AsyncClient | SyncClient, name: str) -> Any:
+    found: Any = client
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+async def test_every_operation_has_a_method_with_its_parameters() -> None:
+    assert operations().keys() == METHODS.keys() | WITHOUT_METHOD.keys()
+    with SyncClient("http://x") as sync:
+        async with AsyncSightline("http://x") as client:
+            for operation_id, name in METHODS.items():
+                wanted = parameters(operation_id)
+                for each in (client, sync):
+                    taken = set(inspect.signature(method_of(each, name)).parameters)
+                    assert wanted <= taken, f"{operation_id}: {wanted - taken}"
+
+
+def parameters(operation_id: str) -> set[str]:
+    """Names that the method must take for query and body."""
+    operation = operations()[operation_id]
+    names = {each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"}
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    composed = COMPOSED.get(operation_id, set())
+    if "$ref" in body and composed is not None:
+        names |= SCHEMAS[body["$ref"].rpartition("/")[2]]["properties"].keys() - composed
+    return {snake(RENAMED.get(name, name)) for name in names}
+
+
+def snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def answered() -> list[str]:
+    """Names of the schemas of answers, with those that they refer to."""
+    found: set[str] = set()
+    queue = [
+        json.dumps(response)
+        for operation in operations().values()
+        for status, response in operation["responses"].items()
+        if status == "200" and operation["operationId"] in METHODS
+    ]
+    while queue:
+        text = queue.pop()
+        for name in {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]} - found:
+            found.add(name)
+            queue.append(json.dumps(SCHEMAS[name]))
+    return sorted(found - {"Identity", "Error"})
+
+
+@pytest.mark.parametrize("name", answered())
+def test_the_model_of_an_answer_has_the_fields_of_its_schema(name: str) -> None:
+    model: type[BaseModel] = getattr(models, name)
+    schema = SCHEMAS[name]
+    fields = {field.alias or key: field for key, field in model.model_fields.items()}
+    assert fields.keys() == schema.get("properties", {}).keys()
+    required = {key for key, field in fields.items() if field.is_required()}
+    assert required == set(schema.get("required", ()))
+    for key, field in fields.items():
+        assert shape(field.annotation) == wire_shape(schema["properties"][key]), key
+
+
+def wire_shape(schema: dict[str, Any]) -> Any:
+    """Reduce a schema to what a model's annotation says: kind, nullability, reference or enumeration."""
+    if "anyOf" in schema:
+        kinds = [wire_shape(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        return ("nullable", kinds[0])
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "enum" in schema:
+        return frozenset(schema["enum"])
+    if "const" in schema or schema["type"] == "string":
+        if schema.get("pattern") == MONEY:
+            return "money"
+        return "time" if schema.get("format") == "date-time" else "string"
+    if schema["type"] == "array":
+        return ("list", wire_shape(schema["items"]))
+    return schema["type"]
+
+
+def shape(annotation: Any) -> Any:
+    """Reduce an annotation in the same way."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return shape(arguments[0])
+    if origin in (types.UnionType, typing.Union):
+        return ("nullable", shape(next(each for each in arguments if each is not type(None))))
+    if origin is list:
+        return ("list", shape(arguments[0]))
+    if origin is dict:
+        return "object"
+    if origin is typing.Literal:
+        return "string"
+    if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
+        return frozenset(each.value for each in annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation.__name__
+    plain = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", MicroUsdc: "money"}
+    return plain.get(annotation, "time" if annotation is datetime else annotation)
+
+
+def test_a_value_of_a_newer_server_is_accepted() -> None:
+    state = models.SessionState("TELEPORTED")
+    assert state == "TELEPORTED"
+    assert [each.value for each in models.SessionState][-1] == "EXPIRED"
+    health = models.Health.model_validate(
+        {"ok": True, "surface": "public", "version": "v1", "buildSha": "1", "mood": "fine"}
+    )
+    assert health.model_extra == {"mood": "fine"}
+
+
+def test_the_sync_client_is_generated_from_the_async_one() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "sync_client.py"
+    command = [sys.executable, str(script), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
