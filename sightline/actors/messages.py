@@ -9,6 +9,7 @@ from typing import TypeAlias, final
 
 from sightline.actors.kernel.message import Command
 from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace
+from sightline.domain.operator.coverage_map import CoverageCells
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Patch
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
@@ -324,6 +325,12 @@ class CountOperators(Command["CountOperators", int]):
     lng: float
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class CountCells(Command["CountCells", CoverageCells]):
+    """Count the ONLINE operators that sent a heartbeat lately, by cell."""
+
+
 SessionCommand: TypeAlias = (
     CreateSession
     | DispatchSession
@@ -371,4 +378,4 @@ WorkspaceMessage: TypeAlias = (
     | ReconcileClaims
 )
 
-DispatcherMessage: TypeAlias = PickOperator | OperatorChanged | OperatorSeen | CountOperators
+DispatcherMessage: TypeAlias = PickOperator | OperatorChanged | OperatorSeen | CountOperators | CountCells

@@ -105,6 +105,7 @@ class Operation(StrEnum):
     LIST_MEMBERS = auto()
     CHANGE_MEMBERS = auto()
     GET_QUOTE = auto()
+    READ_COVERAGE = auto()
     CREATE_SESSION = auto()
     DISPATCH_SESSION = auto()
     CANCEL_SESSION = auto()
@@ -190,6 +191,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.LIST_MEMBERS: _administers(roles=_OWNER),
         Operation.CHANGE_MEMBERS: _administers(roles=_OWNER, needs_recent_signature=True),
         Operation.GET_QUOTE: _reads(Scope.PRICING_READ),
+        Operation.READ_COVERAGE: _reads(Scope.PRICING_READ),
         Operation.CREATE_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.DISPATCH_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.CANCEL_SESSION: _changes(Scope.SESSIONS_CREATE),

@@ -279,6 +279,14 @@ RULES = [
         parties=EACH,
     ),
     Rule(
+        name="coverage",
+        method="GET",
+        prepare=fixed("/api/v1/coverage?bbox=13,52,14,53"),
+        scopes=(PRICING,),
+        roles=ANYBODY,
+        parties=EACH,
+    ),
+    Rule(
         name="create",
         method="POST",
         prepare=sessions_root,

@@ -11,6 +11,7 @@ from sightline.actors.deps import WORKSPACE, Deps
 from sightline.actors.dispatch.operator_index import OperatorIndex
 from sightline.actors.kernel import Context, Envelope
 from sightline.actors.messages import (
+    CountCells,
     CountOperators,
     DispatcherMessage,
     OperatorChanged,
@@ -63,6 +64,8 @@ class DispatcherActor:
                 envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):
                 envelope.reply(message, self._index.count_covering(lat, lng))
+            case CountCells():
+                envelope.reply(message, self._index.coverage_cells())
             case _:
                 assert_never(message)
 

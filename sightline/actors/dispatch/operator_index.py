@@ -17,6 +17,7 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from sightline.domain.geofence import EARTH_RADIUS_M
+from sightline.domain.operator.coverage_map import CoverageCells, coverage_cell
 from sightline.domain.operator.model import Availability, Workspace
 
 CELL_DEGREES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.625, 1.25, 2.5, 5.0)
@@ -261,6 +262,19 @@ class OperatorIndex:
             sure, doubtful = cell.circles.around(lat, lng)
             count += sure + sum(self._online[workspace_id].covers(lat, lng) for workspace_id in doubtful)
         return count
+
+    def coverage_cells(self) -> CoverageCells:
+        """Count those that are seen by the 0.1-degree cell of their coverage centre."""
+        counts: dict[tuple[int, int], int] = {}
+        everywhere = 0
+        for workspace_id in self._seen_until:
+            coverage = self._online[workspace_id].coverage
+            if coverage is None:
+                everywhere += 1
+            else:
+                cell = coverage_cell(coverage.lat, coverage.lng)
+                counts[cell] = counts.get(cell, 0) + 1
+        return CoverageCells(counts, everywhere)
 
     def _cells_at(self, lat: float, lng: float) -> list[_Cell]:
         """The cells of the operators whose coverage is set and may contain the point."""

@@ -25,6 +25,7 @@ from sightline.actors.messages import (
     StartSession,
 )
 from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.service.coverage import CoverageMap
 from sightline.actors.service.dispatch_caps import DispatchCaps
 from sightline.actors.service.idempotency import Replays
 from sightline.actors.service.live_updates import LiveUpdates
@@ -68,6 +69,7 @@ class Broker:
     Attributes:
         reads: Queries of sessions and workspaces.
         pricing: Quotes and spot rates.
+        coverage: Where operators are online.
         updates: Subscriptions to sessions and workspaces.
     """
 
@@ -79,6 +81,7 @@ class Broker:
         self._caps = DispatchCaps(deps.store, deps.clock, deps.limits.unstarted_dispatches_max)
         self.reads = Reads(registry, deps, self._look_up)
         self.pricing = Pricing(registry, deps)
+        self.coverage = CoverageMap(registry, deps)
         self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads, deps.clock)
 
     # Sessions.

@@ -1,4 +1,4 @@
-"""Prices."""
+"""Prices, and where operators are online."""
 
 from typing import final
 
@@ -7,13 +7,13 @@ from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.base import coordinate
-from sightline.http.schemas.pricing import Quote, QuoteQuery, quote_json
+from sightline.http.schemas.pricing import Coverage, CoverageQuery, Quote, QuoteQuery, coverage_json, quote_json
 from sightline.http.services import Services
 
 
 @final
 class QuoteResources:
-    """GET /pricing/quote."""
+    """GET /pricing/quote and /coverage."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -39,3 +39,21 @@ class QuoteResources:
             call.workspace_id, coordinate(query.lat), coordinate(query.lng), query.duration_seconds
         )
         return reply(quote, quote_json)
+
+    @Route(
+        "GET",
+        "/api/v1/coverage",
+        "getCoverage",
+        "pricing",
+        "Count the operators online per cell of 0.1 degrees",
+        description="Counts each ONLINE operator that was seen within 60 s in the cell of its coverage centre. Never "
+        "shows a position. The counts are up to 5 s old; the timestamp says how old.",
+        operation=Operation.READ_COVERAGE,
+        rate=RateClass.LIST,
+        query=CoverageQuery,
+        output=Coverage,
+    )
+    async def coverage(self, call: Call) -> Reply:
+        """Count operators per cell."""
+        query: CoverageQuery = call.query
+        return reply(await self._services.broker.coverage.within(query.bbox), coverage_json)

@@ -41,7 +41,7 @@ _MESSAGE_LENGTH_MAX: Final = 200
 _FIELD_NAME_MAX: Final = 64
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
-_DECIMAL: Final = re.compile(DECIMAL_PATTERN)
+DECIMAL: Final = re.compile(DECIMAL_PATTERN)
 _INTEGER: Final = re.compile(INTEGER_PATTERN)
 
 
@@ -72,7 +72,7 @@ def _whole(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+    if not isinstance(value, str) or not DECIMAL.fullmatch(value):
         raise PydanticCustomError("decimal", "Input should be a plain decimal number")
     return float(value)
 

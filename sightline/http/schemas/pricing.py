@@ -2,11 +2,19 @@
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from sightline.domain.operator.coverage_map import (
+    BOX_DEGREES_MAX,
+    CELLS_PER_DEGREE,
+    CellBox,
+    CoverageCells,
+    cell_box,
+)
 from sightline.domain.pricing import Quote as DomainQuote
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.http.schemas.base import (
+    DECIMAL,
     DECIMAL_TEXT,
     INTEGER_TEXT,
     Instant,
@@ -16,6 +24,7 @@ from sightline.http.schemas.base import (
     Uuid,
     decimal_parameter,
     iso,
+    labelled,
 )
 
 _LAT: Final = decimal_parameter(-90, 90, 52.520008, "Decimal degrees")
@@ -65,4 +74,64 @@ def quote_json(quote: DomainQuote) -> dict[str, object]:
         "lat": quote.lat,
         "lng": quote.lng,
         "durationSeconds": quote.duration_s,
+    }
+
+
+def _box(value: object) -> object:
+    parts = value.split(",") if isinstance(value, str) else []
+    if len(parts) != 4 or not all(DECIMAL.fullmatch(part) for part in parts):
+        raise labelled("coverage:bbox", "bbox is west,south,east,north in decimal degrees")
+    west, south, east, north = (float(part) for part in parts)
+    if not (-180 <= west <= east <= 180 and -90 <= south <= north <= 90):
+        raise labelled("coverage:bbox", "bbox must have west <= east and south <= north, within the globe")
+    if max(east - west, north - south) > BOX_DEGREES_MAX:
+        raise labelled("coverage:bbox", f"bbox may span at most {BOX_DEGREES_MAX:g} degrees each way")
+    return cell_box(south=south, west=west, north=north, east=east)
+
+
+class CoverageQuery(Query):
+    """Which part of the map."""
+
+    AREA = "coverage"
+
+    bbox: Annotated[
+        CellBox,
+        BeforeValidator(_box),
+        WithJsonSchema(
+            {
+                "type": "string",
+                "description": "west,south,east,north in decimal degrees, at most 20 each way; widened to whole cells",
+                "examples": ["13.0,52.3,13.8,52.7"],
+            }
+        ),
+    ]
+
+
+class CoverageCell(Output):
+    """A cell with operators in it."""
+
+    south: float
+    west: float
+    operators: int
+
+
+class Coverage(Output):
+    """Where operators are online, by the cell that contains the centre of their coverage."""
+
+    items: list[CoverageCell]
+    next_cursor: None
+    cell_degrees: float = Field(description="Width and height of a cell")
+    everywhere: int = Field(description="Operators online that set no coverage and count as covering every place")
+
+
+def coverage_json(cells: CoverageCells) -> dict[str, object]:
+    """Present cells as `Coverage`."""
+    return {
+        "items": [
+            {"south": row / CELLS_PER_DEGREE, "west": column / CELLS_PER_DEGREE, "operators": count}
+            for (row, column), count in cells.counts.items()
+        ],
+        "nextCursor": None,
+        "cellDegrees": 1 / CELLS_PER_DEGREE,
+        "everywhere": cells.everywhere,
     }
