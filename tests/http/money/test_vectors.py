@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sightline.domain.receipt import ReceiptCheck, Verification, verify_events, verify_receipt
 from sightline.system.keccak import keccak256
-from tests.http.receipts import builder
-from tests.http.receipts.builder import Json, cancelled, forged, leaves, line_of, on_chain, pending, settled, value_at
+from tests.http.money import builder
+from tests.http.money.builder import Json, cancelled, forged, leaves, line_of, on_chain, pending, settled, value_at
 
 VECTORS = Path(__file__).parents[3] / "docs" / "vectors" / "receipts.json"
 TRUE = settled().receipt()
