@@ -19,4 +19,4 @@ def open_evidence(settings: Settings, ids: Ids, clock: Clock, public_url: str) -
     else:
         with check_setting("SIGHTLINE_DATA_DIR"):
             identity = load_identity(settings.data_dir, ids, clock.now_ms(), public_url)
-    return C2paEvidence(identity, version("sightline"))
+    return C2paEvidence(identity, version("sightline-live"))

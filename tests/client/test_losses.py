@@ -1,6 +1,6 @@
 """Calls through a proxy that loses requests and answers: no session is created twice, and none stays open.
 
-SIGHTLINE_SDK_CALLS sets the number of calls of each client; the gate makes about 100 in all.
+SDK_CALLS sets the number of calls of each client; the gate makes about 100 in all.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.e2e.server import Server, Tenant, a_tenant, go_online
 
 __all__ = ["running_server"]
 
-CALLS = int(os.environ.get("SIGHTLINE_SDK_CALLS", "35"))
+CALLS = int(os.environ.get("SDK_CALLS", "35"))
 PLACES = {"trio": (1.0, 1.0), "asyncio": (2.0, 2.0), "sync": (3.0, 3.0), "cancelled": (4.0, 4.0)}
 """Each client has an operator of its own, which covers its place only."""
 PERSISTENT = RetryPolicy(attempts=40, budget_s=60, first_delay_s=0.01, longest_delay_s=0.05)

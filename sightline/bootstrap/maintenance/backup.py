@@ -161,7 +161,7 @@ async def _collect(settings: Settings, directory: Path, tools: PostgresTools, dr
     return Manifest(
         format=FORMAT,
         created_at=datetime.fromtimestamp(SystemClock().now_ms() // 1_000, UTC).isoformat(),
-        version=version("sightline"),
+        version=version("sightline-live"),
         migration=await tools.query(NEWEST_MIGRATION),
         chain_head=None if chain is None else chain.head,
         sha256={name: file_digest(draft / name) for name in members},

@@ -379,8 +379,12 @@ class Sessions:
         max_age_ms: int | None = None,
         after: int | None = None,
         wait_ms: int | None = None,
+        signed: bool | None = None,
     ) -> Frame | None:
         """Fetch the newest frame, or the next one after the sequence `after`.
+
+        Args:
+            signed: Whether the picture carries signed content credentials (C2PA).
 
         Returns:
             The frame; None if no frame is newer than `after`, once `wait_ms` has passed.
@@ -388,7 +392,7 @@ class Sessions:
         Raises:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
-        query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms)
+        query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
         response = self._transport.send("GET", f"/sessions/{session_id}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
 
