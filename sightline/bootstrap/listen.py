@@ -21,6 +21,7 @@ from sightline.bootstrap.edge import (
     server_options,
 )
 from sightline.bootstrap.ports import Ports, listen_error
+from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
 from sightline.system.server_address_file import write_server_addresses
@@ -40,13 +41,15 @@ async def serve_http(
     """
     settings, metrics = core.settings, Metrics(partial(read_gauges, core))
     identity = make_identity(core, public_url)
-    internal_app, public_app = make_internal_app(core, identity, metrics), make_public_app(core, identity, metrics)
+    internal_app = make_internal_app(core, identity, metrics)
+    public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url)
     internal_options = server_options(core, internal_listener(settings, ports.internal), INTERNAL_CONNECTIONS_MAX)
     public_options = server_options(
         core, public_listener(settings, ports.public), public_connections_max(settings), settings.strict_transport_s
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
+        await background.start(public_app.run)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")
             await listeners.start(_listen, public_app, public_options, stop, "")

@@ -54,7 +54,7 @@ async def run_readme(server: Server, directory: Path) -> None:
     assert session["state"] == "ENDED"
 
 
-def device_process(url: str, key: str, log_path: Path) -> "subprocess.Popen[bytes]":
+def device_process(url: str, key: str, log_path: Path, place: tuple[float, float] = PLACE) -> "subprocess.Popen[bytes]":
     line = [
         sys.executable,
         "-m",
@@ -63,9 +63,9 @@ def device_process(url: str, key: str, log_path: Path) -> "subprocess.Popen[byte
         "--api",
         url,
         "--lat",
-        str(PLACE[0]),
+        str(place[0]),
         "--lng",
-        str(PLACE[1]),
+        str(place[1]),
     ]
     with log_path.open("wb") as log_file:
         return subprocess.Popen(line, stderr=log_file, stdout=log_file, env=os.environ | {"SIGHTLINE_API_KEY": key})

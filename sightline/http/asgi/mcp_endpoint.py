@@ -1,0 +1,83 @@
+"""/mcp: the MCP server of sightline-client, in front of this server's own API and with the caller's API key.
+
+Each tool calls the public API in process, so scopes, limits, rates and log lines are those of every other call.
+"""
+
+from typing import Any, Final, final
+
+import httpx2
+import trio
+from mcp.server.mcpserver import Context
+from mcp.server.transport_security import TransportSecuritySettings
+
+from sightline.http.server import ASGIApp, Receive, Scope, Send
+from sightline_client import AsyncSightline
+from sightline_client.mcp_server import build_server
+
+PATH: Final = "/mcp"
+BODY_BYTES_MAX: Final = 65_536
+UNAUTHORIZED: Final = b'{"error": "Send an API key: Authorization: Bearer svc_..."}'
+# A page of another site that resolves its name to this server has no key, and every call needs one.
+SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+@final
+class McpEndpoint:
+    """The public application with /mcp added."""
+
+    def __init__(self, api: ASGIApp, public_url: str) -> None:
+        self._api = api
+        self._public_url = public_url
+        self._server = build_server(self._connect)
+        self._mcp = self._server.streamable_http_app(
+            streamable_http_path=PATH,
+            json_response=True,
+            stateless_http=True,
+            max_request_body_size=BODY_BYTES_MAX,
+            transport_security=SECURITY,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the tasks of MCP requests until cancelled."""
+        async with self._server.session_manager.run():
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http" or scope["path"] != PATH:
+            await self._api(scope, receive, send)
+        elif bearer_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")) is None:
+            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": UNAUTHORIZED})
+        else:
+            await self._mcp(scope, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
+
+    def _connect(self, ctx: Context[Any, Any]) -> "OwnApi":
+        request = ctx.request_context.request
+        address = request.client if request is not None else None
+        key = bearer_token((ctx.headers or {}).get("authorization", ""))
+        return OwnApi(self._api, self._public_url, key or "", tuple(address) if address else ("127.0.0.1", 0))
+
+
+@final
+class OwnApi:
+    """Opens a client whose calls stay in this process. They count for the address of the MCP caller."""
+
+    def __init__(self, api: ASGIApp, public_url: str, key: str, address: tuple[str, int]) -> None:
+        transport = httpx2.ASGITransport(app=api, raise_app_exceptions=False, client=address)  # type: ignore[arg-type]
+        self._http = httpx2.AsyncClient(transport=transport)
+        self._client = AsyncSightline(public_url, key, http=self._http)
+
+    async def __aenter__(self) -> AsyncSightline:
+        return self._client
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._http.aclose()
+
+
+def bearer_token(header: str) -> str | None:
+    """Return the token of an Authorization header; None if it has none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
