@@ -7,7 +7,7 @@ import "./style.css";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
 import { go, link, place } from "./router";
-import { canBuy, isConnected, me, notices, online, refresh, report, signOut, theme, workspace, type Theme } from "./store";
+import { canBuy, canOperate, isConnected, me, notices, online, refresh, report, signOut, theme, workspace, type Theme } from "./store";
 import { language, t, type Language, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
@@ -17,6 +17,10 @@ const SCREENS: Record<string, Load> = {
   watch: () => import("./screens/watch"),
   sessions: () => import("./screens/sessions"),
   receipt: () => import("./screens/receipt"),
+  wallet: () => import("./screens/wallet"),
+  operate: () => import("./screens/operate"),
+  camera: () => import("./screens/camera"),
+  team: () => import("./screens/team"),
 };
 const OPEN_TO_ALL = new Set(["start", "camera"]);
 
@@ -43,7 +47,10 @@ function Screen({ name }: { name: string }) {
 
 const NAVIGATION: readonly (readonly [string, Word, IconName, () => boolean])[] = [
   ["buy", "navBuy", "eye", () => canBuy.value],
+  ["operate", "navOperate", "camera", () => canOperate.value],
   ["sessions", "navSessions", "list", () => true],
+  ["wallet", "navWallet", "wallet", () => true],
+  ["team", "navTeam", "team", () => true],
 ];
 
 function Account() {

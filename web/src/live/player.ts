@@ -22,14 +22,16 @@ export class Player {
     private readonly url: string,
   ) {
     void this.run();
-    addEventListener("pagehide", this.stop);
+    addEventListener("pagehide", this.leave);
   }
 
-  readonly stop = (): void => {
-    removeEventListener("pagehide", this.stop);
+  private readonly leave = (): void => this.stop();
+  /** `isOver`: the session has ended, so that there is nothing left to close on the server. */
+  stop(isOver = false): void {
+    removeEventListener("pagehide", this.leave);
     this.over.abort();
-    this.current?.close();
-  };
+    this.current?.close(isOver);
+  }
 
   private async run(): Promise<void> {
     let failures = 0;

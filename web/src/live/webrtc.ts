@@ -5,7 +5,8 @@ const GATHER_MS = 1000;
 
 export interface Exchange {
   peer: RTCPeerConnection;
-  close: () => void;
+  /** Close, and DELETE the resource unless its session is over: then the server has done so. */
+  close: (isOver?: boolean) => void;
 }
 
 /** The embedded engine names its own address; from another name of this server it is reached by the page's origin. */
@@ -32,9 +33,10 @@ export async function exchange(peer: RTCPeerConnection, url: string, signal: Abo
   }
   if (answer.status !== 201) throw failureOf(answer, await answer.json().catch(() => null));
   const resource = answer.headers.get("location");
-  const close = (): void => {
+  const close = (isOver = false): void => {
+    if (peer.signalingState === "closed") return;
     peer.close();
-    if (resource !== null) {
+    if (resource !== null && !isOver) {
       const target = reachable(new URL(resource, answer.url).href);
       void fetch(target, { method: "DELETE", keepalive: true }).catch(() => undefined);
     }

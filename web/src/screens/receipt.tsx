@@ -1,34 +1,38 @@
 // What was filmed, what was proved, what was paid; anybody can check it.
-import { useSignal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError, api, need, type Model } from "../api";
+import { rpc } from "../chain/rpc";
 import { clock, dateTime, point, short, timeOf, usdc } from "../format";
-import { Badge, Banner, Card, Empty, Facts, Loading, Page } from "../parts";
-import { link, place } from "../router";
+import { Badge, Banner, Button, Card, Empty, Facts, Icon, Loading, Page } from "../parts";
+import { go, link, place } from "../router";
 import { report } from "../store";
-import { t } from "../strings";
+import { t, type Word } from "../strings";
+import { CHECKS, verifyReceipt, type Check, type Verification } from "../verify";
 import { ENDINGS, REASONS, wordOf } from "./watch";
+
+type Data = Model["Receipt"];
+const CHECK_WORDS: Record<Check, Word> = {
+  hashChain: "checkHashChain", cleanSeconds: "checkSeconds", charge: "checkCharge", fee: "checkFee", settled: "checkSettled",
+};
 
 export default function Receipt() {
   const id = place.value.id;
-  const session = useSignal<Model["Session"] | null>(null);
-  const meter = useSignal<Model["Meter"] | null>(null);
-  const settlement = useSignal<Model["Settlement"] | null>(null);
+  const receipt = useSignal<Data | null>(null);
   const isMissing = useSignal(false);
   useEffect(() => {
     let isOver = false;
     let timer = 0;
     const load = async (): Promise<void> => {
       try {
-        const params = { path: { id } };
-        session.value = await need(api.GET("/api/v1/sessions/{id}", { params }));
-        meter.value ??= await need(api.GET("/api/v1/sessions/{id}/meter", { params }));
-        settlement.value = await need(api.GET("/api/v1/settlements/{sessionId}", { params: { path: { sessionId: id } } }));
+        receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
       } catch (error) {
-        if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
+        if (error instanceof ApiError && error.status === 409) go("watch", id);
+        else if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
         else report(error);
       }
-      if (!isOver && !isMissing.value && settlement.value?.state !== "CONFIRMED") timer = window.setTimeout(() => void load(), 1500);
+      const isOpen = receipt.value === null || receipt.value.settlement.state === "PENDING";
+      if (!isOver && !isMissing.value && isOpen) timer = window.setTimeout(() => void load(), 1500);
     };
     void load();
     return () => ((isOver = true), clearTimeout(timer));
@@ -40,40 +44,98 @@ export default function Receipt() {
         <a class="button main" href={link("sessions")}>{t("navSessions")}</a>
       </Empty>
     );
-  const shown = session.value;
-  if (shown === null || meter.value === null || settlement.value === null) return <Loading />;
-  const paid = settlement.value.payload;
+  const shown = receipt.value;
+  if (shown === null) return <Loading />;
+  const { session, settlement } = shown;
+  const paid = settlement.payload;
   return (
-    <Page title={t("receiptTitle")} lead={`${dateTime(shown.createdAt)} · ${point(shown.requestedLat, shown.requestedLng)}`} aside={<Badge state={settlement.value.state} />}>
+    <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${point(session.requestedLat, session.requestedLng)}`} aside={<Badge state={settlement.state} />}>
       <div class="columns">
-        <Card title={t("paid")}>
-          <p class="price"><span class="number" id="charged">{usdc(shown.chargedMicroUsdc)}</span></p>
+        <Card title={t("paid")} aside={<Download receipt={shown} />}>
+          <p class="price"><span class="number" id="charged">{usdc(session.chargedMicroUsdc)}</span></p>
           <Facts
             rows={[
-              [t("proved"), clock(shown.cleanSeconds)],
-              [t("ratePerSecond"), usdc(shown.ratePerSecondMicroUsdc)],
+              [t("proved"), clock(session.cleanSeconds)],
+              [t("ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
               ...(paid === null ? [] : ([
                 [t("toOperator"), usdc(paid.toAmount)],
                 [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
                 [t("from"), <code title={paid.from}>{short(paid.from)}</code>],
                 [t("to"), <code title={paid.to}>{short(paid.to)}</code>],
               ] as const)),
-              ...(settlement.value.txHash === null ? [] : [[t("transaction"), <code title={settlement.value.txHash}>{short(settlement.value.txHash)}</code>] as const]),
+              ...(settlement.txHash === null ? [] : [[t("transaction"), <code title={settlement.txHash}>{short(settlement.txHash)}</code>] as const]),
             ]}
           />
-          {settlement.value.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
+          {settlement.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
         </Card>
-        <Card title={t("timeline")}>
-          <Timeline session={shown} meter={meter.value} />
-          <p class="hint">{wordOf(ENDINGS, shown.endReason)}</p>
-        </Card>
+        <div class="stack">
+          <Verify receipt={receipt} />
+          <Card title={t("timeline")}>
+            <Timeline session={session} meter={shown.meter} />
+            <p class="hint">{wordOf(ENDINGS, session.endReason)}</p>
+          </Card>
+        </div>
       </div>
     </Page>
   );
 }
 
-function Timeline({ session, meter }: { session: Model["Session"]; meter: Model["Meter"] }) {
-  if (session.startedAt === null || session.endedAt === null) return <p class="dim">{t("neverLive")}</p>;
+function Download({ receipt }: { receipt: Data }) {
+  const save = (): void => {
+    const url = URL.createObjectURL(new Blob([JSON.stringify(receipt, null, 2)], { type: "application/json" }));
+    const anchor = document.createElement("a");
+    anchor.href = url;
+    anchor.download = `sightline-receipt-${receipt.session.id}.json`;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  };
+  return <Button kind="quiet" run={save}><Icon name="download" />JSON</Button>;
+}
+
+function Verify({ receipt }: { receipt: Signal<Data | null> }) {
+  const result = useSignal<Verification | null>(null);
+  const verify = async (): Promise<void> => {
+    // Read again: what is checked is what the server says now, together with what the chain says.
+    const shown = receipt.value;
+    if (shown === null) return;
+    const fresh = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id: shown.session.id } } }));
+    receipt.value = fresh;
+    const hash = fresh.settlement.txHash;
+    const chain = hash === null ? null : { chainId: Number(await rpc<string>("eth_chainId")), receipt: await rpc("eth_getTransactionReceipt", hash) };
+    result.value = verifyReceipt(fresh, chain);
+  };
+  const found = result.value;
+  const isGood = found !== null && found.failures.length === 0;
+  return (
+    <Card title={t("verifyTitle")}>
+      <p class="dim">{t("verifyText")}</p>
+      <ul class="checks" aria-live="polite">
+        {CHECKS.map((check) => {
+          const failures = found?.failures.filter((each) => each.check === check) ?? [];
+          const state = found === null ? "open" : found.skipped.has(check) ? "skipped" : failures.length > 0 ? "wrong" : "right";
+          return (
+            <li key={check} class={state} data-check={check} data-state={state}>
+              <span class="check-mark" aria-hidden="true">{state === "right" ? <Icon name="check" /> : state === "wrong" ? <Icon name="cross" /> : null}</span>
+              <div>
+                {t(CHECK_WORDS[check])}
+                {state !== "open" && <span class="sr">: {t(state === "right" ? "checkRight" : state === "wrong" ? "checkWrong" : "checkSkipped")}</span>}
+                {state === "skipped" && <small class="dim">{t("checkSkipped")}</small>}
+                {failures.map((each) => (
+                  <small key={each.line} class="bad"><code>{each.line}</code> {each.message}</small>
+                ))}
+              </div>
+            </li>
+          );
+        })}
+      </ul>
+      {found !== null && <Banner kind={isGood ? "good" : "bad"} icon={isGood ? "check" : "warn"}>{t(isGood ? (found.skipped.size > 0 ? "verifiedSoFar" : "verified") : "notVerified")}</Banner>}
+      <Button id="verify" kind={found === null ? "main" : "plain"} run={verify}>{t(found === null ? "verify" : "verifyAgain")}</Button>
+    </Card>
+  );
+}
+
+function Timeline({ session, meter }: { session: Data["session"]; meter: Data["meter"] }) {
+  if (session.startedAt === null) return <p class="dim">{t("neverLive")}</p>;
   const start = Date.parse(session.startedAt);
   const end = Date.parse(session.endedAt);
   const length = Math.max(1, end - start);

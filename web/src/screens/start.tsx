@@ -7,7 +7,7 @@ import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet, typ
 import { short, usdc } from "../format";
 import { Banner, Button, Card, Field, Icon, Page } from "../parts";
 import { go } from "../router";
-import { canBuy, config, funds, keep, me, notify, refresh, refreshFunds, select, workspace } from "../store";
+import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 
 const TEST_MONEY = 50_000_000n;
@@ -142,6 +142,7 @@ export default function Start() {
       {next === -1 && (
         <div class="row">
           {canBuy.value && <Button id="to-buy" kind="main" run={() => go("buy")}>{t("firstView")}</Button>}
+          {canOperate.value && <Button kind={canBuy.value ? "plain" : "main"} run={() => go("operate")}>{t("operateTitle")}</Button>}
         </div>
       )}
     </Page>

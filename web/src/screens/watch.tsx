@@ -8,10 +8,11 @@ import { Player } from "../live/player";
 import { frame, Stills, type Still } from "../live/stills";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
 import { go, link, place } from "../router";
-import { now, report, tell, workspace, type Session } from "../store";
+import { now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 
 type Meter = Model["Meter"];
+const METER_EVERY_MS = 2000;
 const PAUSE_MAX_MS = 60_000;
 const PAUSES_MAX_MS = 180_000;
 export const REASONS: Record<string, Word> = {
@@ -72,6 +73,17 @@ export default function Watch() {
       },
     });
   }, [id]);
+
+  // The stream tells of changes of state. The proved seconds grow between them.
+  const isLive = useComputed(() => session.value?.state === "LIVE");
+  useEffect(() => {
+    if (!isLive.value) return;
+    const read = async (): Promise<void> => {
+      if (!document.hidden) meter.value = await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } }));
+    };
+    const timer = setInterval(() => void read().catch(() => undefined), METER_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [isLive.value, id]);
 
   if (isMissing.value)
     return (
@@ -154,7 +166,7 @@ function Screen({ session, url }: { session: Session; url: string }) {
     }
     if (video.current === null) return;
     const made = (player.value = new Player(video.current, url));
-    return () => (made.stop(), (player.value = null));
+    return () => (made.stop(told.value.get(session.id)?.state !== "LIVE"), (player.value = null));
   }, [url, wantsStills.value]);
   const picture = useComputed(() => player.value?.picture.value ?? "connecting");
   const words: Record<string, Word> = {

@@ -1,0 +1,164 @@
+"""Tabs of the console as people use them: a consumer and an operator at a desk, and a phone as camera."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, ViewportSize, expect
+
+from tests.e2e.server import Server
+
+CHROMIUM_FLAGS = [
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
+    "--autoplay-policy=no-user-gesture-required",
+    "--disable-features=WebRtcHideLocalIpsWithMdns",
+]
+PLACE = (52.520008, 13.404954)
+DESK = ViewportSize(width=1280, height=860)
+PHONE = ViewportSize(width=390, height=844)
+PATIENCE_MS = 20_000
+
+
+def in_trio(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run async code in a thread of its own: Playwright has an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(trio.run, work).result()
+
+
+class ConsoleServer:
+    """A server process that keeps its port when it is started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._server = Server(directory, env={"SIGHTLINE_VIDEO_WORKERS": "1"})
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def start(self) -> None:
+        in_trio(self._server.start)
+
+    def kill(self) -> None:
+        in_trio(self._server.kill)
+
+    def end(self) -> None:
+        self._server.end()
+
+    def pay(self, address: str, micro: int) -> None:
+        """Send test money as the person who runs the server would."""
+        data = str(self._server.directory / "data")
+        command = [sys.executable, "-m", "sightline.cli", "faucet", "--data-dir", data, address, str(micro)]
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+@dataclass
+class Tab:
+    """One tab, and everything that it must not do."""
+
+    page: Page
+    url: str
+    problems: list[str] = field(default_factory=list)
+    allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/",)
+    """Console errors that are right. The browser logs each 4xx: WHEP's 409 says that the camera is not on yet, and the
+    404 of a DELETE that the server closed the player's connection first."""
+
+    def heard(self, message: ConsoleMessage) -> None:
+        text = f"{message.text} {message.location.get('url', '')}"
+        if message.type == "error" and not any(re.search(pattern, text) for pattern in self.allowed):
+            self.problems.append(text)
+
+    def asked(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https") and parts.netloc != urlsplit(self.url).netloc:
+            self.problems.append(f"foreign request {request.url}")
+
+    def go(self, screen: str) -> None:
+        self.page.goto(f"{self.url}/console/#/{screen}")
+
+    def shows(
+        self, selector: str, text: str | re.Pattern[str] | None = None, *, within_ms: float = PATIENCE_MS
+    ) -> None:
+        found = self.page.locator(selector).first
+        if text is None:
+            expect(found).to_be_visible(timeout=within_ms)
+        else:
+            expect(found).to_contain_text(text, timeout=within_ms)
+
+    def click(self, selector: str) -> None:
+        self.page.click(selector, timeout=PATIENCE_MS)
+
+    def picture(self, state: str, *, within_ms: float) -> None:
+        """Wait until the player is in a state."""
+        self.page.wait_for_selector(f".stage[data-picture={state}]", timeout=within_ms)
+
+
+@contextmanager
+def a_tab(browser: Browser, url: str, viewport: ViewportSize = DESK, **options: Any) -> Iterator[Tab]:
+    """Open a tab with a profile of its own."""
+    latitude, longitude = PLACE
+    context = browser.new_context(
+        viewport=viewport,
+        geolocation={"latitude": latitude, "longitude": longitude, "accuracy": 8},
+        permissions=["geolocation", "camera", "microphone"],
+        reduced_motion="reduce",
+        **options,
+    )
+    tab = Tab(context.new_page(), url)
+    tab.page.on("console", tab.heard)
+    tab.page.on("pageerror", lambda error: tab.problems.append(str(error)))
+    tab.page.on("request", tab.asked)
+    tab.page.on("response", lambda response: _stayed_away(tab, response))
+    try:
+        yield tab
+    finally:
+        context.close()
+
+
+def _stayed_away(tab: Tab, response: Response) -> None:
+    if response.status >= 500:
+        tab.problems.append(f"{response.status} {response.url}")
+
+
+def sign_up(tab: Tab, name: str, purpose: str) -> None:
+    """From the root of the server to a workspace, by clicks."""
+    tab.page.goto(tab.url + "/")
+    tab.click("#test-wallet")
+    tab.shows("#create-workspace")
+    tab.page.fill("#workspace-name", name)
+    tab.page.select_option("#purpose", purpose)
+    tab.click("#create-workspace")
+    tab.page.wait_for_selector("#create-workspace", state="detached", timeout=PATIENCE_MS)
+
+
+def camera_link(operator: Tab) -> str:
+    """The link that the code on the operator's screen shows."""
+    operator.go("operate")
+    operator.click("#make-qr")
+    operator.shows("svg.qr")
+    return operator.page.input_value("#camera-link")
+
+
+def come_online(phone: Tab, link: str) -> None:
+    phone.page.goto(link)
+    phone.shows("#position", "±")
+    phone.click("#go-online")
+    phone.shows(".badge.online")
+
+
+def request_view(consumer: Tab, instructions: str) -> str:
+    """Ask for a view and return the session's id; an operator must be online."""
+    consumer.go("buy")
+    consumer.page.fill("#place", f"{PLACE[0]}, {PLACE[1]}")
+    consumer.page.fill("#instructions", instructions)
+    consumer.click("#request:not([disabled])")
+    consumer.page.wait_for_url("**/#/watch/*", timeout=PATIENCE_MS)
+    return consumer.page.url.rpartition("/")[2]

@@ -1,0 +1,54 @@
+"""What the screens show when a camera or the server goes away, and that they recover by themselves."""
+
+from playwright.sync_api import Browser
+
+from tests.console.people import PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
+
+
+def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s_of_its_return(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE) as phone:
+            come_online(phone, link)
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=20_000)
+        consumer.page.wait_for_selector(".stage:not([data-picture=playing])", timeout=3_000)
+        consumer.shows(".stage .cover")
+        consumer.shows(".banner.warn", "ends by itself", within_ms=20_000)
+        with a_tab(browser, server.url, PHONE) as phone:
+            phone.page.goto(link)
+            phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=15_000)
+            consumer.picture("playing", within_ms=3_000)
+            phone.click("#stop")
+        consumer.shows("#to-receipt")
+        assert consumer.problems == operator.problems == []
+
+
+def test_every_screen_recovers_when_the_server_is_killed_and_started_again(browser: Browser, server: ConsoleServer):
+    with (
+        a_tab(browser, server.url) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE) as phone,
+    ):
+        for tab in (consumer, operator, phone):
+            tab.allowed = (r"ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED)|40[49] ",)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        request_view(consumer, "North gate")
+        phone.click("#start")
+        consumer.picture("playing", within_ms=20_000)
+        server.kill()
+        consumer.shows(".banner", "Reconnecting", within_ms=5_000)
+        operator.shows(".banner", "Reconnecting", within_ms=5_000)
+        server.start()
+        consumer.picture("playing", within_ms=30_000)
+        operator.page.wait_for_function("!document.body.innerText.includes('Reconnecting')", timeout=15_000)
+        phone.click("#stop")
+        consumer.shows("#to-receipt")
+        assert consumer.problems == operator.problems == phone.problems == []

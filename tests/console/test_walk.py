@@ -1,0 +1,87 @@
+"""From stranger to verified receipt by clicks alone: a consumer at a desk, an operator with a phone."""
+
+import json
+import re
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Route, expect
+
+from tests.console.people import (
+    PHONE,
+    ConsoleServer,
+    Tab,
+    a_tab,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+
+TRANSFERRED = "balanceOf(address)"
+
+
+def balance(url: str, address: str) -> int:
+    """The USDC of an address as the chain says."""
+    token = httpx.get(f"{url}/api/v1/config").json()["data"]["usdcAddress"]
+    data = "0x70a08231" + address[2:].lower().rjust(64, "0")
+    call = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [{"to": token, "data": data}, "latest"]}
+    return int(httpx.post(f"{url}/rpc", json=call).json()["result"], 16)
+
+
+def receipt_of(tab: Tab, session_id: str) -> dict[str, Any]:
+    answer = tab.page.evaluate(
+        "id => fetch(`/api/v1/sessions/${id}/receipt`).then((answer) => answer.json())", session_id
+    )
+    return answer["data"]
+
+
+def forge(route: Route) -> None:
+    """Answer the receipt with one event a second later than it was."""
+    answer = route.fetch()
+    body = answer.json()
+    body["data"]["events"][2]["atMs"] += 1000
+    route.fulfill(response=answer, body=json.dumps(body))
+
+
+def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, server: ConsoleServer):
+    url = server.url
+    with a_tab(browser, url) as consumer, a_tab(browser, url) as operator, a_tab(browser, url, PHONE) as phone:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        address = consumer.page.evaluate("fetch('/api/v1/me').then((a) => a.json()).then((b) => b.data.walletAddress)")
+        server.pay(address, 50_000_000)
+        consumer.click("#faucet")
+        consumer.click("#approve")
+        consumer.shows("#to-buy")
+
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        come_online(phone, link)
+        assert "key" not in phone.page.url, "the key leaves the address at once"
+
+        session_id = request_view(consumer, "North gate. Look at the queue")
+        phone.shows(".job", "North gate")
+        phone.click("#start")
+        consumer.page.wait_for_selector(".badge.live", timeout=20_000)
+        consumer.picture("playing", within_ms=15_000)
+        phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=10_000)
+        expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[4-9]|[1-5]\d)"), timeout=30_000)
+        consumer.click("#end")
+        consumer.click("#to-receipt")
+        consumer.shows(".badge.confirmed", within_ms=30_000)
+        consumer.click("#verify")
+        expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=15_000)
+
+        receipt = receipt_of(consumer, session_id)
+        charged = int(receipt["session"]["chargedMicroUsdc"])
+        paid = receipt["settlement"]["payload"]
+        assert charged > 0
+        assert balance(url, address) == 50_000_000 - charged
+        assert balance(url, paid["to"]) == int(paid["toAmount"])
+
+        consumer.page.route("**/receipt", forge)
+        consumer.click("#verify")
+        expect(consumer.page.locator("[data-check=hashChain][data-state=wrong]")).to_contain_text(
+            "events[2]", timeout=10_000
+        )
+        assert consumer.problems == operator.problems == phone.problems == []

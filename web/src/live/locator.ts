@@ -1,0 +1,95 @@
+// Proof of position: a heartbeat about every 2 s, and the missed ones afterwards.
+import { signal } from "@preact/signals";
+import { ApiError, need, type Client } from "../api";
+
+export interface Fix {
+  lat: number;
+  lng: number;
+  accuracyMeters: number;
+  atMs: number;
+}
+const BEAT_MS = 2000;
+const BATCH_MAX = 200;
+/** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
+const SILENCE_MS = 1500;
+
+export class Locator {
+  readonly fix = signal<Fix | null>(null);
+  readonly error = signal<string | null>(null);
+  readonly sentAt = signal<number | null>(null);
+  readonly missed = signal(0);
+  private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
+  // Seconds, not milliseconds: always at most 2^31 above what another device has sent.
+  private sequence = Math.floor(Date.now() / 1000);
+  private watch = 0;
+  private readonly timer: number;
+  private isBusy = false;
+  private queuedAtMs = 0;
+
+  constructor(
+    private readonly client: Client,
+    private readonly workspaceId: string,
+  ) {
+    this.look();
+    this.timer = window.setInterval(() => {
+      if (Date.now() - (this.fix.value?.atMs ?? 0) > SILENCE_MS) this.look();
+      void this.beat();
+    }, BEAT_MS);
+  }
+
+  stop(): void {
+    navigator.geolocation.clearWatch(this.watch);
+    clearInterval(this.timer);
+  }
+
+  private look(): void {
+    navigator.geolocation.clearWatch(this.watch);
+    this.watch = navigator.geolocation.watchPosition(this.take, this.fail, { enableHighAccuracy: true, maximumAge: 0 });
+  }
+  private readonly take = ({ coords }: GeolocationPosition): void => {
+    this.error.value = null;
+    this.fix.value = { lat: coords.latitude, lng: coords.longitude, accuracyMeters: coords.accuracy, atMs: Date.now() };
+    void this.beat();
+  };
+  private readonly fail = (error: GeolocationPositionError): void => {
+    this.error.value = error.message;
+  };
+
+  private async beat(): Promise<void> {
+    const fix = this.fix.value;
+    // Only a position that was measured since the last heartbeat proves anything.
+    if (fix !== null && fix.atMs - this.queuedAtMs >= SILENCE_MS) {
+      this.queuedAtMs = fix.atMs;
+      this.queue.push({ lat: fix.lat, lng: fix.lng, accuracyMeters: Math.round(fix.accuracyMeters), sequence: ++this.sequence });
+      this.queue.splice(0, this.queue.length - BATCH_MAX);
+    }
+    this.missed.value = Math.max(0, this.queue.length - 1);
+    if (this.isBusy || this.queue.length === 0) return;
+    this.isBusy = true;
+    try {
+      await this.send();
+      this.sentAt.value = Date.now();
+    } catch (error) {
+      if (error instanceof ApiError && error.lastSequence !== undefined) this.renumber(error.lastSequence);
+      else if (error instanceof ApiError && error.status === 400) this.queue.shift();
+    } finally {
+      this.isBusy = false;
+      this.missed.value = this.queue.length;
+    }
+  }
+
+  private async send(): Promise<void> {
+    const path = { id: this.workspaceId };
+    const items = this.queue.slice();
+    const [only, second] = items;
+    if (only !== undefined && second === undefined) await need(this.client.POST("/api/v1/workspaces/{id}/location", { params: { path }, body: only }));
+    else await need(this.client.POST("/api/v1/workspaces/{id}/locations", { params: { path }, body: { items } }));
+    this.queue.splice(0, items.length);
+  }
+
+  /** Another device of this workspace was ahead. */
+  private renumber(last: number): void {
+    this.sequence = last;
+    for (const beat of this.queue) beat.sequence = ++this.sequence;
+  }
+}

@@ -1,0 +1,260 @@
+// The phone as camera: preview, position, requests, and the video while a session is LIVE.
+import { useComputed, useSignal, type Signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { ApiError, makeClient, need, once, type Client, type Model } from "../api";
+import { clock, distanceM, metres, point, usdc } from "../format";
+import { follow } from "../live/events";
+import { Locator } from "../live/locator";
+import { Publisher } from "../live/publisher";
+import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading } from "../parts";
+import { place } from "../router";
+import { explain, forget, keep, now, remembered, report, type Session } from "../store";
+import { t } from "../strings";
+import { REASONS, wordOf } from "./watch";
+
+const ACCURACY_MAX_M = 100;
+const PROVED_EVERY_MS = 2000;
+const COVERAGE_M = 2000;
+
+/** The key of the link: kept in this browser, and taken out of the address at once. */
+function takeKey(): string | null {
+  const given = place.value.query.get("key");
+  if (given === null) return remembered("cameraKey");
+  keep("cameraKey", given);
+  history.replaceState(null, "", "#/camera");
+  return given;
+}
+
+export default function Camera() {
+  const key = useRef(takeKey()).current;
+  const identity = useSignal<Model["KeyIdentity"] | null>(null);
+  const failure = useSignal<string | null>(null);
+  const client = useRef(makeClient(key ?? "")).current;
+  useEffect(() => {
+    if (key === null) return;
+    need(client.GET("/api/v1/me"))
+      .then((found) => {
+        if (found.kind === "api_key") identity.value = found;
+      })
+      .catch((error: unknown) => {
+        if (error instanceof ApiError && error.status === 401) {
+          forget("cameraKey");
+          failure.value = t("cameraKeyRefused");
+        } else failure.value = error instanceof Error ? explain(error) : String(error);
+      });
+  }, []);
+  if (key === null) return <Empty icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
+  if (!isSecureContext) return <Empty icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
+  if (failure.value !== null)
+    return (
+      <Empty icon="warn" title={t("cameraNoKey")} text={failure.value}>
+        <Button kind="main" run={() => location.reload()}>{t("checkAgain")}</Button>
+      </Empty>
+    );
+  return identity.value === null ? <Loading /> : <Filming client={client} apiKey={key} identity={identity.value} />;
+}
+
+function Filming({ client, apiKey, identity }: { client: Client; apiKey: string; identity: Model["KeyIdentity"] }) {
+  const id = identity.workspaceId;
+  const preview = useRef<HTMLVideoElement>(null);
+  const media = useSignal<MediaStream | null>(null);
+  const mediaError = useSignal<string | null>(null);
+  const facing = useSignal<"environment" | "user">("environment");
+  const hasSound = useSignal(false);
+  const locator = useSignal<Locator | null>(null);
+  const publisher = useSignal<Publisher | null>(null);
+  const workspace = useSignal<Model["Workspace"] | null>(null);
+  const job = useSignal<Session | null>(null);
+  const isHidden = useSignal(document.hidden);
+
+  useEffect(() => {
+    void openCamera();
+    const made = (locator.value = new Locator(client, id));
+    const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 1 };
+    need(client.GET("/api/v1/sessions", { params: { query } }))
+      .then((page) => (job.value ??= page.items[0] ?? null))
+      .catch(report);
+    const leave = follow(
+      `/api/v1/workspaces/${id}/events`,
+      {
+        onEvent: (name, data) => {
+          if (name === "workspace") workspace.value = data as Model["Workspace"];
+          if (name === "assignment") takeJob(data as Session);
+        },
+      },
+      apiKey,
+    );
+    const look = (): boolean => (isHidden.value = document.hidden);
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      made.stop();
+      leave();
+      publisher.value?.stop();
+      media.value?.getTracks().forEach((track) => track.stop());
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, []);
+
+  function takeJob(found: Session): void {
+    const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
+    if (isMine && (found.state === "ASSIGNED" || found.state === "LIVE" || job.value?.id === found.id)) job.value = found;
+  }
+  async function openCamera(): Promise<void> {
+    try {
+      media.value?.getTracks().forEach((track) => track.stop());
+      const video = { facingMode: { ideal: facing.value }, width: { ideal: 1280 }, height: { ideal: 720 } };
+      const made = (media.value = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value }));
+      mediaError.value = null;
+      if (preview.current !== null) preview.current.srcObject = made;
+      await publisher.value?.replace("video", made.getVideoTracks()[0] ?? null);
+      await publisher.value?.replace("audio", made.getAudioTracks()[0] ?? null);
+    } catch (error) {
+      mediaError.value = error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  // Publish while the session is LIVE, also after a reload of the page.
+  const liveUrl = useComputed(() => (job.value?.state === "LIVE" ? job.value.whipUrl : null));
+  useEffect(() => {
+    if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
+    publisher.value = new Publisher(liveUrl.value, media.value);
+  }, [liveUrl.value, media.value]);
+  useEffect(() => {
+    if (liveUrl.value !== null) return;
+    publisher.value?.stop(true);
+    publisher.value = null;
+  }, [liveUrl.value]);
+  useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job), [liveUrl.value]);
+  useEffect(() => stayAwake(liveUrl.value !== null), [liveUrl.value]);
+
+  const fix = locator.value?.fix.value ?? null;
+  const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
+  const state = workspace.value?.availabilityState ?? "OFFLINE";
+  const goOnline = async (): Promise<void> => {
+    if (fix === null) return;
+    const has = workspace.value?.coverageLat ?? null;
+    const covers = has !== null && distanceM(fix.lat, fix.lng, has, workspace.value?.coverageLng ?? 0) <= (workspace.value?.coverageRadiusMeters ?? 0);
+    const coverage = covers ? {} : { coverageLat: fix.lat, coverageLng: fix.lng, coverageRadiusMeters: COVERAGE_M };
+    const body = { availabilityState: "ONLINE" as const, deviceKind: "PHONE" as const, ...coverage };
+    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+  };
+  const goOffline = async (): Promise<void> => {
+    const body = { availabilityState: "OFFLINE" as const };
+    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+  };
+  const sending = publisher.value?.state.value;
+  return (
+    <>
+      <header class="page-head">
+        <div>
+          <h1>{identity.workspace.name}</h1>
+          <p class="dim">{t("cameraLead")}</p>
+        </div>
+        <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />
+      </header>
+      <div class="stage dark">
+        <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
+        {mediaError.value !== null && (
+          <div class="cover" role="alert">
+            <Icon name="warn" />
+            <p>{t("cameraRefused")} {mediaError.value}</p>
+            <Button run={openCamera}>{t("checkAgain")}</Button>
+          </div>
+        )}
+        {liveUrl.value !== null && (
+          <span class="tag recording" role="status" id="sending" data-sending={sending}><i class="dot" />{t(sending === "sending" ? "filming" : sending === "refused" ? "filmRefused" : "filmConnecting")}</span>
+        )}
+      </div>
+      {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
+      <div class="row centre">
+        <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
+        <Button run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t(hasSound.value ? "soundOff" : "soundOn")}</Button>
+      </div>
+      <Job client={client} job={job} fix={fix} />
+      <Card title={t("position")}>
+        <p role="status" id="position">
+          {locator.value?.error.value ?? (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+        </p>
+        {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
+        {(locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
+        {job.value?.state !== "LIVE" &&
+          (state === "OFFLINE" ? (
+            <Button id="go-online" kind="main" disabled={fix === null || media.value === null} run={goOnline}>{t("goOnline")}</Button>
+          ) : (
+            <Button run={goOffline}>{t("goOffline")}</Button>
+          ))}
+      </Card>
+    </>
+  );
+}
+
+function Job({ client, job, fix }: { client: Client; job: Signal<Session | null>; fix: { lat: number; lng: number } | null }) {
+  const shown = job.value;
+  if (shown === null) return <Card><p class="dim" role="status">{t("cameraWaiting")}</p></Card>;
+  const params = { path: { id: shown.id }, header: once() };
+  const most = usdc((BigInt(shown.holdMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n);
+  const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
+  const isOutside = away !== null && away > shown.radiusMeters;
+  if (shown.state === "ASSIGNED")
+    return (
+      <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
+        <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
+        <Facts rows={[
+          [t("place"), point(shown.requestedLat, shown.requestedLng)],
+          ...(away === null ? [] : [[t("away"), metres(away)] as const]),
+          [t("longest"), clock(shown.maxDurationSeconds)],
+          [t("earnAtMost"), most],
+        ]} />
+        {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        <Button id="start" kind="main" run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
+      </Card>
+    );
+  if (shown.state === "LIVE")
+    return (
+      <Card title={t("filming")} aside={<span class="number">{clock((now.value - Date.parse(shown.startedAt ?? "")) / 1000)}</span>}>
+        <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
+        {shown.meterState === "PAUSED" && <Banner kind="warn" icon="pause"><strong>{t("pausedTitle")}</strong> {wordOf(REASONS, shown.pauseReason)} {t("notPaid")}</Banner>}
+        {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc((BigInt(shown.cleanSeconds) * BigInt(shown.ratePerSecondMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n)]]} />
+        <Button id="stop" kind="danger" run={async () => (job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params })))}>{t("stopFilming")}</Button>
+      </Card>
+    );
+  const earned = (BigInt(shown.chargedMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n;
+  return (
+    <Card title={t("jobOver")}>
+      <p class="price"><span class="number">{usdc(earned)}</span></p>
+      <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })}</p>
+      <Button run={() => (job.value = null)}>{t("nextJob")}</Button>
+    </Card>
+  );
+}
+
+/** The stream tells of changes of state at once; the proved seconds grow between them. */
+function followSession(client: Client, id: string | null, key: string, job: Signal<Session | null>): (() => void) | undefined {
+  if (id === null) return undefined;
+  const leave = follow(`/api/v1/sessions/${id}/events`, { onEvent: (name, data) => { if (name === "session") job.value = data as Session; } }, key);
+  const read = async (): Promise<void> => {
+    job.value = await need(client.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
+  };
+  const timer = setInterval(() => void read().catch(() => undefined), PROVED_EVERY_MS);
+  return () => (leave(), clearInterval(timer));
+}
+
+/** Keep the screen on; the browser lets the lock go whenever the page is hidden. */
+function stayAwake(isWanted: boolean): (() => void) | undefined {
+  if (!isWanted || !("wakeLock" in navigator)) return undefined;
+  let lock: WakeLockSentinel | null = null;
+  let isOver = false;
+  const take = async (): Promise<void> => {
+    if (document.hidden || isOver) return;
+    lock = await navigator.wakeLock.request("screen").catch(() => null);
+    if (isOver) void lock?.release();
+  };
+  void take();
+  document.addEventListener("visibilitychange", take);
+  return () => {
+    isOver = true;
+    document.removeEventListener("visibilitychange", take);
+    void lock?.release();
+  };
+}

@@ -1,0 +1,192 @@
+// Film for others: availability, coverage, the phone as camera, and open requests.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import encodeQr from "qr";
+import { api, need, once } from "../api";
+import { clock, dateTime, metres, parsePoint, point, usdc } from "../format";
+import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page } from "../parts";
+import { link } from "../router";
+import { keep, notify, report, tell, told, workspace, type Session } from "../store";
+import { t } from "../strings";
+
+const RADII = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000] as const;
+const OPEN_EVERY_MS = 5000;
+
+export default function Operate() {
+  const shown = workspace.value;
+  if (shown === null) return null;
+  return (
+    <Page title={t("operateTitle")} lead={t("operateLead")} aside={<Badge state={shown.availabilityState} />}>
+      <div class="columns">
+        <div class="stack">
+          <Assigned />
+          <Requests />
+        </div>
+        <div class="stack">
+          <Phone />
+          <Availability />
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+function Availability() {
+  const shown = workspace.value;
+  const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? point(shown.coverageLat, shown.coverageLng) : "");
+  const radius = useSignal(shown?.coverageRadiusMeters ?? 2000);
+  // The camera sets the area where it goes online for the first time.
+  useEffect(() => {
+    if (where.value === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = point(shown.coverageLat, shown.coverageLng);
+  }, [shown?.coverageLat]);
+  if (shown === null) return null;
+  const chosen = parsePoint(where.value);
+  const isOn = shown.availabilityState !== "OFFLINE";
+  const patch = async (body: Parameters<typeof change>[1]): Promise<void> => {
+    workspace.value = await change(shown.id, body);
+  };
+  const save = async (): Promise<void> => {
+    if (chosen === null) return;
+    await patch({ coverageLat: chosen.lat, coverageLng: chosen.lng, coverageRadiusMeters: radius.value });
+    notify("saved");
+  };
+  const radii = RADII.some((each) => each === radius.value) ? RADII : [...RADII, radius.value].sort((a, b) => a - b);
+  return (
+    <Card title={t("availability")}>
+      <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), shown.deviceKind]]} />
+      <div class="form">
+        <Field label={t("coverageCentre")} hint={t("placeHint")} {...(where.value !== "" && chosen === null && { error: t("placeWrong") })}>
+          <input id="coverage" value={where.value} placeholder="52.52001, 13.40495" onInput={(event) => (where.value = event.currentTarget.value)} />
+        </Field>
+        <Field label={t("coverageRadius")}>
+          <select value={radius.value} onChange={(event) => (radius.value = Number(event.currentTarget.value))}>
+            {radii.map((each) => <option key={each} value={each}>{metres(each)}</option>)}
+          </select>
+        </Field>
+        <div class="row">
+          <Button disabled={chosen === null} run={save}>{t("save")}</Button>
+          <Button kind={isOn ? "plain" : "main"} run={() => patch({ availabilityState: isOn ? "OFFLINE" : "ONLINE" })}>{t(isOn ? "goOffline" : "goOnline")}</Button>
+        </div>
+      </div>
+    </Card>
+  );
+}
+
+const change = (id: string, body: { availabilityState?: "ONLINE" | "OFFLINE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }) =>
+  need(api.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+
+function Phone() {
+  const url = useSignal<string | null>(null);
+  const make = async (): Promise<void> => {
+    const id = workspace.value?.id ?? "";
+    const body = { label: t("cameraKeyLabel"), environment: "TEST" as const, scopes: ["sessions:read" as const, "sessions:operate" as const] };
+    const minted = await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path: { id } }, body }));
+    url.value = `${location.origin}/console/#/camera?key=${minted.plaintext}`;
+  };
+  const here = async (): Promise<void> => {
+    if (url.value === null) await make();
+    keep("cameraKey", url.value?.split("key=")[1] ?? "");
+    location.hash = "#/camera";
+  };
+  return (
+    <Card title={t("phoneTitle")}>
+      {url.value === null ? (
+        <>
+          <p class="dim">{t("phoneText")}</p>
+          {!isSecureContext && <Banner kind="warn" icon="warn">{t("cameraNeedsHttpsText")}</Banner>}
+          <div class="row">
+            <Button id="make-qr" kind="main" run={make}>{t("phoneMake")}</Button>
+            <Button kind="quiet" run={here}>{t("phoneHere")}</Button>
+          </div>
+        </>
+      ) : (
+        <>
+          <Qr text={url.value} />
+          <p class="hint">{t("phoneScan")}</p>
+          <div class="with-button">
+            <input id="camera-link" readOnly aria-label={t("phoneLink")} value={url.value} onFocus={(event) => event.currentTarget.select()} />
+            <Button run={() => navigator.clipboard.writeText(url.value ?? "")}>{t("copy")}</Button>
+          </div>
+          <Banner kind="warn" icon="warn">{t("phoneSecret")} <a href={link("team")}>{t("navTeam")}</a></Banner>
+        </>
+      )}
+    </Card>
+  );
+}
+
+function Qr({ text }: { text: string }) {
+  const rows = encodeQr(text, "raw", { border: 2 });
+  const path = rows.map((row, y) => row.map((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : "")).join("")).join("");
+  return (
+    <svg class="qr" viewBox={`0 0 ${rows.length} ${rows.length}`} role="img" aria-label={t("phoneQr")} shape-rendering="crispEdges">
+      <rect width="100%" height="100%" fill="#fff" />
+      <path d={path} fill="#000" />
+    </svg>
+  );
+}
+
+function Requests() {
+  const items = useSignal<readonly Session[] | null>(null);
+  const load = async (): Promise<void> => {
+    items.value = (await need(api.GET("/api/v1/sessions", { params: { query: { view: "open", limit: 20 } } }))).items;
+  };
+  useEffect(() => {
+    load().catch(report);
+    const timer = setInterval(() => document.hidden || load().catch(() => undefined), OPEN_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  useEffect(() => {
+    if (items.value !== null) void load().catch(() => undefined);
+  }, [told.value]);
+  const accept = async (session: Session): Promise<void> => {
+    const body = { operatorWorkspaceId: workspace.value?.id ?? "" };
+    tell(await need(api.POST("/api/v1/sessions/{id}/accept", { params: { path: { id: session.id }, header: once() }, body })));
+    await load();
+  };
+  return (
+    <Card title={t("openRequests")}>
+      {items.value === null ? (
+        <p class="dim">{t("loading")}</p>
+      ) : items.value.length === 0 ? (
+        <Empty icon="eye" title={t("noRequests")} text={t("noRequestsText")} />
+      ) : (
+        <ul class="rows">
+          {items.value.map((each) => (
+            <li key={each.id}>
+              <div class="list-main">
+                <strong>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
+                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(each.holdMicroUsdc) })}</small>
+              </div>
+              <Button run={() => accept(each)}>{t("accept")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Assigned() {
+  const mine = [...told.value.values()].filter((each) => each.operatorWorkspaceId === workspace.value?.id && (each.state === "ASSIGNED" || each.state === "LIVE"));
+  const cancelAll = async (): Promise<void> => {
+    await need(api.POST("/api/v1/sessions/cancel-all-assignments", { headers: once() }));
+    told.value = new Map([...told.value].filter(([, each]) => !mine.includes(each)));
+  };
+  if (mine.length === 0) return null;
+  return (
+    <Card title={t("yourJobs")} aside={<Button kind="quiet" run={cancelAll}>{t("cancelAll")}</Button>}>
+      <ul class="rows">
+        {mine.map((each) => (
+          <li key={each.id}>
+            <a class="list-main" href={link("watch", each.id)}>
+              <strong>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
+              <small>{point(each.requestedLat, each.requestedLng)}</small>
+            </a>
+            <Badge state={each.state} />
+          </li>
+        ))}
+      </ul>
+      <p class="hint"><Icon name="camera" /> {t("filmOnCamera")}</p>
+    </Card>
+  );
+}

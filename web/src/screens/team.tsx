@@ -1,0 +1,205 @@
+// Who may act for the workspace: members, keys of programs, and the wallet's other workspaces.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { api, need, once, type Model } from "../api";
+import { dateTime, short } from "../format";
+import { Banner, Button, Card, Countdown, Empty, Field, Loading, Page } from "../parts";
+import { me, notify, now, report, select, workspace } from "../store";
+import { t, type Word } from "../strings";
+
+type Scope = Model["MintKeyBody"]["scopes"][number];
+type Role = Model["Member"]["role"];
+const SCOPES: readonly (readonly [Scope, Word])[] = [
+  ["sessions:read", "scopeRead"],
+  ["sessions:create", "scopeCreate"],
+  ["pricing:read", "scopePricing"],
+  ["wallet:read", "scopeWallet"],
+  ["sessions:operate", "scopeOperate"],
+];
+const ROLES: Record<Role, Word> = { OWNER: "roleOwner", ADMIN: "roleAdmin", VIEWER: "roleViewer" };
+
+export default function Team() {
+  const role = me.value?.role ?? "VIEWER";
+  return (
+    <Page title={t("navTeam")} lead={t("teamLead")}>
+      <Keys mayChange={role !== "VIEWER"} />
+      <div class="columns">
+        {role === "OWNER" && <Members />}
+        <Workspaces />
+      </div>
+    </Page>
+  );
+}
+
+function Keys({ mayChange }: { mayChange: boolean }) {
+  const id = workspace.value?.id ?? "";
+  const keys = useSignal<readonly Model["ApiKey"][] | null>(null);
+  const minted = useSignal<string | null>(null);
+  const isOpen = useSignal(false);
+  const label = useSignal("");
+  const scopes = useSignal<readonly Scope[]>(["sessions:read", "sessions:create", "pricing:read", "wallet:read"]);
+  const path = { id };
+  const load = async (): Promise<void> => {
+    keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
+  };
+  useEffect(() => {
+    load().catch((error: unknown) => ((keys.value = []), report(error)));
+  }, [id]);
+  const mint = async (): Promise<void> => {
+    const body = { label: label.value.trim(), environment: "TEST" as const, scopes: [...scopes.value] };
+    minted.value = (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path }, body }))).plaintext;
+    isOpen.value = false;
+    label.value = "";
+    await load();
+  };
+  const revoke = async (keyId: string): Promise<void> => {
+    await need(api.POST("/api/v1/workspaces/{id}/api-keys/{keyId}/revoke", { params: { path: { id, keyId }, header: once() } }));
+    await load();
+  };
+  const toggle = (scope: Scope): void => {
+    scopes.value = scopes.value.includes(scope) ? scopes.value.filter((each) => each !== scope) : [...scopes.value, scope];
+  };
+  const shown = (keys.value ?? []).filter((each) => each.gracePeriodEnd === null || Date.parse(each.gracePeriodEnd) > now.value);
+  return (
+    <Card title={t("keys")} aside={mayChange && !isOpen.value && <Button id="new-key" run={() => ((isOpen.value = true), (minted.value = null))}>{t("newKey")}</Button>}>
+      <p class="dim">{t("keysText")}</p>
+      {minted.value !== null && (
+        <Banner kind="good" icon="check">
+          <strong>{t("keyOnce")}</strong>
+          <div class="with-button secret">
+            <input id="minted" readOnly aria-label={t("keys")} value={minted.value} onFocus={(event) => event.currentTarget.select()} />
+            <Button run={() => navigator.clipboard.writeText(minted.value ?? "")}>{t("copy")}</Button>
+          </div>
+        </Banner>
+      )}
+      {isOpen.value && (
+        <div class="form panel">
+          <Field label={t("keyLabel")}>
+            <input id="key-label" maxLength={80} value={label.value} onInput={(event) => (label.value = event.currentTarget.value)} />
+          </Field>
+          <fieldset>
+            <legend class="label">{t("keyMay")}</legend>
+            {SCOPES.map(([scope, word]) => (
+              <label key={scope} class="check">
+                <input type="checkbox" checked={scopes.value.includes(scope)} onChange={() => toggle(scope)} />
+                <span>{t(word)} <code class="dim">{scope}</code></span>
+              </label>
+            ))}
+          </fieldset>
+          <div class="row">
+            <Button id="mint" kind="main" disabled={label.value.trim() === "" || scopes.value.length === 0} run={mint}>{t("createKey")}</Button>
+            <Button kind="quiet" run={() => (isOpen.value = false)}>{t("cancel")}</Button>
+          </div>
+        </div>
+      )}
+      {keys.value === null ? (
+        <Loading />
+      ) : shown.length === 0 ? (
+        <Empty icon="settings" title={t("noKeys")} text={t("noKeysText")} />
+      ) : (
+        <ul class="rows">
+          {shown.map((each) => (
+            <li key={each.keyId}>
+              <div class="list-main">
+                <strong>{each.label}</strong>
+                <small><code>{each.prefix}…</code> · {each.scopes.join(", ")}</small>
+                <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
+              </div>
+              {each.gracePeriodEnd !== null ? (
+                <span class="bad">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
+              ) : (
+                mayChange && <Button kind="danger" run={() => revoke(each.keyId)}>{t("revoke")}</Button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Members() {
+  const id = workspace.value?.id ?? "";
+  const members = useSignal<readonly Model["Member"][] | null>(null);
+  const address = useSignal("");
+  const role = useSignal<Role>("VIEWER");
+  const path = { id };
+  const load = async (): Promise<void> => {
+    members.value = (await need(api.GET("/api/v1/workspaces/{id}/members", { params: { path } }))).items;
+  };
+  useEffect(() => {
+    load().catch((error: unknown) => ((members.value = []), report(error)));
+  }, [id]);
+  const isAddress = /^0x[0-9a-fA-F]{40}$/.test(address.value.trim());
+  const add = async (): Promise<void> => {
+    const body = { walletAddress: address.value.trim(), role: role.value };
+    await need(api.POST("/api/v1/workspaces/{id}/members", { params: { path, header: once() }, body }));
+    address.value = "";
+    notify("saved");
+    await load();
+  };
+  const remove = async (walletAddress: string): Promise<void> => {
+    await need(api.DELETE("/api/v1/workspaces/{id}/members/{walletAddress}", { params: { path: { id, walletAddress }, header: once() } }));
+    await load();
+  };
+  return (
+    <Card title={t("members")}>
+      <ul class="rows">
+        {(members.value ?? []).map((each) => {
+          const isMe = each.walletAddress.toLowerCase() === me.value?.walletAddress.toLowerCase();
+          return (
+            <li key={each.walletAddress}>
+              <div class="list-main">
+                <strong><code title={each.walletAddress}>{short(each.walletAddress)}</code>{isMe && ` (${t("you")})`}</strong>
+                <small>{t(ROLES[each.role])}</small>
+              </div>
+              {!isMe && <Button kind="quiet" run={() => remove(each.walletAddress)}>{t("remove")}</Button>}
+            </li>
+          );
+        })}
+      </ul>
+      <div class="form">
+        <Field label={t("memberWallet")} {...(address.value !== "" && !isAddress && { error: t("memberWrong") })}>
+          <input id="member" value={address.value} placeholder="0x" onInput={(event) => (address.value = event.currentTarget.value)} />
+        </Field>
+        <Field label={t("role")}>
+          <select value={role.value} onChange={(event) => (role.value = event.currentTarget.value as Role)}>
+            {(Object.keys(ROLES) as Role[]).reverse().map((each) => <option key={each} value={each}>{t(ROLES[each])}</option>)}
+          </select>
+        </Field>
+        <Button disabled={!isAddress} run={add}>{t("addMember")}</Button>
+      </div>
+    </Card>
+  );
+}
+
+function Workspaces() {
+  const name = useSignal(workspace.value?.name ?? "");
+  const shown = workspace.value;
+  if (shown === null) return null;
+  const others = (me.value?.workspaces ?? []).filter((each) => each.id !== shown.id);
+  const rename = async (): Promise<void> => {
+    workspace.value = await need(api.PATCH("/api/v1/workspaces/{id}", { params: { path: { id: shown.id } }, body: { name: name.value.trim() } }));
+    notify("saved");
+  };
+  return (
+    <Card title={t("workspace")}>
+      <Field label={t("workspaceName")}>
+        <div class="with-button">
+          <input maxLength={80} value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />
+          <Button disabled={name.value.trim() === "" || name.value.trim() === shown.name} run={rename}>{t("save")}</Button>
+        </div>
+      </Field>
+      {others.length > 0 && (
+        <ul class="rows">
+          {others.map((each) => (
+            <li key={each.id}>
+              <div class="list-main"><strong>{each.name}</strong><small>{t(ROLES[each.role])}</small></div>
+              <Button run={() => select(each.id)}>{t("switchTo")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
