@@ -57,3 +57,15 @@ def test_one_m_line_needs_no_bundle_and_gets_none():
     answer, _ = answer_to(head.replace(b"a=group:BUNDLE 0 1\r\n", b"") + video)
     assert "BUNDLE" not in answer
     assert "m=video 9" in answer
+
+
+def test_a_publisher_that_offers_both_codecs_may_send_either():
+    both = edited(
+        an_obs_offer(),
+        ("UDP/TLS/RTP/SAVPF 96", "UDP/TLS/RTP/SAVPF 120 96"),
+        ("a=rtpmap:96 H264/90000", "a=rtpmap:120 VP8/90000\r\na=rtpmap:96 H264/90000"),
+    )
+    answer, _ = answer_to(both)
+    assert "m=video 9 UDP/TLS/RTP/SAVPF 120 96" in answer
+    assert "a=rtpmap:120 VP8/90000" in answer
+    assert "a=rtpmap:96 H264/90000" in answer

@@ -105,8 +105,22 @@ class PublishAgreement:
     plan: IngestPlan
 
 
+def _choose_publish_codecs(section: Section) -> list[Codec]:
+    """One codec per name, in the order of the offer; for H.264 preferably packetization-mode 1.
+
+    Both names are answered because some publishers, such as pion, offer every codec they know and then send the one of
+    their file or encoder, whatever comes first.
+    """
+    usable = _video_codecs(section)
+    names = dict.fromkeys(codec.name for codec in usable)
+    same = [[codec for codec in usable if codec.name == name] for name in names]
+    return [
+        next((codec for codec in each if codec.parameters.get("packetization-mode") != "0"), each[0]) for each in same
+    ]
+
+
 def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgreement:
-    """Negotiate with a publisher: its first usable video codec, and Opus.
+    """Negotiate with a publisher: its first usable video codec, the first of the other one, and Opus.
 
     Args:
         bitrate_max_bps: What the publisher may send; 0 means as much as its congestion control allows.
@@ -121,15 +135,14 @@ def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgr
     for section in (video, audio):
         if section is not None and section.direction not in ("sendonly", "sendrecv"):
             raise SdpError("an offer to publish must be sendonly")
-    usable = _video_codecs(video)
-    chosen = next((codec for codec in usable if codec.parameters.get("packetization-mode") != "0"), usable[0])
+    chosen = _choose_publish_codecs(video)
     opus = _opus(audio) if audio is not None else None
-    plan = ingest_plan(video, [chosen], opus)
+    plan = ingest_plan(video, chosen, opus)
     congestion = REMB if plan.transport_cc is None else TRANSPORT_CC
     sections = []
     for section in offer.sections:
         if section is video:
-            codecs = _with_rtx(video, chosen, congestion)
+            codecs = [each for codec in chosen for each in _with_rtx(video, codec, congestion)]
         elif section is audio and opus is not None:
             codecs = [_answered(opus, congestion)]
         else:
