@@ -30,6 +30,7 @@ from sightline.domain.session.messages import (
     CancelAssignment,
     ConsumerSeen,
     End,
+    EventKind,
     FixReported,
     FundsReported,
     GoLive,
@@ -102,6 +103,7 @@ def session_phases() -> dict[str, tuple[Session, int]]:
         "EXPIRED": (_told(requested, Tick(), T0 + 300_000), T0 + 301_000),
         "REQUESTED, late": (requested, T0 + 300_000),
         "ASSIGNED, late": (assigned, T0 + 120_000),
+        "ASSIGNED, late, no wait left": (_told(requested, Assign(_OPERATOR), T0 + 299_500), T0 + 419_500),
         "LIVE, late": (replace(running, phase=_proved_throughout(running)), T0 + 600_000),
         "LIVE, paused out": (paused, T0 + 61_000),
     }
@@ -169,6 +171,8 @@ def _session_diagram() -> list[str]:
             result = session_machine.step(session, message, at_ms, LIMITS)
             if isinstance(result, Refusal) or result.session.state is session.state:
                 continue
+            if result.events[0].kind is EventKind.REOPENED and len(result.events) > 1:
+                continue  # two moves in one step: both are drawn already
             reason = next((_reason(event.facts).strip() for event in result.events), "")
             word = reason if "," in name else label
             edge = edges.setdefault((session.state.value, result.session.state.value), [])
@@ -205,7 +209,7 @@ def operator_phases() -> dict[str, Workspace]:
         "BUSY, accepted s and live": _tied(free, ClaimByAccept("s"), Occupy("s")),
         "BUSY, dispatched to s and live": _tied(free, ClaimByDispatch("s"), Occupy("s")),
         "BUSY, accepted s, live in x": _tied(free, ClaimByAccept("s"), ClaimByAccept("x"), Occupy("x")),
-        "BUSY, dispatched to s, twice timed out": replace(_tied(free, ClaimByDispatch("s")), start_timeouts=2),
+        "BUSY, dispatched to s, twice timed out": replace(_tied(free, ClaimByDispatch("s")), unstarted_for=("c", "d")),
     }
 
 
@@ -228,7 +232,8 @@ OPERATOR_MESSAGES: Final[dict[str, Any]] = {
     "Restore s, dispatched": Restore("s", is_dispatched=True),
     "Vacate s": Vacate("s"),
     "Release s": Release("s"),
-    "Release s, start timed out": Release("s", start_timed_out=True),
+    "Release s, start timed out": Release("s", start_timed_out=True, funded_consumer="c"),
+    "Release s, start timed out, unfunded": Release("s", start_timed_out=True),
 }
 
 

@@ -237,10 +237,17 @@ class VacateOperator:
 @final
 @dataclass(frozen=True, slots=True)
 class FreeOperator:
-    """Release the operator's claim. With `claimed_at_ms`: only if the claim still has that time."""
+    """Release the operator's claim.
+
+    Attributes:
+        unstarted_for: The session's consumer, if the operator did not start in time.
+        is_withdrawn: Remove the operator's relation to the session first.
+        claimed_at_ms: Only if the claim still has this time.
+    """
 
     session_id: str
-    start_timed_out: bool = False
+    unstarted_for: str | None = None
+    is_withdrawn: bool = False
     claimed_at_ms: int | None = None
 
 

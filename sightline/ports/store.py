@@ -360,6 +360,10 @@ class Store(Protocol):
         """
         ...
 
+    async def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Whether the payer's wallet, by its last reading, covers the session's hold and all its holds together."""
+        ...
+
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """The record of a call with this workspace, method, path and key, whatever its body hash."""
         ...

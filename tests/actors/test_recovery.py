@@ -147,7 +147,7 @@ async def test_a_relation_is_not_cleared_while_the_graph_is_silent_and_is_when_i
 async def test_a_session_that_expired_while_the_server_was_down_is_over_when_it_is_up(world, nursery):
     consumer, operator = await world.consumer(), await world.operator()
     waiting = await world.request(consumer, wait_timeout_s=60)
-    assigned = await world.request(consumer)
+    assigned = await world.request(consumer, wait_timeout_s=300)
     await world.broker.accept(assigned, world.caller(operator), operator)
     free = await world.operator()
     await world.heartbeat(free, 1)
@@ -155,7 +155,7 @@ async def test_a_session_that_expired_while_the_server_was_down_is_over_when_it_
     world.kill()
     await trio.sleep(600)
     await nursery.start(world.run)
-    ends = {waiting: "WAIT_TIMEOUT", assigned: "START_TIMEOUT", live: "MAX_DURATION"}
+    ends = {waiting: "WAIT_TIMEOUT", assigned: "WAIT_TIMEOUT", live: "MAX_DURATION"}
     for session, reason in ends.items():
         assert (await world.view(session, consumer)).end_reason == reason
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))

@@ -9,7 +9,8 @@ from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Availability
 from sightline.domain.refusal import Code
 from sightline.domain.session.messages import FixReported, MediaProved, Party
-from sightline.ports.store import SessionKey
+from sightline.ports.relations import OPERATOR_WORKSPACE, session_ref, workspace_ref
+from sightline.ports.store import SessionKey, SessionView
 from sightline.ports.video import MediaKind
 from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
@@ -87,15 +88,57 @@ async def test_a_late_call_is_refused_as_expired(world):
     assert (refusal.code, refusal.detail) == (Code.INVALID_STATE, "session:expired")
 
 
-async def test_three_start_timeouts_in_a_row_put_the_operator_offline(world):
+async def test_a_session_that_its_operator_does_not_start_is_requested_again_for_the_rest_of_its_time(world):
+    consumer, first, second = await world.consumer(), await world.operator(), await world.operator()
+    session = await world.request(consumer, wait_timeout_s=60)
+    await trio.sleep(20)
+    assigned = (await world.broker.dispatch(session, world.caller(consumer))).value
+    assert assigned.operator_workspace_id == first
+    await trio.sleep(121)
+    seen = await world.view(session, consumer)
+    assert (seen.state, seen.operator_workspace_id, seen.assigned_at_ms) == ("REQUESTED", None, None)
+    assert seen.expires_at_ms == world.clock.now_ms() + 39_000
+    assert await world.availability(first) == "ONLINE"
+    assert not await world.relations.check(session_ref(session), OPERATOR_WORKSPACE, workspace_ref(first))
+    refusal = await refusal_of(world.broker.accept(session, world.caller(first), first))
+    assert (refusal.code, refusal.detail) == (Code.INVALID_STATE, "session:notStarted")
+    assigned = (await world.broker.dispatch(session, world.caller(consumer))).value
+    assert assigned.operator_workspace_id == second
+    assert (await world.broker.start(session, world.caller(second))).value.state == "LIVE"
+
+
+async def test_a_session_is_not_offered_again_to_the_operator_that_did_not_start_it(world):
     consumer, operator = await world.consumer(), await world.operator()
-    for _ in range(3):
+    session = await world.request(consumer)
+    await world.broker.dispatch(session, world.caller(consumer))
+    await trio.sleep(121)
+    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    assert refusal.detail == "dispatch:noOperator"
+    listing = SessionListing(view=SessionView.OPEN, limit=10)
+    assert not (await world.broker.reads.list_sessions(operator, listing)).items
+    other = await world.operator()
+    shown = (await world.broker.reads.list_sessions(other, listing)).items
+    assert [each.terms.id for each in shown] == [session]
+
+
+async def test_an_operator_that_three_times_did_not_start_for_two_funded_consumers_goes_offline(world):
+    consumers, operator = [await world.consumer(), await world.consumer()], await world.operator()
+    await world.show_funds(10**9)
+    for consumer in (*consumers, consumers[0]):
         assert await world.availability(operator) == "ONLINE"
         session = await world.request(consumer)
         await world.broker.dispatch(session, world.caller(consumer))
         await trio.sleep(121)
-        assert (await world.view(session, consumer)).end_reason == "START_TIMEOUT"
     assert await world.availability(operator) == "OFFLINE"
+
+
+async def test_start_timeouts_of_unfunded_consumers_leave_an_operator_online(world):
+    consumers, operator = [await world.consumer(), await world.consumer()], await world.operator()
+    for consumer in (*consumers, *consumers):
+        session = await world.request(consumer)
+        await world.broker.dispatch(session, world.caller(consumer))
+        await trio.sleep(121)
+        assert await world.availability(operator) == "ONLINE"
 
 
 async def test_a_session_whose_device_fell_silent_ends_by_itself_and_is_charged_for_what_it_proved(world):

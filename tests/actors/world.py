@@ -23,6 +23,7 @@ from sightline.domain.errors import (
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, WorkspaceRole
 from sightline.domain.session.messages import Party
+from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.ports.store import IdempotencyKey
 from sightline.ports.video import MediaEvent, MediaKind, VideoInput
 from sightline.storage.memory.identity import MemoryRelations
@@ -256,6 +257,23 @@ class World:
 
     async def view(self, session, workspace):
         return (await self.broker.reads.read_session(session, workspace)).value
+
+    async def show_funds(self, micro, wallet=WALLET):
+        """Let the chain show a balance and an allowance of this much."""
+        block = BlockRef(number=1, block_hash="0xb1", parent_hash="0xb0")
+        reading = WalletReading(
+            address=wallet.lower(), balance_micro=micro, allowance_micro=micro, block_number=block.number
+        )
+        application = BlockApplication(
+            headers=(block,),
+            events=(),
+            readings=(reading,),
+            settled=(),
+            head=block,
+            confirmed_block=1,
+            previous=None,
+        )
+        await self.ledger.apply_blocks(application, now_ms=self.clock.now_ms())
 
     async def availability(self, workspace):
         return (await self.broker.reads.read_workspace(workspace)).value.availability

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
-from sightline.domain.session.model import Assigned, Closed, EndReason, Session, SessionState
+from sightline.domain.session.model import Assigned, Closed, EndReason, Requested, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.ports.store import (
@@ -396,6 +396,30 @@ async def test_demand_counts_others_that_wait_nearby_since_lately(stored: Stored
     assert await demand(stored, within_m=20_000) == 3
     assert await demand(stored, not_of=OTHER) == 3
     assert await demand(stored, lat=-52.521) == 0
+
+
+async def test_a_request_that_was_opened_again_counts_until_its_new_deadline(stored: Stored) -> None:
+    await show_wallets(stored, {PAYER.lower(): 10**9})
+    session = a_session(**HERE, wait_timeout_s=5)
+    reopened = Requested(reopened_at_ms=T0 + 120_000, deadline_ms=T0 + 125_000, unstarted_by=(OTHER,))
+    kept = await commit_held(stored, replace(session, phase=reopened))
+    found = await stored.store.load_session(session.id)
+    assert found is not None
+    assert found.session == kept
+    assert await demand(stored, now_ms=T0 + 124_999) == 1
+    assert await demand(stored, now_ms=T0 + 125_000) == 0
+    assert await listed(stored, view=SessionView.OPEN, now_ms=T0 + 124_999) == [session.id]
+    assert await listed(stored, view=SessionView.OPEN, now_ms=T0 + 125_000) == []
+
+
+async def test_a_session_is_funded_while_the_wallet_covers_all_holds_of_its_payer(stored: Stored) -> None:
+    session = await commit_held(stored, a_session())
+    assert not await stored.store.is_funded(an_id(), T0)
+    assert not await stored.store.is_funded(session.id, T0)
+    await show_wallets(stored, {PAYER.lower(): HOLD})
+    assert await stored.store.is_funded(session.id, T0)
+    await commit_held(stored, a_session())
+    assert not await stored.store.is_funded(session.id, T0)
 
 
 async def test_demand_counts_a_workspace_once_however_many_requests_it_has(stored: Stored) -> None:

@@ -8,8 +8,9 @@ import trio
 
 from sightline.domain.access import KeyLimits, Role
 from sightline.domain.operator.model import Workspace
+from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.messages import Event, EventKind
-from sightline.domain.session.model import Ended, Session, SessionState
+from sightline.domain.session.model import Ended, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import SettlementState
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge, session_ref, wallet_ref, workspace_ref
@@ -43,7 +44,8 @@ from .conftest import Stored
 
 
 def a_write(stored: Stored, session: Session, **changes: Any) -> SessionWrite:
-    usual: dict[str, Any] = {"lease": stored.lease(), "session": session, "at_ms": T0, "due_at_ms": T0 + 300_000}
+    due_at_ms = T0 + 300_000 if isinstance(session.phase, Live) else deadline_ms(session)
+    usual: dict[str, Any] = {"lease": stored.lease(), "session": session, "at_ms": T0, "due_at_ms": due_at_ms}
     return SessionWrite(**{**usual, **changes})
 
 

@@ -18,7 +18,7 @@ EVIDENCE = Evidence(
 )
 FILM = Film().both(T0, T0 + 4_000)
 LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=T0 + 9)
-SESSION = replace(FILM.session, version=7, head_hash="ab", events=3)
+SESSION = replace(FILM.session, version=7, head_hash="ab", events=3, ended_head_hash="cd")
 LOCATION = replace(LIVE.location, last_fix=a_fix(T0 + 77), last_sequence=77)
 WORKSPACE = a_workspace(
     sequence_base=3,
@@ -26,7 +26,7 @@ WORKSPACE = a_workspace(
     coverage_lat=1.0,
     coverage_lng=2.0,
     coverage_radius_m=3.0,
-    start_timeouts=2,
+    unstarted_for=("c",),
     claims={"s": object()},
     deleted_at_ms=T0 + 5,
     version=9,

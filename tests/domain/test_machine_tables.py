@@ -42,10 +42,14 @@ MOVES = {
 }
 LATE = {
     "REQUESTED, late": "EXPIRED",
-    "ASSIGNED, late": "EXPIRED",
+    "ASSIGNED, late, no wait left": "EXPIRED",
     "LIVE, late": "ENDED",
     "LIVE, paused out": "ENDED",
 }
+
+
+# The request is open again: facts settle the deadline, commands meet a REQUESTED session.
+REOPENED = "ASSIGNED, late"
 
 
 @pytest.mark.parametrize("name", list(machines.PAGES))
@@ -66,6 +70,14 @@ def test_a_session_cell(phase_name, message_name):
             assert result is session_machine.EXPIRED
         else:
             assert result.session.state == LATE[phase_name]
+        return
+    if phase_name == REOPENED:
+        if not is_command:
+            assert result.session.state == "REQUESTED"
+        elif message_name == "Cancel":
+            assert result.session.state == "CANCELLED"
+        else:
+            assert result.state == "REQUESTED"
         return
     target = MOVES.get((phase_name, message_name))
     if target is not None:

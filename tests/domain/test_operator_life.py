@@ -154,33 +154,38 @@ def test_a_claim_restored_as_an_acceptance_becomes_a_dispatch_when_the_session_s
     assert (restored.availability, restored.claims["s"].is_dispatched) == (Availability.BUSY, True)
 
 
-def three_start_timeouts(workspace):
-    for name in ("a", "b", "c"):
-        workspace = after(workspace, ClaimByDispatch(name), Release(name, start_timed_out=True))
+def missed(workspace, *consumers):
+    """After a START_TIMEOUT for each of these consumers; None stands for one that is not funded."""
+    for number, consumer in enumerate(consumers):
+        release = Release(str(number), start_timed_out=True, funded_consumer=consumer)
+        workspace = after(workspace, ClaimByDispatch(str(number)), release)
     return workspace
 
 
-def test_three_start_timeouts_in_a_row_put_the_operator_offline():
-    two = a_workspace()
-    for name in ("a", "b"):
-        two = after(two, ClaimByDispatch(name), Release(name, start_timed_out=True))
-    assert two.availability is ONLINE
-    assert three_start_timeouts(a_workspace()).availability is OFFLINE
+@pytest.mark.parametrize(
+    ("consumers", "availability"),
+    [
+        (["c", "d"], ONLINE),
+        (["c", "d", "c"], OFFLINE),
+        (["c", "c", "c", "c"], ONLINE),
+        (["c", "c", "c", "c", "d"], OFFLINE),
+        ([None, None, None, None], ONLINE),
+        (["c", None, "d", None, None, "d"], OFFLINE),
+    ],
+)
+def test_three_start_timeouts_in_a_row_for_two_funded_consumers_put_the_operator_offline(consumers, availability):
+    assert missed(a_workspace(), *consumers).availability is availability
 
 
 @pytest.mark.parametrize("between", [[Occupy("x"), Release("x")], [Release("x")]], ids=["a start", "a release"])
 def test_what_happens_between_breaks_the_row_of_start_timeouts(between):
-    workspace = a_workspace()
-    for name in ("a", "b"):
-        workspace = after(workspace, ClaimByDispatch(name), Release(name, start_timed_out=True))
-    workspace = after(workspace, ClaimByDispatch("x"), *between)
-    workspace = after(workspace, ClaimByDispatch("c"), Release("c", start_timed_out=True))
-    assert workspace.availability is ONLINE
+    workspace = after(missed(a_workspace(), "c", "d"), ClaimByDispatch("x"), *between)
+    assert missed(workspace, "c").availability is ONLINE
 
 
 def test_coming_online_again_starts_the_count_anew():
-    back = after(three_start_timeouts(a_workspace()), Patch(availability=ONLINE))
-    assert (back.availability, back.start_timeouts) == (ONLINE, 0)
+    back = after(missed(a_workspace(), "c", "d", "c"), Patch(availability=ONLINE))
+    assert (back.availability, back.unstarted_for) == (ONLINE, ())
 
 
 def test_becoming_online_is_idle_since_now_and_a_no_op_keeps_it():

@@ -5,7 +5,7 @@ import pytest
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.refusal import Code
 from sightline.domain.session import machine
-from sightline.domain.session.machine import EXPIRED, wrong_state
+from sightline.domain.session.machine import EXPIRED, NOT_AGAIN, wrong_state
 from sightline.domain.session.messages import (
     Assign,
     Cancel,
@@ -14,6 +14,7 @@ from sightline.domain.session.messages import (
     CloseVideo,
     ConsumerSeen,
     End,
+    EventKind,
     FixReported,
     FundsReported,
     GoLive,
@@ -89,11 +90,60 @@ def test_a_withdrawn_request_releases_its_hold_and_charges_nothing():
 def test_an_assignment_must_be_started_in_time_and_a_drone_has_longer(kind, wait_ms):
     session = an_assigned_session(operator=an_operator(kind))
     assert after(session, GoLive(VIDEO), T0 + wait_ms - 1).state is SessionState.LIVE
-    assert refused(session, GoLive(VIDEO), T0 + wait_ms) is EXPIRED
     step = taken(machine.step(session, Tick(), T0 + wait_ms + 77, LIMITS))
+    assert step.session.state is SessionState.REQUESTED
+    assert step.effects == (ReleaseOperator(OPERATOR, start_timed_out=True, is_withdrawn=True),)
+    assert refused(session, GoLive(VIDEO), T0 + wait_ms) == wrong_state(step.session)
+
+
+def test_a_request_that_is_not_started_waits_for_the_rest_of_its_time_without_that_operator():
+    session = an_assigned_session(T0 + 40_000, wait_timeout_s=60)
+    assert machine.deadline_ms(session) == T0 + 160_000
+    reopened = after(session, Tick(), T0 + 160_000)
+    assert (reopened.operator, reopened.unstarted_by) == (None, (OPERATOR,))
+    assert machine.deadline_ms(reopened) == T0 + 180_000
+    assert refused(reopened, Assign(an_operator()), T0 + 161_000) is NOT_AGAIN
+    other = after(reopened, Assign(an_operator(workspace_id="other")), T0 + 170_000)
+    again = after(other, Tick(), T0 + 290_000)
+    assert (again.unstarted_by, machine.deadline_ms(again)) == ((OPERATOR, "other"), T0 + 300_000)
+    expired = after(again, Tick(), T0 + 300_000).phase
+    assert (expired.reason, expired.closed_at_ms) == (EndReason.WAIT_TIMEOUT, T0 + 300_000)
+
+
+def test_a_request_expires_at_a_start_timeout_when_less_than_a_second_of_waiting_is_left():
+    at_ms = T0 + 5_000 - 999
+    step = taken(machine.step(an_assigned_session(at_ms, wait_timeout_s=5), Tick(), at_ms + 130_000, LIMITS))
     closed = step.session.phase
-    assert (closed.reason, closed.closed_at_ms) == (EndReason.START_TIMEOUT, T0 + wait_ms)
+    assert (step.session.state, closed.reason) == (SessionState.EXPIRED, EndReason.START_TIMEOUT)
+    assert closed.closed_at_ms == at_ms + 120_000
     assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=True))
+
+
+def test_a_request_that_a_hundred_operators_did_not_start_expires():
+    session = a_requested_session(wait_timeout_s=3_600)
+    now_ms = T0
+    for number in range(101):
+        session = after(session, Assign(an_operator(workspace_id=f"operator-{number}")), now_ms)
+        now_ms += 120_000
+        session = after(session, Tick(), now_ms)
+    assert (session.state, session.phase.reason) == (SessionState.EXPIRED, EndReason.START_TIMEOUT)
+
+
+def test_both_deadlines_that_passed_while_the_server_was_down_are_settled_in_one_step():
+    session = an_assigned_session(T0 + 40_000, wait_timeout_s=60)
+    step = machine.settle_deadline(session, T0 + 900_000, LIMITS)
+    assert [event.kind for event in step.events] == [EventKind.REOPENED, EventKind.EXPIRED]
+    assert (step.session.phase.reason, step.session.phase.closed_at_ms) == (EndReason.WAIT_TIMEOUT, T0 + 180_000)
+    assert step.effects == (
+        ReleaseOperator(OPERATOR, start_timed_out=True, is_withdrawn=True),
+        ReleaseHold(),
+    )
+
+
+def test_a_consumer_withdraws_a_request_whose_start_deadline_just_passed():
+    step = taken(machine.step(an_assigned_session(), Cancel(), T0 + 121_000, LIMITS))
+    assert (step.session.state, step.session.phase.reason) == (SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED)
+    assert [event.kind for event in step.events] == [EventKind.REOPENED, EventKind.CANCELLED]
 
 
 def test_an_assignment_cannot_be_ended_by_its_operator():

@@ -15,6 +15,7 @@ from sightline.actors.messages import ClaimOperator, FreeOperator, OperatorFound
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.machine import NOT_AGAIN
 from sightline.domain.session.model import Operator, Session
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
 
@@ -33,7 +34,7 @@ async def find_operator(registry: Directory, deps: Deps, session: Session) -> Op
     """
     terms = session.terms
     dispatcher = registry.ref(DISPATCHER, DISPATCHER_ID)
-    excluded: frozenset[str] = frozenset()
+    excluded = frozenset(session.unstarted_by)
     for _ in range(TRIES_MAX):
         pick = PickOperator(terms.lat, terms.lng, excluded)
         workspace_id = await dispatcher.ask(pick, timeout_s=deps.limits.ask_timeout_s)
@@ -53,6 +54,8 @@ async def accept_session(registry: Directory, deps: Deps, session: Session, work
         RefusedError: The operator may not accept it.
         AuthzUnavailableError: The relation cannot be written; the claim is released.
     """
+    if workspace_id in session.unstarted_by:
+        raise RefusedError(NOT_AGAIN)
     claim = ClaimByAccept(session.id, session.terms.lat, session.terms.lng, deps.limits.accept)
     return await _claim_and_stage(registry, deps, workspace_id, claim)
 

@@ -168,7 +168,7 @@ class _WorkspaceUpdates:
         updates: list[Update] = []
         for session_id in session_ids:
             session = await self._look_up.find_session(session_id)
-            if session is not None and session.state is SessionState.REQUESTED:
+            if session is not None and session.state is SessionState.REQUESTED and self._id not in session.unstarted_by:
                 self._told.add(session_id)
                 updates.append(Update("request", self._reads.status_of(session, self._id)))
             elif session_id in self._told:

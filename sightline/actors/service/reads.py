@@ -13,12 +13,12 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.metering import read_live
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Live, Requested, Session, SessionState
 from sightline.domain.session.status import (
     LocationStatus,
     MeterStatus,
     SessionStatus,
-    effective_state,
     meter_state,
     meter_status,
     parties_of,
@@ -71,7 +71,9 @@ class Reads:
                 if len(items) == listing.limit:
                     return SessionPage(items, query.after)
                 status = await self._listed(session, workspace_id)
-                is_still_open = listing.view is not SessionView.OPEN or status.state is SessionState.REQUESTED
+                is_still_open = listing.view is not SessionView.OPEN or (
+                    status.state is SessionState.REQUESTED and workspace_id not in session.unstarted_by
+                )
                 if is_still_open and (not listing.states or status.state in listing.states):
                     items.append(status)
                 query = replace(query, after=SessionKey(session.terms.created_at_ms, session.id))
@@ -160,7 +162,8 @@ class Reads:
         known = self._registry.peek(SESSION, session.id)
         latest = known if known is not None and known.version >= session.version else session
         now_ms = self._now()
-        if effective_state(latest, now_ms) is not latest.state:
+        due_ms = deadline_ms(latest)
+        if due_ms is not None and now_ms >= due_ms:
             latest = await self._look_up.find_session(session.id) or latest
         return session_status(latest, now_ms, self._deps.limits.session, workspace_id)
 
@@ -170,6 +173,8 @@ def _states_to_look_at(wanted: frozenset[SessionState]) -> frozenset[SessionStat
     found = set(wanted)
     if SessionState.EXPIRED in wanted:
         found |= {SessionState.REQUESTED, SessionState.ASSIGNED}
+    if SessionState.REQUESTED in wanted:
+        found.add(SessionState.ASSIGNED)
     if SessionState.ENDED in wanted:
         found.add(SessionState.LIVE)
     return frozenset(found)

@@ -165,20 +165,19 @@ class SessionActor:
         match message:
             case DispatchSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
-                await self._may(session, Requested)
-                self._begin(envelope, message, lambda: find_operator(self._context.registry, self._deps, session))
+                request = await self._in_phase(Requested)
+                self._begin(envelope, message, lambda: find_operator(self._context.registry, self._deps, request))
             case AcceptSession(caller=caller):
-                await self._may(session, Requested)
-                workspace_id = caller.workspace_id
+                request, workspace_id = await self._in_phase(Requested), caller.workspace_id
                 self._begin(
                     envelope,
                     message,
-                    lambda: accept_session(self._context.registry, self._deps, session, workspace_id),
+                    lambda: accept_session(self._context.registry, self._deps, request, workspace_id),
                 )
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
-                await self._may(session, Assigned)
-                self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, session))
+                assigned = await self._in_phase(Assigned)
+                self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, assigned))
             case EndSession(caller=caller, sides=sides):
                 mine = parties_of(session, caller.workspace_id)
                 if not mine:
@@ -202,12 +201,15 @@ class SessionActor:
         if party not in parties_of(session, caller.workspace_id):
             raise RefusedError(NOT_PARTY)
 
-    async def _may(self, session: Session, phase: type[Requested | Assigned]) -> None:
-        """Refuse before an operation what the machine would refuse after it."""
-        if await self._durable.settle_deadline(self._now()):
+    async def _in_phase(self, phase: type[Requested | Assigned]) -> Session:
+        """The session, its deadlines settled; refuses before an operation what the machine would refuse after it."""
+        was_late = await self._durable.settle_deadline(self._now())
+        session = self._durable.require()
+        if was_late and session.is_terminal:
             raise RefusedError(machine.EXPIRED)
         if not isinstance(session.phase, phase):
             raise RefusedError(machine.wrong_state(session))
+        return session
 
     async def _create(self, command: CreateSession) -> Answer[SessionStatus]:
         if self._durable.session is not None:

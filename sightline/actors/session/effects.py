@@ -34,7 +34,9 @@ from sightline.ports.relations import TupleUpdate
 
 REOPEN_DELAY_MS: Final = 2_000
 VIDEO_TIMER: Final = "video"
-_REQUEST_EVENTS: Final = frozenset({EventKind.CREATED, EventKind.ASSIGNED, EventKind.CANCELLED, EventKind.EXPIRED})
+_REQUEST_EVENTS: Final = frozenset(
+    {EventKind.CREATED, EventKind.ASSIGNED, EventKind.REOPENED, EventKind.CANCELLED, EventKind.EXPIRED}
+)
 """Events that open or close a request."""
 
 log = structlog.get_logger("sightline.session")
@@ -44,8 +46,10 @@ def carry_out(context: Context[SessionMessage], deps: Deps, step: Step, session:
     """Carry out the effects of a committed step and notify the watchers."""
     for effect in step.effects:
         match effect:
-            case ReleaseOperator(workspace_id=workspace_id, start_timed_out=timed_out):
-                _tell_operator(context, workspace_id, FreeOperator(session.id, timed_out))
+            case ReleaseOperator(workspace_id=workspace_id, start_timed_out=timed_out, is_withdrawn=is_withdrawn):
+                consumer = session.terms.consumer_workspace_id if timed_out else None
+                _tell_operator(context, workspace_id, FreeOperator(session.id, consumer, is_withdrawn))
+                deps.watchers.notify(WORKSPACE, workspace_id, session_id=session.id)
             case CloseVideo(ref=ref):
                 _close_video(context, deps, ref)
             case Settle():

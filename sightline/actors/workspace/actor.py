@@ -35,7 +35,7 @@ from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.heartbeats import NOT_SUPPLIER, HeartbeatIntake
 from sightline.actors.write_rejections import workspace_rejected
 from sightline.domain.access import Role
-from sightline.domain.errors import RefusedError
+from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     ClaimByAccept,
@@ -108,8 +108,8 @@ class WorkspaceActor:
                 envelope.reply(message, await self._tie(Occupy(session_id)))
             case VacateOperator(session_id=session_id):
                 await self._fact(Vacate(session_id))
-            case FreeOperator(session_id=session_id, start_timed_out=timed_out, claimed_at_ms=claimed_at_ms):
-                await self._free(session_id, claimed_at_ms, timed_out=timed_out)
+            case FreeOperator():
+                await self._free(message)
             case RestoreClaim():
                 await self._restore(message)
             case ReconcileClaims():
@@ -187,11 +187,28 @@ class WorkspaceActor:
         else:
             self._announce(changed)
 
-    async def _free(self, session_id: str, claimed_at_ms: int | None, *, timed_out: bool) -> None:
+    async def _free(self, message: FreeOperator) -> None:
+        session_id, consumer = message.session_id, message.unstarted_for
         claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
-        if claimed_at_ms is not None and (claim is None or claim.at_ms != claimed_at_ms):
+        if message.claimed_at_ms is not None and (claim is None or claim.at_ms != message.claimed_at_ms):
             return
-        await self._fact(Release(session_id, timed_out))
+        if (
+            message.is_withdrawn
+            and claim is not None
+            and not await clear_edge(self._deps, session_id, self._context.id)
+        ):
+            return  # the reconciliation of claims releases it later
+        is_funded = consumer is not None and claim is not None and await self._is_funded(session_id)
+        await self._fact(
+            Release(session_id, start_timed_out=consumer is not None, funded_consumer=consumer if is_funded else None)
+        )
+
+    async def _is_funded(self, session_id: str) -> bool:
+        """Whether the session's payer can pay; False while the store does not say."""
+        try:
+            return await self._deps.store.is_funded(session_id, self._now())
+        except StoreUnavailableError:
+            return False
 
     async def _restore(self, message: RestoreClaim) -> None:
         """Restore the claim of a session that loaded as assigned; normally the claim exists already."""

@@ -19,11 +19,12 @@ def to_doc(workspace: Workspace) -> dict[str, Any]:
 
 
 def from_doc(doc: Mapping[str, Any], version: int) -> Workspace:
-    """The workspace of a stored document."""
+    """The workspace of a stored document. The count `start_timeouts` of older documents starts anew."""
     claims = {key: Claim(**claim) for key, claim in doc["claims"].items()}
     return Workspace(
         **{
-            **doc,
+            **{name: value for name, value in doc.items() if name != "start_timeouts"},
+            "unstarted_for": tuple(doc.get("unstarted_for", ())),
             "roles": tuple(WorkspaceRole(role) for role in doc["roles"]),
             "availability": Availability(doc["availability"]),
             "rest": Availability(doc["rest"]),

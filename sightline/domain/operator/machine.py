@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never, final
 
 from sightline.domain.geofence import DeviceKind
-from sightline.domain.operator.model import MAX_START_TIMEOUTS, Availability, Claim, Workspace
+from sightline.domain.operator.model import MAX_START_TIMEOUTS, MIN_CONSUMERS, Availability, Claim, Workspace
 from sightline.domain.refusal import Code, Refusal
 
 
@@ -92,6 +92,8 @@ class Release:
 
     session_id: str
     start_timed_out: bool = False
+    funded_consumer: str | None = None
+    """With `start_timed_out`: the consumer, if it is funded. A START_TIMEOUT of an unfunded one does not count."""
 
 
 @final
@@ -190,7 +192,7 @@ def _occupy(workspace: Workspace, session_id: str) -> Workspace | Refusal:
         return OTHER_LIVE
     if claim.is_live:
         return workspace
-    busy = replace(_busy(workspace), start_timeouts=0)
+    busy = replace(_busy(workspace), unstarted_for=())
     return _with_claim(busy, replace(claim, is_live=True))
 
 
@@ -222,16 +224,25 @@ def _restore(workspace: Workspace, message: Restore, now_ms: int) -> Workspace:
     return _busy(restored) if message.is_dispatched else restored
 
 
+def _unstarted_for(workspace: Workspace, message: Release) -> tuple[str, ...]:
+    """The row of START_TIMEOUTs after a release. Anything but a START_TIMEOUT ends the row."""
+    if not message.start_timed_out:
+        return ()
+    if message.funded_consumer is None:
+        return workspace.unstarted_for
+    return (*workspace.unstarted_for, message.funded_consumer)[-MAX_START_TIMEOUTS:]
+
+
 def _release(workspace: Workspace, message: Release, now_ms: int) -> Workspace:
     if message.session_id not in workspace.claims:
         return workspace
     claims = {key: claim for key, claim in workspace.claims.items() if key != message.session_id}
-    timeouts = workspace.start_timeouts + 1 if message.start_timed_out else 0
-    freed = replace(workspace, claims=claims, start_timeouts=timeouts)
+    unstarted_for = _unstarted_for(workspace, message)
+    freed = replace(workspace, claims=claims, unstarted_for=unstarted_for)
     if not claims and freed.availability is Availability.BUSY:
         freed = replace(freed, availability=freed.rest)
-    if timeouts >= MAX_START_TIMEOUTS:
-        freed = replace(freed, start_timeouts=0, rest=Availability.OFFLINE)
+    if len(unstarted_for) == MAX_START_TIMEOUTS and len(set(unstarted_for)) >= MIN_CONSUMERS:
+        freed = replace(freed, unstarted_for=(), rest=Availability.OFFLINE)
         if freed.availability is not Availability.BUSY:
             freed = replace(freed, availability=Availability.OFFLINE)
     if not claims:
@@ -249,7 +260,7 @@ def _patch(workspace: Workspace, patch: Patch, now_ms: int) -> Workspace | Refus
         if patch.availability is not workspace.availability:
             idle = now_ms if patch.availability is Availability.ONLINE else workspace.idle_since_ms
             changed = replace(
-                changed, availability=patch.availability, rest=patch.availability, idle_since_ms=idle, start_timeouts=0
+                changed, availability=patch.availability, rest=patch.availability, idle_since_ms=idle, unstarted_for=()
             )
     named = {
         "name": patch.name,

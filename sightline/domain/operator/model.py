@@ -10,7 +10,9 @@ from sightline.domain.session.model import Operator
 from sightline.domain.value import value
 
 MAX_START_TIMEOUTS: Final = 3
-"""Assignments in a row that were never started before the operator is taken OFFLINE."""
+"""START_TIMEOUTs in a row, on requests of funded consumers, that put the operator OFFLINE."""
+MIN_CONSUMERS: Final = 2
+"""Different consumers among them: one consumer alone cannot put an operator OFFLINE."""
 
 
 class WorkspaceRole(StrEnum):
@@ -76,7 +78,8 @@ class Workspace:
     coverage_radius_m: float | None = None
     device_kind: DeviceKind = DeviceKind.OTHER
     idle_since_ms: int = 0
-    start_timeouts: int = 0
+    unstarted_for: tuple[str, ...] = ()
+    """The funded consumers whose sessions were not started in time, in a row; the newest ones, oldest first."""
     claims: Mapping[str, Claim] = field(default_factory=dict)
     last_sequence: int = -1
     """As stored: the reported sequence plus `sequence_base`. Never falls."""
@@ -103,7 +106,7 @@ class Workspace:
             coverage_radius_m=self.coverage_radius_m,
             device_kind=self.device_kind,
             idle_since_ms=self.idle_since_ms,
-            start_timeouts=self.start_timeouts,
+            unstarted_for=self.unstarted_for,
             claims=self.claims,
             last_sequence=max(self.last_sequence, sequence),
             sequence_base=self.sequence_base,

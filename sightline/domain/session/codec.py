@@ -54,7 +54,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
 def _phase_doc(phase: Phase) -> Doc:
     match phase:
         case Requested():
-            return {"is": "requested"}
+            return {"is": "requested", **_fields(phase)}
         case Assigned():
             return {
                 "is": "assigned",
@@ -62,6 +62,8 @@ def _phase_doc(phase: Phase) -> Doc:
                 "assigned_at_ms": phase.assigned_at_ms,
                 "start_deadline_ms": phase.start_deadline_ms,
                 "is_dispatched": phase.is_dispatched,
+                "wait_left_ms": phase.wait_left_ms,
+                "unstarted_by": phase.unstarted_by,
             }
         case Live():
             return {
@@ -92,8 +94,10 @@ def _phase_doc(phase: Phase) -> Doc:
 
 def _phase(doc: Mapping[str, Any]) -> Phase:
     fields = {key: value for key, value in doc.items() if key != "is"}
+    if "unstarted_by" in fields:
+        fields["unstarted_by"] = tuple(fields["unstarted_by"])
     if doc["is"] == "requested":
-        return Requested()
+        return Requested(**fields)
     operator = _operator(doc["operator"])
     match doc["is"]:
         case "assigned":

@@ -12,7 +12,7 @@ counts even if it is handled after it.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import assert_never, overload
 
 from sightline.domain.geofence import Fence
 from sightline.domain.metering import (
@@ -74,6 +74,15 @@ EXPIRED = Refusal(
     Code.INVALID_STATE, "session:expired", "The session's deadline has passed", state=SessionState.EXPIRED
 )
 
+NOT_AGAIN = Refusal(
+    Code.INVALID_STATE,
+    "session:notStarted",
+    "The operator was assigned to this session before and did not start it",
+    state=SessionState.REQUESTED,
+)
+UNSTARTED_MAX = 100
+"""Operators that may fail to start one request before it expires; bounds what is stored of it."""
+
 END_REASONS = {
     Party.CONSUMER: EndReason.CONSUMER_ENDED,
     Party.OPERATOR: EndReason.OPERATOR_ENDED,
@@ -119,10 +128,12 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
     at_ms = max(newest_ms, min(now_ms, _received_ms(message, now_ms)))
     late = settle_deadline(session, at_ms, limits)
     if late is not None:
-        return late if isinstance(message, FACTS) else EXPIRED
+        if isinstance(message, FACTS):
+            return late
+        return EXPIRED if late.session.is_terminal else _then(late, step(late.session, message, now_ms, limits))
     match session.phase:
         case Requested():
-            return _in_requested(session, message, now_ms, limits)
+            return _in_requested(session, session.phase, message, now_ms, limits)
         case Assigned():
             return _in_assigned(session, session.phase, message, now_ms, limits)
         case Live():
@@ -176,18 +187,12 @@ def recover(
 def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Step | None:
     """Return the step that a passed deadline causes; None while no deadline has passed."""
     phase = session.phase
-    if isinstance(phase, Requested) and now_ms >= session.terms.wait_deadline_ms:
-        return _close(
-            session,
-            SessionState.EXPIRED,
-            EndReason.WAIT_TIMEOUT,
-            session.terms.wait_deadline_ms,
-            EventKind.EXPIRED,
-        )
+    if isinstance(phase, Requested) and now_ms >= (deadline := wait_deadline_ms(session, phase)):
+        return _close(session, SessionState.EXPIRED, EndReason.WAIT_TIMEOUT, deadline, EventKind.EXPIRED)
     if isinstance(phase, Assigned) and now_ms >= phase.start_deadline_ms:
-        return _close(
-            session, SessionState.EXPIRED, EndReason.START_TIMEOUT, phase.start_deadline_ms, EventKind.EXPIRED
-        )
+        late = _start_timeout(session, phase)
+        following = settle_deadline(late.session, now_ms, limits)
+        return late if following is None else _then(late, following)
     if isinstance(phase, Live):
         now_ms = max(now_ms, phase.evidence.newest_ms)
         # Without an open window the pauses cannot have reached a limit since the step before.
@@ -227,11 +232,16 @@ def next_due_ms(session: Session, now_ms: int, limits: SessionLimits) -> int | N
     return min(_live_end(session, phase)[0], next_check_ms(phase.evidence, now_ms, limits.meter))
 
 
+def wait_deadline_ms(session: Session, phase: Requested) -> int:
+    """Return when a request expires. The time during which an operator was assigned does not count as waiting."""
+    return session.terms.wait_deadline_ms if phase.deadline_ms is None else phase.deadline_ms
+
+
 def deadline_ms(session: Session) -> int | None:
     """Return the deadline that callers see as expiresAt; None in a terminal state."""
     match session.phase:
         case Requested():
-            return session.terms.wait_deadline_ms
+            return wait_deadline_ms(session, session.phase)
         case Assigned(start_deadline_ms=deadline):
             return deadline
         case Live(ends_at_ms=deadline):
@@ -243,10 +253,14 @@ def deadline_ms(session: Session) -> int | None:
 # One function per phase.
 
 
-def _in_requested(session: Session, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
+def _in_requested(
+    session: Session, phase: Requested, message: Message, now_ms: int, limits: SessionLimits
+) -> Step | Refusal:
     match message:
-        case Assign():
-            return _assign(session, message, now_ms, limits)
+        case Assign(operator=operator):
+            if operator.workspace_id in phase.unstarted_by:
+                return NOT_AGAIN
+            return _assign(session, phase, message, now_ms, limits)
         case Cancel():
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
@@ -336,7 +350,7 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
 # The movements.
 
 
-def _assign(session: Session, message: Assign, now_ms: int, limits: SessionLimits) -> Step:
+def _assign(session: Session, before: Requested, message: Assign, now_ms: int, limits: SessionLimits) -> Step:
     operator = message.operator
     is_drone = operator.device_kind.value == "DRONE"
     timeout_ms = limits.drone_start_timeout_ms if is_drone else limits.start_timeout_ms
@@ -345,10 +359,42 @@ def _assign(session: Session, message: Assign, now_ms: int, limits: SessionLimit
         assigned_at_ms=now_ms,
         start_deadline_ms=now_ms + timeout_ms,
         is_dispatched=message.is_dispatched,
+        wait_left_ms=wait_deadline_ms(session, before) - now_ms,
+        unstarted_by=before.unstarted_by,
     )
     facts = (("operatorWorkspaceId", operator.workspace_id), ("payeeAddress", operator.wallet_address))
     event = Event(EventKind.ASSIGNED, now_ms, facts)
     return Step(session=replace(session, phase=phase), events=(event,))
+
+
+def _start_timeout(session: Session, phase: Assigned) -> Step:
+    """Open the request again for the wait time that is left, or expire it if less than a second is."""
+    at_ms, left_ms = phase.start_deadline_ms, phase.wait_left_ms
+    if left_ms is None:
+        left_ms = session.terms.wait_deadline_ms - phase.assigned_at_ms
+    if left_ms < SECOND_MS or len(phase.unstarted_by) >= UNSTARTED_MAX:
+        return _close(session, SessionState.EXPIRED, EndReason.START_TIMEOUT, at_ms, EventKind.EXPIRED)
+    workspace_id = phase.operator.workspace_id
+    reopened = Requested(
+        reopened_at_ms=at_ms, deadline_ms=at_ms + left_ms, unstarted_by=(*phase.unstarted_by, workspace_id)
+    )
+    facts = (("reason", EndReason.START_TIMEOUT.value), ("operatorWorkspaceId", workspace_id))
+    return Step(
+        session=replace(session, phase=reopened),
+        events=(Event(EventKind.REOPENED, at_ms, facts),),
+        effects=(ReleaseOperator(workspace_id, start_timed_out=True, is_withdrawn=True),),
+    )
+
+
+@overload
+def _then(first: Step, second: Step) -> Step: ...
+@overload
+def _then(first: Step, second: Step | Refusal) -> Step | Refusal: ...
+def _then(first: Step, second: Step | Refusal) -> Step | Refusal:
+    """Two steps as one; the refusal, if the second is refused."""
+    if isinstance(second, Refusal):
+        return second
+    return Step(session=second.session, events=first.events + second.events, effects=first.effects + second.effects)
 
 
 def fence_of(terms: Terms, operator: Operator, limits: SessionLimits) -> Fence:

@@ -141,6 +141,7 @@ class EventKind(StrEnum):
 
     CREATED = "CREATED"
     ASSIGNED = "ASSIGNED"
+    REOPENED = "REOPENED"
     STARTED = "STARTED"
     PAUSED = "PAUSED"
     RESUMED = "RESUMED"
@@ -168,6 +169,8 @@ class ReleaseOperator:
 
     workspace_id: str
     start_timed_out: bool
+    is_withdrawn: bool = False
+    """Whether the session goes on without the operator, whose relation to it must be removed."""
 
 
 @final

@@ -114,9 +114,16 @@ class VideoInput:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """Waiting for an operator."""
+    """Waiting for an operator, for the first time or again after an operator did not start."""
+
+    reopened_at_ms: int | None = None
+    """When the last assignment ended; None: there was none."""
+    deadline_ms: int | None = None
+    """When the request expires, after an assignment; None: `Terms.wait_deadline_ms`."""
+    unstarted_by: tuple[str, ...] = ()
+    """Operators that were assigned and did not start in time. They are not assigned again."""
 
 
 @final
@@ -129,6 +136,10 @@ class Assigned:
     start_deadline_ms: int
     is_dispatched: bool = False
     """Whether the dispatcher chose the operator, who is BUSY from then on; else the operator accepted."""
+    wait_left_ms: int | None = None
+    """Wait time that was left at the assignment; None in rows of older versions: until `Terms.wait_deadline_ms`."""
+    unstarted_by: tuple[str, ...] = ()
+    """See `Requested`."""
 
 
 @final
@@ -265,11 +276,16 @@ class Session:
         return None if isinstance(self.phase, Requested) else self.phase.operator
 
     @property
+    def unstarted_by(self) -> tuple[str, ...]:
+        """The operators that were assigned, did not start, and are not assigned again."""
+        return self.phase.unstarted_by if isinstance(self.phase, Requested | Assigned) else ()
+
+    @property
     def newest_ms(self) -> int:
         """The newest instant that the session knows. Its time never goes back before it."""
         match self.phase:
-            case Requested():
-                return self.terms.created_at_ms
+            case Requested(reopened_at_ms=at_ms):
+                return self.terms.created_at_ms if at_ms is None else at_ms
             case Assigned(assigned_at_ms=at_ms) | Ended(ended_at_ms=at_ms) | Closed(closed_at_ms=at_ms):
                 return at_ms
             case Live(evidence=evidence):

@@ -93,14 +93,6 @@ def parties_of(session: Session, workspace_id: str) -> frozenset[Party]:
     return frozenset(sides)
 
 
-def effective_state(session: Session, now_ms: int) -> SessionState:
-    """The state after applying a deadline that has passed but is not yet recorded."""
-    deadline = deadline_ms(session)
-    if deadline is None or now_ms < deadline:
-        return session.state
-    return SessionState.ENDED if session.state is SessionState.LIVE else SessionState.EXPIRED
-
-
 def session_status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: str) -> SessionStatus:
     """Read a session at `now_ms`, with what the workspace is allowed to see."""
     terms, phase, operator = session.terms, session.phase, session.operator
@@ -110,7 +102,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
     metadata = terms.metadata_json if is_consumer else None
     match phase:
         case Requested():
-            return SessionStatus(terms, SessionState.REQUESTED, terms.wait_deadline_ms, operator_id, metadata)
+            return SessionStatus(terms, SessionState.REQUESTED, deadline_ms(session), operator_id, metadata)
         case Assigned():
             return SessionStatus(
                 terms, SessionState.ASSIGNED, phase.start_deadline_ms, operator_id, metadata, phase.assigned_at_ms

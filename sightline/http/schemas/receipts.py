@@ -42,7 +42,17 @@ class MeterEvent(Output):
 
     sequence: int = Field(description="Counts from 1 without gaps")
     kind: Literal[
-        "CREATED", "ASSIGNED", "STARTED", "PAUSED", "RESUMED", "MEDIA_LOST", "ENDED", "CANCELLED", "EXPIRED", "SETTLED"
+        "CREATED",
+        "ASSIGNED",
+        "REOPENED",
+        "STARTED",
+        "PAUSED",
+        "RESUMED",
+        "MEDIA_LOST",
+        "ENDED",
+        "CANCELLED",
+        "EXPIRED",
+        "SETTLED",
     ]
     at_ms: int = Field(description="Epoch milliseconds")
     facts: list[EventFact]

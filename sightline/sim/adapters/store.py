@@ -216,6 +216,10 @@ class FaultyStore:
             )
         )
 
+    async def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Tell whether the session's payer can pay."""
+        return await self._read(lambda: self._inner.is_funded(session_id, now_ms))
+
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """Find the record of a call."""
         return await self._read(lambda: self._inner.find_idempotent(key))

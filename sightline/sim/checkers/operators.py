@@ -83,6 +83,10 @@ class Busy(Checker):
 
     def on_session(self, step: SessionStep) -> None:
         operator = step.after.operator
+        before = step.before.operator if step.before is not None else None
+        if before is not None and (operator is None or operator.workspace_id != before.workspace_id):
+            self._open.get(before.workspace_id, {}).pop(step.after.id, None)
+            self._compare(before.workspace_id, step.at_ms)
         if operator is None:
             return
         sessions = self._open.setdefault(operator.workspace_id, {})

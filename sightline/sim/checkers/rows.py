@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 
 from sightline.actors.deps import shard_of
-from sightline.domain.session.model import Session, SessionState
+from sightline.domain.session.messages import EventKind
+from sightline.domain.session.model import Assigned, Session, SessionState
 from sightline.domain.session.record import event_hash
 from sightline.ports.store import Heartbeat, ShardLease
 from sightline.sim.history import Checker, SessionStep, WorkspaceStep
 
 S = SessionState
+# A step that records REOPENED goes from ASSIGNED to REQUESTED, and possibly on from there.
 LEGAL: Final = {
     S.REQUESTED: {S.ASSIGNED, S.CANCELLED, S.EXPIRED},
     S.ASSIGNED: {S.LIVE, S.CANCELLED, S.EXPIRED},
@@ -89,11 +91,15 @@ class Transitions(Checker):
         if before is None:
             self.require(after.state is S.REQUESTED, f"session {after.id} was created in state {after.state}")
             return
-        self.require(
-            after.state in LEGAL[before.state], f"session {after.id} went from {before.state} to {after.state}"
-        )
+        was_reopened = any(recorded.event.kind is EventKind.REOPENED for recorded in step.write.events)
+        allowed = LEGAL[S.REQUESTED] | {S.REQUESTED} if was_reopened else LEGAL[before.state]
+        self.require(after.state in allowed, f"session {after.id} went from {before.state} to {after.state}")
+        self.require(not was_reopened or before.state is S.ASSIGNED, f"session {after.id} was reopened: {before.state}")
         self.require(after.terms == before.terms, f"the terms of session {after.id} changed")
-        if before.operator is not None:
+        if isinstance(after.phase, Assigned):
+            again = after.phase.operator.workspace_id in after.phase.unstarted_by
+            self.require(not again, f"session {after.id} was assigned again to an operator that had not started it")
+        if before.operator is not None and not was_reopened:
             self.require(after.operator == before.operator, f"session {after.id} changed its operator")
 
     def on_end(self) -> None:

@@ -14,6 +14,7 @@ import trio
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
+from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import FundsPolicy
@@ -336,12 +337,17 @@ class MemoryStore:
                 session.state in AWAITED
                 and terms.consumer_workspace_id != not_of
                 and terms.created_at_ms >= since_ms
-                and (session.state is SessionState.ASSIGNED or terms.wait_deadline_ms > now_ms)
+                and (session.state is SessionState.ASSIGNED or (deadline_ms(session) or 0) > now_ms)
                 and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
                 and self._ledger.is_funded(session.id, now_ms)
             )
 
         return len({each.terms.consumer_workspace_id for each in self._sessions.values() if counts(each)})
+
+    async def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Whether the payer's wallet covers the session's hold and all its holds together."""
+        await trio.lowlevel.checkpoint()
+        return self._ledger.is_funded(session_id, now_ms)
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """The record of a call."""
@@ -398,7 +404,7 @@ def _is_wanted(session: Session, query: SessionQuery) -> bool:
 
 def _is_open(session: Session, query: SessionQuery) -> bool:
     terms = session.terms
-    if session.state is not SessionState.REQUESTED or terms.wait_deadline_ms <= query.now_ms:
+    if session.state is not SessionState.REQUESTED or (deadline_ms(session) or 0) <= query.now_ms:
         return False
     if query.coverage is None:
         return True

@@ -35,7 +35,7 @@ ORDER BY created_at_ms DESC, id DESC LIMIT $7
 """  # noqa: S608
 # $1 now, $8 $9 $10 coverage or NULLs, $11 half the height in degrees of a box around it.
 _OPEN = f"""
-{_COLUMNS} WHERE state = 'REQUESTED' AND wait_deadline_ms > $1
+{_COLUMNS} WHERE state = 'REQUESTED' AND due_at_ms > $1
   AND ($8::float8 IS NULL
     OR (lat BETWEEN $8 - $11::float8 AND $8 + $11 AND distance_m($8, $9, lat, lng) <= $10::float8))
   {_RANGE}
@@ -47,15 +47,23 @@ STATEMENTS: Final = {
     SessionView.OPEN: _OPEN,
 }
 
-DEMAND: Final = """
+# The wallet w covers the hold h and all holds of its payer; now is {now}.
+_FUNDED = """NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit >= h.amount)
+  AND wallet_spendable(w, {now}) >=
+    greatest(h.amount, (SELECT sum(o.amount) FROM hold o WHERE o.payer = h.payer AND o.state <> 'RELEASED'))"""
+# The deadline of a REQUESTED session is when it is due; that of its first request is in `wait_deadline_ms`.
+DEMAND: Final = f"""
 SELECT count(DISTINCT consumer_workspace_id) FROM session s JOIN hold h ON h.session_id = s.id
   JOIN wallet_state w ON w.address = h.payer
 WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
-  AND consumer_workspace_id <> $7 AND (s.state = 'ASSIGNED' OR wait_deadline_ms > $6)
+  AND consumer_workspace_id <> $7 AND (s.state = 'ASSIGNED' OR due_at_ms > $6)
   AND distance_m($1, $2, lat, lng) <= $4::float8
-  AND NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit >= h.amount)
-  AND wallet_spendable(w, $6) >= (SELECT sum(o.amount) FROM hold o WHERE o.payer = h.payer AND o.state <> 'RELEASED')
-"""
+  AND {_FUNDED.format(now="$6")}
+"""  # noqa: S608  constants only
+IS_FUNDED: Final = f"""
+SELECT EXISTS (SELECT FROM hold h JOIN wallet_state w ON w.address = h.payer
+  WHERE h.session_id = $1 AND {_FUNDED.format(now="$2")})
+"""  # noqa: S608  constants only
 
 
 def arguments(query: SessionQuery) -> tuple[object, ...]:
@@ -95,3 +103,9 @@ async def demand_near(
     values = (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
     count: int = await database.read(lambda connection: connection.fetchval(DEMAND, *values))
     return count
+
+
+async def is_funded(database: Database, session_id: str, now_ms: int) -> bool:
+    """Whether the payer's wallet covers the session's hold and all its holds together."""
+    found: bool = await database.read(lambda connection: connection.fetchval(IS_FUNDED, session_id, now_ms))
+    return found

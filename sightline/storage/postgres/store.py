@@ -151,6 +151,10 @@ class PostgresStore:
             self._database, lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
         )
 
+    async def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Whether the payer's wallet covers the session's hold and all its holds together."""
+        return await session_lists.is_funded(self._database, session_id, now_ms)
+
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """The record of a call."""
         return await idempotency.find_idempotent(self._database, key)
