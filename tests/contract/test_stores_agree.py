@@ -10,6 +10,7 @@ import pytest
 
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.operator.model import Availability
+from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Ended, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import SESSION, TupleUpdate, operator_edge
@@ -92,7 +93,7 @@ class World:
             lease=self.lease(),
             session=moved,
             at_ms=T0,
-            due_at_ms=self.maybe(T0 + 7),
+            due_at_ms=T0 + 7 if moved.state is SessionState.LIVE else deadline_ms(moved),
             events=events if self.dice.random() < 0.5 else (),
             take_hold=self.maybe(hold),
             charge_hold=MicroUsdc(20) if ends else None,

@@ -257,13 +257,17 @@ async def test_deadlines_are_seen_by_the_first_read_after_them(world: World) -> 
     data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
     world.clock.advance(121)
     listed = data_of(await consumer.key.get(f"{SESSIONS}?state=EXPIRED"))["items"]
-    assert {each["id"] for each in listed} == {waiting["id"], assigned["id"]}
-    assert data_of(await consumer.key.get(f"{SESSIONS}?state=REQUESTED&state=ASSIGNED"))["items"] == []
+    assert [each["id"] for each in listed] == [waiting["id"]]
+    assert data_of(await consumer.key.get(f"{SESSIONS}?state=ASSIGNED"))["items"] == []
+    (reopened,) = data_of(await consumer.key.get(f"{SESSIONS}?state=REQUESTED"))["items"]
+    assert (reopened["id"], reopened["operatorWorkspaceId"], reopened["assignedAt"]) == (assigned["id"], None, None)
     expired = data_of(await consumer.key.get(f"{SESSIONS}/{waiting['id']}"))
     assert (expired["state"], expired["endReason"]) == ("EXPIRED", "WAIT_TIMEOUT")
     assert expired["endedAt"] == waiting["expiresAt"]
     late = await operator.key.post(f"{path}/start")
-    assert error_of(late) == (409, "INVALID_STATE", "session:expired")
+    assert error_of(late)[:2] == (403, "NOT_AUTHORIZED")
+    again = await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id})
+    assert error_of(again) == (409, "INVALID_STATE", "session:notStarted")
 
 
 async def test_pages_go_back_in_time_without_gaps_or_repeats(world: World) -> None:
