@@ -25,7 +25,7 @@ from sightline.actors.watchers import Watchers
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
 from sightline.bootstrap.evidence import open_evidence
-from sightline.bootstrap.fencing import let_earlier_server_stop, stop_when_fenced
+from sightline.bootstrap.fencing import ShardOwnership
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import database_setting
@@ -41,6 +41,7 @@ from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
 from sightline.ports.ids import Ids
+from sightline.ports.leases import ServerIdentity
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
@@ -53,6 +54,7 @@ from sightline.storage.postgres.operations.retention import Retention, Retention
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.lock import lock_place
 from sightline.system.log_files import rotate_log_files
 from sightline.system.loops import run_forever
 from sightline.system.secrets import Secrets
@@ -90,16 +92,18 @@ class Core:
     administration: Administration
     admin_store: AdminStore
     audit: Audit
+    ownership: ShardOwnership
 
 
 @asynccontextmanager
 async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
     clock, ids = SystemClock(), SystemIds()
+    server = ServerIdentity(incarnation=ids.uuid(), host=socket.gethostname(), place=lock_place(settings.data_dir, ids))
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, public_url)
     async with open_parts() as parts:
-        database_part = parts.open(open_migrated_database(settings, retry))
+        database_part = parts.open(open_migrated_database(settings, retry, server.incarnation))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
@@ -111,8 +115,8 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 )
             )
             video = await video_part.ready()
-            epochs = await retry.run(lambda: store.acquire_shards(socket.gethostname(), ids.uuid()))
-            await let_earlier_server_stop(database)
+            ownership = ShardOwnership(database, store, server)
+            epochs = await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,
@@ -147,8 +151,10 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 administration=administration,
                 admin_store=admin_store,
                 audit=Audit(PostgresAuditLog(database), clock, ids),
+                ownership=ownership,
             )
             async with trio.open_nursery() as services:
+                services.start_soon(ownership.keep)
                 gc.set_threshold(*GC_THRESHOLDS)
                 await services.start(actors.run)
                 funds = PayerFunds(actors.registry, ledger, clock) if deps.limits.funds_policy == "enforced" else None
@@ -156,7 +162,6 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 await services.start(chain.run, tell_settlement, funds.report if funds is not None else None)
                 if funds is not None:
                     services.start_soon(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
-                services.start_soon(stop_when_fenced, store)
                 for name, step in (("suspension_sweep", administration.sweep), ("refunds", refunds.resume)):
                     services.start_soon(partial(run_forever, name, step, every_s=ADMINISTRATION_EVERY_S))
                 retention = Retention(database, store, clock, retention_options(settings))
@@ -166,6 +171,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 yield core
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
+            await ownership.leave()
 
 
 async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None:

@@ -43,7 +43,7 @@ class StoredDirectory:
 
 
 @asynccontextmanager
-async def open_migrated_database(settings: Settings, retry: StartRetry) -> AsyncIterator[Database]:
+async def open_migrated_database(settings: Settings, retry: StartRetry, incarnation: str) -> AsyncIterator[Database]:
     """Connect to the external database or start the embedded one, and bring its schema up to date.
 
     Raises:
@@ -61,7 +61,11 @@ async def open_migrated_database(settings: Settings, retry: StartRetry) -> Async
                 run_as=settings.database_account,
             )
             dsn = await nursery.start(run_embedded_postgres, embedded)
-        options = DatabaseOptions(pool=PoolOptions(dsn=dsn, connections_max=settings.database_pool))
+        options = DatabaseOptions(
+            pool=PoolOptions(
+                dsn=dsn, application_name=f"sightline {incarnation}", connections_max=settings.database_pool
+            )
+        )
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
             await retry.run(lambda: migrate(database))

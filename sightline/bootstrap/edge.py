@@ -146,6 +146,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         clock=core.clock,
         ids=core.ids,
         observe=metrics.observe,
+        owns_data=core.ownership.is_valid,
     )
     options = EdgeOptions(
         public_url=settings.public_url,

@@ -1,57 +1,87 @@
-"""Allow one server per database: stop when another server has taken over, and wait for an earlier one before answering.
+"""Allow one server per database: join when no other server holds the lease; stop when another has taken over."""
 
-A server answers reads from memory, so a server that has lost its shards would give stale answers. Each server checks
-the owner of the shards every second and stops as soon as it is another one. The server that takes over answers its
-first call only after the earlier server has had time to detect the change.
-"""
-
-from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NoReturn, final
 
 import structlog
 import trio
 
-from sightline.bootstrap.start_errors import TakenOverError
+from sightline.bootstrap.retry import StartRetry
+from sightline.bootstrap.start_errors import StartError, TakenOverError
 from sightline.domain.errors import SightlineError
+from sightline.ports.leases import HeldBy, ServerIdentity
 from sightline.storage.database.bridge import Database
-from sightline.storage.postgres.shards import count_other_connections
+from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases
 from sightline.storage.postgres.store import PostgresStore
-from sightline.system.loops import Backoff, run_forever
+from sightline.system.clock import boot_now_ms
 
-CHECK_EVERY_S: Final = 1.0
-CHECK_BACKOFF: Final = Backoff(first_s=CHECK_EVERY_S, max_s=5.0)
-HANDOVER_S: Final = 2.5
-"""Two and a half check intervals: the longest time an earlier server with a working database needs to detect it."""
+JOIN_EVERY_S: Final = 0.5
+LEAVE_TIMEOUT_S: Final = 2.0
 EXIT_FENCED: Final = 3
-"""Exit code. A supervisor must not restart on it: the two servers would take the database from each other in turn."""
+"""Exit code. A supervisor should not restart on it at once: another server serves."""
 
 log = structlog.get_logger("sightline")
 
 
-async def stop_when_fenced(store: PostgresStore) -> NoReturn:
-    """Wait until another server has taken over the database.
+@final
+class ShardOwnership:
+    """The lease of this server, from joining to leaving."""
 
-    Raises:
-        TakenOverError: A write was refused because of it, or the check found another owner (at most a second later).
-            The caller then cuts every call in progress.
-    """
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(
-            partial(run_forever, "fence_check", store.check_fence, every_s=CHECK_EVERY_S, backoff=CHECK_BACKOFF)
-        )
-        await store.fenced.wait()
-        nursery.cancel_scope.cancel()
-    raise TakenOverError("Another server has taken over this database. Run one server for each database.")
+    def __init__(self, database: Database, store: PostgresStore, server: ServerIdentity) -> None:
+        self._leases = PostgresLeases(database)
+        self._database = database
+        self._store = store
+        self._server = server
+        self._keeper: LeaseKeeper | None = None
 
+    def is_valid(self) -> bool:
+        """Whether this server holds a valid lease, so that what it has in memory is true."""
+        return self._keeper is not None and self._keeper.is_valid()
 
-async def let_earlier_server_stop(database: Database) -> None:
-    """Wait until no other server is connected, for at most HANDOVER_S. Call it after taking the shards."""
-    with trio.move_on_after(HANDOVER_S):
+    async def join(self, retry: StartRetry, *, patience_s: float) -> dict[int, int]:
+        """Take every shard; wait while another server's lease is valid. Returns the epoch of each shard.
+
+        Raises:
+            StartError: Another server still held the lease after `patience_s`.
+            StoreUnavailableError, OutcomeUnknownError: As `StartRetry.run`.
+        """
+        deadline = trio.current_time() + patience_s
+        is_waiting = False
         while True:
+            joined_at_ms = boot_now_ms()
+            joined = await retry.run(lambda: self._leases.join(self._server))
+            if not isinstance(joined, HeldBy):
+                self._keeper = LeaseKeeper(
+                    self._database, self._server.incarnation, joined_at_ms=joined_at_ms, lost=self._store.fenced
+                )
+                return dict(joined)
+            if trio.current_time() >= deadline:
+                raise StartError(
+                    f"Another server, on {joined.host}, uses this database. Stop it first; this server takes over when"
+                    " the other one has stopped. Each server needs a database of its own."
+                )
+            if not is_waiting:
+                is_waiting = True
+                log.warning("waiting_for_other_server", host=joined.host, at_most_s=patience_s)
+            await trio.sleep(JOIN_EVERY_S)
+
+    async def keep(self) -> NoReturn:
+        """Renew the lease until another server has taken over.
+
+        Raises:
+            TakenOverError: A write was refused because of it, or the lease could not be renewed. The caller then cuts
+                every call in progress.
+        """
+        assert self._keeper is not None, "not joined"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keeper.run)
+            await self._store.fenced.wait()
+            nursery.cancel_scope.cancel()
+        raise TakenOverError("Another server has taken over this database. Run one server for each database.")
+
+    async def leave(self) -> None:
+        """Give the lease up, so that the next server need not wait for its end. Failures are logged only."""
+        with trio.move_on_after(LEAVE_TIMEOUT_S):
             try:
-                if not await count_other_connections(database):
-                    return
+                await self._leases.leave(self._server.incarnation)
             except SightlineError as error:
-                log.warning("other_servers_not_counted", error=str(error))
-            log.info("waiting_for_earlier_server")
-            await trio.sleep(CHECK_EVERY_S / 4)
+                log.warning("lease_not_given_up", error=str(error))

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sightline.ports.ids import Ids
+
 LOCK_NAME = "server.lock"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DataDirectoryInUseError(Exception):
@@ -44,3 +47,17 @@ def lock_directory(directory: Path) -> Iterator[None]:
     finally:
         # The file is not removed: otherwise two servers could lock two files of the same name.
         os.close(descriptor)
+
+
+def lock_place(directory: Path, ids: Ids) -> str:
+    """Identify the lock of a directory: equal for two processes if they lock the same file under the same kernel.
+
+    A process that holds the lock knows that every earlier process of this place has ended. Where the kernel has no
+    identity of its boot, the result is unique, so that nothing is concluded.
+    """
+    try:
+        boot = BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ids.uuid()
+    status = (directory / LOCK_NAME).stat()
+    return f"{boot} {status.st_dev} {status.st_ino}"

@@ -80,6 +80,12 @@ class Server:
         assert word == "ready", self.log()[-3000:]
         self.port = int(self.url.rpartition(":")[2])
 
+    async def until_logged(self, text: str) -> None:
+        """Wait until the log contains a text."""
+        with trio.fail_after(PATIENCE_S * 2):
+            while text not in self.log():  # noqa: ASYNC110  another process writes the file
+                await trio.sleep(0.05)
+
     async def kill(self) -> None:
         """Kill the server by SIGKILL, so that no clean-up runs."""
         assert self.process is not None

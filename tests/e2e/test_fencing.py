@@ -1,7 +1,9 @@
-"""Two servers on one database: the first one stops and gives no stale answers."""
+"""Two servers on one database: the second one waits or is refused; it never takes over from one that serves."""
 
+import signal
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -9,7 +11,7 @@ import pytest
 import trio
 
 from tests.client.api import Api
-from tests.e2e.server import PLACE, Server, a_tenant, go_online
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
 from tests.nemesis.parts import ExternalChain, ExternalPostgres
 
 EXIT_FENCED = 3
@@ -44,50 +46,93 @@ def pair(data_directory: Path) -> Iterator[tuple[Server, Server]]:
             server.end()
 
 
-async def test_a_server_whose_database_was_taken_over_ends_and_answers_no_stale_read(
+async def go_live(server: Server) -> tuple[str, Tenant]:
+    """Start a session; returns its id and its consumer."""
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
+        await watcher.post(f"/sessions/{session_id}/dispatch")
+        await device.post(f"/sessions/{session_id}/start")
+    return session_id, consumer
+
+
+def share_secrets(first: Server, second: Server) -> None:
+    """Make the API keys of the first server valid at the second."""
+    (second.directory / "data" / "secrets.json").write_bytes((first.directory / "data" / "secrets.json").read_bytes())
+
+
+async def state_of(server: Server, session_id: str, consumer: Tenant) -> str:
+    async with Api(server.url, key=consumer.key) as watcher:
+        return str((await watcher.get(f"/sessions/{session_id}"))["state"])
+
+
+async def test_a_second_server_is_refused_with_the_reason_and_the_first_serves_on(pair: tuple[Server, Server]) -> None:
+    first, second = pair
+    await first.start()
+    session_id, consumer = await go_live(first)
+    second.env |= {"SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "3"}
+    second.spawn()
+    assert second.process is not None
+    with trio.fail_after(60):
+        assert await trio.to_thread.run_sync(second.process.wait, abandon_on_cancel=True) == 1
+    assert f"Another server, on {socket.gethostname()}, uses this database" in second.log().splitlines()[-1]
+    assert first.process is not None
+    assert first.process.poll() is None
+    assert await state_of(first, session_id, consumer) == "LIVE"
+    async with Api(first.url, key=consumer.key) as watcher:
+        assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
+
+
+async def test_a_waiting_server_replaces_one_that_was_killed(pair: tuple[Server, Server]) -> None:
+    first, second = pair
+    await first.start()
+    session_id, consumer = await go_live(first)
+    share_secrets(first, second)
+    second.spawn()
+    await second.until_logged("waiting_for_other_server")
+    await first.kill()
+    await second.await_ready()
+    assert await state_of(second, session_id, consumer) == "LIVE"
+
+
+async def test_a_server_that_was_suspended_while_another_took_over_gives_no_stale_answer_and_ends(
     pair: tuple[Server, Server],
 ) -> None:
     first, second = pair
     await first.start()
-    consumer = await a_tenant(first.url, "CONSUMER", "consumer")
-    operator = await a_tenant(first.url, "SUPPLIER", "operator")
-    await go_online(first.url, operator)
-    async with Api(first.url, key=consumer.key) as watcher, Api(first.url, key=operator.key) as device:
-        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
-        await watcher.post(f"/sessions/{session_id}/dispatch")
-        await device.post(f"/sessions/{session_id}/start")
-    (second.directory / "data" / "secrets.json").write_bytes((first.directory / "data" / "secrets.json").read_bytes())
-    ended_by_second = trio.Event()
-    stale: list[str] = []
+    session_id, consumer = await go_live(first)
+    share_secrets(first, second)
     path, headers = f"/api/v1/sessions/{session_id}", {"authorization": f"Bearer {consumer.key}"}
-
-    async def read_first() -> None:
-        async with httpx.AsyncClient(base_url=first.url, headers=headers) as http:
-            while True:
-                is_over = ended_by_second.is_set()
-                try:
-                    answer = await http.get(path)
-                except httpx.TransportError:
-                    if first.process is not None and first.process.poll() is not None:
-                        return
-                    continue
-                if is_over and answer.status_code == 200 and answer.json()["data"]["state"] == "LIVE":
-                    stale.append(answer.text)
-
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(read_first)
-            await second.start()
-            async with Api(second.url, key=consumer.key) as watcher:
-                ended = await watcher.post(f"/sessions/{session_id}/end")
-                assert ended["state"] == "ENDED"
-            ended_by_second.set()
-    assert not stale
+    answers: list[httpx.Response] = []
     assert first.process is not None
-    assert first.process.poll() == EXIT_FENCED
+
+    async def read(http: httpx.AsyncClient) -> None:
+        with suppress(httpx.TransportError):
+            answers.append(await http.get(path))
+
+    async with httpx.AsyncClient(base_url=first.url, headers=headers, timeout=60) as http:
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(read, http)
+        assert {answer.json()["data"]["state"] for answer in answers} == {"LIVE"}
+        answers.clear()
+        first.process.send_signal(signal.SIGSTOP)
+        await second.start()
+        async with Api(second.url, key=consumer.key) as watcher:
+            assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
+        async with trio.open_nursery() as nursery:
+            # These requests wait in the sockets of the suspended server.
+            for _ in range(8):
+                nursery.start_soon(read, http)
+            await trio.sleep(0.5)
+            first.process.send_signal(signal.SIGCONT)
+    with trio.fail_after(30):
+        assert await trio.to_thread.run_sync(first.process.wait, abandon_on_cancel=True) == EXIT_FENCED
+    assert {answer.status_code for answer in answers} <= {503}
     said = [line for line in first.log().splitlines() if "server_fenced" in line]
     assert len(said) == 1
     assert '"critical"' in said[0]
     assert "Traceback" not in first.log()
-    async with Api(second.url, key=consumer.key) as watcher:
-        assert (await watcher.get(f"/sessions/{session_id}"))["state"] == "ENDED"
+    assert await state_of(second, session_id, consumer) == "ENDED"

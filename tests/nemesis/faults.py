@@ -20,6 +20,7 @@ import asyncpg
 import psutil
 import trio
 
+from sightline.bootstrap.fencing import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME
 from tests.e2e.traffic import Stage
 from tests.nemesis.parts import on_database
@@ -181,7 +182,7 @@ async def terminate_backends(system: System, _stage: Stage, _rng: Random) -> Non
     """Terminate every connection of the server by SQL, three times."""
     for _ in range(3):
         await _on_database(
-            system, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sightline'"
+            system, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sightline%'"
         )
         await trio.sleep(0.5)
 
@@ -238,7 +239,7 @@ async def exhaust_connections(system: System, _stage: Stage, _rng: Random) -> No
         taken = []
         for _ in range(8):
             await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sightline'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sightline%'"
             )
             with suppress(asyncpg.PostgresError):
                 while True:  # until Postgres refuses one
@@ -358,20 +359,35 @@ async def step_clock_and_kill(seconds: float, system: System, stage: Stage, rng:
 # Faults with a second server.
 
 
-async def take_over(system: System, stage: Stage, _rng: Random) -> None:
-    """Start a second server on the same database: the first must stop by itself with its exit code."""
+async def replace_server(system: System, stage: Stage, _rng: Random) -> None:
+    """Start a second server on the same database, which must wait; then kill the first by SIGKILL."""
     first, second = system.server, system.another_server()
-    await second.start()
+    second.spawn()
+    await second.until_logged("waiting_for_other_server")
+    if await system.unready() is not None:
+        stage.history.unexpected.append("a second server disturbed the first one")
     stage.fall()
-    assert first.process is not None
+    await first.kill()
+    await second.await_ready()
+    system.server = stage.server = second
+    stage.rise()
+
+
+async def suspend_and_replace_server(system: System, stage: Stage, _rng: Random) -> None:
+    """Suspend the server by SIGSTOP until a second one has taken over; when it continues it must stop by itself."""
+    first, second = system.server, system.another_server()
+    process = first.process
+    assert process is not None
+    stage.fall()
+    process.send_signal(signal.SIGSTOP)
+    await second.start()
+    process.send_signal(signal.SIGCONT)
     with trio.move_on_after(FENCED_WITHIN_S):
-        while first.process.poll() is None:  # noqa: ASYNC110  waits for the end of a process
+        while process.poll() is None:  # noqa: ASYNC110  waits for the end of a process
             await trio.sleep(0.05)
-    if first.process.poll() is None:
-        stage.history.unexpected.append(f"a fenced server still ran {FENCED_WITHIN_S:.0f} s after it was replaced")
+    if process.poll() != EXIT_FENCED:
+        stage.history.unexpected.append(f"a fenced server ended with {process.poll()} instead of {EXIT_FENCED}")
         await first.kill()
-    elif first.process.returncode in (0, -signal.SIGKILL):
-        stage.history.unexpected.append(f"a fenced server ended with exit code {first.process.returncode}")
     system.server = stage.server = second
     stage.rise()
 
@@ -411,7 +427,8 @@ FAULTS: Final = (
     Fault("clock back 1 h", partial(step_clock, -HOUR_S)),
     Fault("clock forward 1 h and kill -9", partial(step_clock_and_kill, HOUR_S)),
     Fault("clock back 1 h and kill -9", partial(step_clock_and_kill, -HOUR_S)),
-    Fault("second server takes over", take_over, EXTERNAL),
+    Fault("second server waits, first kill -9", replace_server, EXTERNAL),
+    Fault("second server takes over from SIGSTOP", suspend_and_replace_server, EXTERNAL),
 )
 
 

@@ -20,10 +20,11 @@ from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import RelationTuple, TupleUpdate, operator_edge
-from sightline.ports.store import Heartbeat, SessionWrite, ShardLease
+from sightline.ports.store import HeartbeatWrite, SessionWrite, ShardLease
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
+from sightline.storage.postgres.leases import PostgresLeases
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_heartbeat, a_quote, a_session, a_settlement, a_workspace, an_id, in_phase
@@ -51,7 +52,7 @@ BUG = (
 )
 """The statement or its arguments are wrong; nothing was applied."""
 
-ADAPTERS = (PostgresStore, PostgresLedger, PostgresIdentityStore, PostgresRelations)
+ADAPTERS = (PostgresStore, PostgresLeases, PostgresLedger, PostgresIdentityStore, PostgresRelations)
 NOT_CALLED = {"PostgresRelations.open", "PostgresRelations.stage"}
 """A constructor, and a method that asks nothing of the database."""
 
@@ -65,7 +66,7 @@ SAMPLES: dict[object, Callable[[], object]] = {
     Session: a_session,
     Workspace: a_workspace,
     Quote: a_quote,
-    Heartbeat: lambda: a_heartbeat(an_id(), 1),
+    HeartbeatWrite: lambda: HeartbeatWrite(ShardLease(7, 0), (a_heartbeat(an_id(), 1),)),
     TupleUpdate: lambda: TupleUpdate(operator_edge(an_id(), an_id())),
     RelationTuple: lambda: operator_edge(an_id(), an_id()),
     typing.Any: lambda: None,

@@ -43,7 +43,8 @@ class Edge:
     """The services that the pipeline calls.
 
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
-    `observe` is called once for each request.
+    `observe` is called once for each request. `owns_data` says whether this server holds a valid lease on the database:
+    without one, what it has in memory may be outdated.
     """
 
     authenticate: Authenticate
@@ -52,6 +53,7 @@ class Edge:
     clock: Clock
     ids: Ids
     observe: Observe = _observe_nothing
+    owns_data: Callable[[], bool] = lambda: True
 
 
 @final

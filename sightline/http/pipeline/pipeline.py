@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
-from sightline.domain.errors import RefusedError, UnavailableError
+from sightline.domain.errors import RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
@@ -128,6 +128,9 @@ class Pipeline:
         route = request.route = match.route
         self._options.access.check(request.headers, route)
         if route.operation is not None:
+            # Before the call reads anything: a value that was true at this moment is a correct answer to this call.
+            if not self._edge.owns_data():
+                raise StoreUnavailableError("this server has not reached its database for seconds")
             principal = await self._authenticate(request)
             request.principal = principal
             request.principal = await self._edge.authorize(principal, route.operation)

@@ -12,7 +12,7 @@ A crossing costs two thread wake-ups. Results that are ready at the same time ar
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, final
@@ -119,6 +119,31 @@ class Database:
         Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
         """
         return cast(T, await self._cross(WorkKind.TRANSACT, unit, deadline_ms))
+
+    async def host(self, service: Callable[[PoolOptions], Coroutine[Any, Any, None]]) -> None:
+        """Run a service on the asyncio side until it ends; it may open connections of its own with these options.
+
+        An exception of the service is raised here.
+
+        Cancellation: the service is cancelled, and this returns when it has ended.
+        """
+        ended = trio.Event()
+        tasks: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(service(self._options.pool))
+            task.add_done_callback(lambda _: self._token.run_sync_soon(ended.set))
+            tasks.append(task)
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            await ended.wait()
+        except trio.Cancelled:
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            with trio.CancelScope(shield=True):
+                await ended.wait()
+            raise
+        tasks[0].result()
 
     async def ping(self, *, deadline_ms: int = 1_000) -> None:
         """Check that the database answers.

@@ -29,6 +29,8 @@ class PoolOptions:
 
     dsn: str
     """A postgresql:// URL; never logged, because it can hold a password."""
+    application_name: str = "sightline"
+    """Shown by pg_stat_activity. A server that takes over ends the connections of its predecessor by this name."""
     connections_min: int = 2
     """Opened at start and kept."""
     connections_max: int = 8
@@ -46,7 +48,7 @@ async def connect(options: PoolOptions) -> Connection:
         statement_cache_size=STATEMENTS_KEPT,
         max_cached_statement_lifetime=0,
         server_settings={
-            "application_name": "sightline",
+            "application_name": options.application_name,
             "timezone": "UTC",
             # Overrides the setting of the server, the role and the database: acknowledged data must be on disk.
             "synchronous_commit": "on",

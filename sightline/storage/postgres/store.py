@@ -1,7 +1,7 @@
 """The store port on Postgres. Each method is one unit of work."""
 
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -32,7 +32,8 @@ from sightline.storage.database.group_read import GroupRead
 from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import shard_of
 from sightline.storage.postgres.heartbeats import HeartbeatTable
-from sightline.storage.postgres.shards import ShardOwnership
+
+_TAKE: Final = "SELECT id, epoch FROM take_shards($1, $2)"
 
 
 @final
@@ -41,7 +42,7 @@ class PostgresStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._shards = ShardOwnership(database)
+        self._fenced = trio.Event()
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
@@ -50,28 +51,21 @@ class PostgresStore:
         self._dispatches: GroupRead[str, ConsumerDispatches] = GroupRead(database, sessions.find_dispatches)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard for this owner."""
-        return await self._shards.acquire(owner, incarnation)
+        """Take every shard for this owner. A server joins by `PostgresLeases` instead."""
+        rows = await self._database.run(lambda connection: connection.fetch(_TAKE, owner, incarnation))
+        return {row["id"]: row["epoch"] for row in rows}
 
     @property
     def fenced(self) -> trio.Event:
-        """Set when another server has taken shards of this one: by a refused write, or by `check_fence`.
+        """Set when another server has taken shards of this one: by a refused write, or by the keeper of the lease.
 
         Never cleared. A fenced server must stop: what it holds in memory is no longer true.
         """
-        return self._shards.lost
-
-    async def check_fence(self) -> None:
-        """Read the owner of the shards and set `fenced` if it is another server. To be called each second.
-
-        Raises:
-            StoreUnavailableError: The database did not answer; nothing is known.
-        """
-        await self._shards.check()
+        return self._fenced
 
     def _noting_fence(self, result: Committed | Rejected) -> Committed | Rejected:
         if result == Rejected(RejectedWhy.FENCED):
-            self._shards.lost.set()
+            self._fenced.set()
         return result
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
@@ -128,7 +122,7 @@ class PostgresStore:
         """Record the writes whose lease is still held; returns the leases that are lost."""
         lost = await self._heartbeats.append(batch)
         if lost:
-            self._shards.lost.set()
+            self._fenced.set()
         return lost
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:

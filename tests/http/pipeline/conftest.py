@@ -243,6 +243,7 @@ async def _running(
     h2c: bool = False,
     strict_transport_s: int | None = None,
     access: ListenerAccess | None = None,
+    owns_data: bool = True,
 ) -> AsyncIterator[Running]:
     stage, ids, clock = Stage(), TestIds(), FixedClock()
 
@@ -257,6 +258,7 @@ async def _running(
         clock=clock,
         ids=ids,
         observe=observe,
+        owns_data=lambda: owns_data,
     )
     options = EdgeOptions(
         rate_limits=rate_limits or RateLimits(),

@@ -206,3 +206,14 @@ async def test_a_configured_address_is_how_callers_reach_us(running: Any, door: 
     async with running(public_url="https://live.example") as app:
         answer = await app.http.get(f"/{door}/public")
     assert answer.json()["data"]["baseUrl"] == "https://live.example"
+
+
+async def test_a_server_without_a_valid_lease_answers_nothing_that_could_be_outdated(running: Any, door: str) -> None:
+    async with running(owns_data=False) as app:
+        answer = await app.http.get(
+            f"/{door}/things/0a000000-0000-4000-8000-000000000003", headers={"authorization": "Bearer reader"}
+        )
+        assert answer.status_code == 503
+        assert "retry-after" in answer.headers
+        assert app.stage.seen == []
+        assert (await app.http.get(f"/{door}/public")).status_code == 200

@@ -1,0 +1,131 @@
+"""Ownership of the shards in Postgres: the statements, and the keeper that renews the lease of this server."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, final
+
+import structlog
+import trio
+
+from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity
+from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection, PoolOptions, connect
+from sightline.storage.database.work import NOT_CONNECTED
+from sightline.system.clock import boot_now_ms
+
+VALID_MS: Final = 5_000
+"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
+RENEW_EVERY_S: Final = 1.5
+RENEW_DEADLINE_S: Final = 1.0
+TICK_EVERY_S: Final = 0.5
+TICK_MAX_MS: Final = 2_000
+"""The lease is not renewed while trio has not run for this long: a server that hangs must not keep it."""
+
+_TTL: Final = timedelta(milliseconds=TTL_MS)
+_JOIN: Final = "SELECT holder, id, epoch FROM join_server($1, $2, $3, $4)"
+# A server of a version without leases takes the shards and leaves the lease as it is.
+_RENEW: Final = """
+UPDATE server_lease SET expires_at = clock_timestamp() + $2
+WHERE incarnation = $1 AND NOT EXISTS (SELECT FROM shard WHERE incarnation IS DISTINCT FROM $1)
+RETURNING true
+"""
+_LEAVE: Final = "DELETE FROM server_lease WHERE incarnation = $1"
+
+log = structlog.get_logger("sightline")
+
+
+@final
+class PostgresLeases:
+    """Implements `Leases`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
+        """Take every shard, unless another server's lease is valid."""
+        arguments = (server.incarnation, server.host, server.place, _TTL)
+        rows = await self._database.run(lambda connection: connection.fetch(_JOIN, *arguments))
+        if rows[0]["holder"] is not None:
+            return HeldBy(rows[0]["holder"])
+        return {row["id"]: row["epoch"] for row in rows}
+
+    async def renew(self, incarnation: str) -> bool:
+        """Extend the lease."""
+        return bool(await self._database.run(lambda connection: _renew(connection, incarnation)))
+
+    async def leave(self, incarnation: str) -> None:
+        """Give the lease up."""
+        await self._database.run(lambda connection: connection.execute(_LEAVE, incarnation))
+
+
+async def _renew(connection: Connection, incarnation: str) -> bool:
+    return bool(await connection.fetchval(_RENEW, incarnation, _TTL))
+
+
+@final
+class LeaseKeeper:
+    """Renews the lease of this server on a connection of its own, on the database's thread.
+
+    Neither a pool without a free connection nor a trio loop that is busy for a second delays a renewal.
+    """
+
+    def __init__(self, database: Database, incarnation: str, *, joined_at_ms: int, lost: trio.Event) -> None:
+        """Create the keeper of a lease that this server holds.
+
+        Args:
+            joined_at_ms: `boot_now_ms` before the shards were taken.
+            lost: Set when another server has taken the shards.
+        """
+        self._database = database
+        self._incarnation = incarnation
+        self._lost = lost
+        # Written on the database's thread, read on trio's; assignments are atomic.
+        self._valid_until_ms = joined_at_ms + VALID_MS
+        self._ticked_at_ms = boot_now_ms()
+
+    def is_valid(self) -> bool:
+        """Whether no other server can have taken the shards: what this server has in memory is true."""
+        return boot_now_ms() < self._valid_until_ms
+
+    async def run(self) -> None:
+        """Renew the lease until it is lost or this is cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tick)
+            await self._database.host(self._keep)
+            self._lost.set()
+            nursery.cancel_scope.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            self._ticked_at_ms = boot_now_ms()
+            await trio.sleep(TICK_EVERY_S)
+
+    # On the database's thread.
+
+    async def _keep(self, options: PoolOptions) -> None:
+        """Renew until another server has taken the shards."""
+        connection: Connection | None = None
+        failures = 0
+        try:
+            while True:
+                sent_ms = boot_now_ms()
+                if sent_ms - self._ticked_at_ms < TICK_MAX_MS:
+                    try:
+                        async with asyncio.timeout(RENEW_DEADLINE_S):
+                            if connection is None:
+                                connection = await connect(options)
+                            if not await _renew(connection, self._incarnation):
+                                return
+                        self._valid_until_ms = sent_ms + VALID_MS
+                        failures = 0
+                    except (TimeoutError, *NOT_CONNECTED) as error:
+                        failures += 1
+                        log.warning("lease_not_renewed", failures=failures, error=repr(error))
+                        if connection is not None:
+                            connection.terminate()
+                            connection = None
+                await asyncio.sleep(RENEW_EVERY_S)
+        finally:
+            if connection is not None:
+                connection.terminate()

@@ -1,0 +1,114 @@
+"""The keeper of a server's lease on a real Postgres: it renews, notices a loss, and does not trust an old renewal."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from sightline.ports.leases import HeldBy, ServerIdentity
+from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
+from sightline.storage.postgres import leases as leases_module
+from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases
+from sightline.system.clock import boot_now_ms
+
+from .proxy import open_wire
+
+END_LEASES = "UPDATE server_lease SET expires_at = clock_timestamp() - interval '1 s'"
+LEFT_S = "SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM server_lease"
+
+
+def a_server(name: str) -> ServerIdentity:
+    return ServerIdentity(incarnation=name, host=name, place=name)
+
+
+async def a_keeper(database: Database, name: str, lost: trio.Event) -> LeaseKeeper:
+    joined_at_ms = boot_now_ms()
+    assert not isinstance(await PostgresLeases(database).join(a_server(name)), HeldBy)
+    return LeaseKeeper(database, name, joined_at_ms=joined_at_ms, lost=lost)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renew often, and trust a renewal for a short time."""
+    monkeypatch.setattr(leases_module, "RENEW_EVERY_S", 0.05)
+    monkeypatch.setattr(leases_module, "RENEW_DEADLINE_S", 0.3)
+    monkeypatch.setattr(leases_module, "VALID_MS", 500)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_lease_is_renewed_while_the_server_runs_and_ends_with_it(database: Database) -> None:
+    keeper = await a_keeper(database, "first", trio.Event())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run)
+        await database.run(lambda connection: connection.execute(END_LEASES))
+        with trio.fail_after(10):
+            while await database.read(lambda connection: connection.fetchval(LEFT_S)) < 5:
+                await trio.lowlevel.checkpoint()
+        assert keeper.is_valid()
+        assert await PostgresLeases(database).join(a_server("second")) == HeldBy("first")
+        nursery.cancel_scope.cancel()
+    await database.run(lambda connection: connection.execute(END_LEASES))
+    assert not isinstance(await PostgresLeases(database).join(a_server("second")), HeldBy)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_keeper_whose_shards_another_server_took_notices_it(database: Database) -> None:
+    lost = trio.Event()
+    keeper = await a_keeper(database, "first", lost)
+    await database.run(lambda connection: connection.execute(END_LEASES))
+    assert not isinstance(await PostgresLeases(database).join(a_server("second")), HeldBy)
+    with trio.fail_after(10):
+        await keeper.run()
+    assert lost.is_set()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_shards_that_an_older_version_took_without_a_lease_are_lost_too(database: Database) -> None:
+    lost = trio.Event()
+    keeper = await a_keeper(database, "first", lost)
+    await database.run(lambda connection: connection.execute("SELECT take_shards('host', 'older version')"))
+    with trio.fail_after(10):
+        await keeper.run()
+    assert lost.is_set()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_without_its_database_a_server_trusts_its_memory_for_a_limited_time(
+    database_dsn: str,
+) -> None:
+    async with (
+        open_wire(database_dsn) as wire,
+        open_database(DatabaseOptions(pool=PoolOptions(dsn=wire.dsn))) as database,
+        trio.open_nursery() as nursery,
+    ):
+        lost = trio.Event()
+        keeper = await a_keeper(database, "first", lost)
+        nursery.start_soon(keeper.run)
+        wire.block()
+        assert keeper.is_valid()
+        await until(lambda: not keeper.is_valid())
+        wire.unblock()
+        await until(keeper.is_valid)
+        assert not lost.is_set()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_trio_loop_that_hangs_does_not_keep_the_lease(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases_module, "TICK_EVERY_S", 1_000)
+    monkeypatch.setattr(leases_module, "TICK_MAX_MS", 200)
+    keeper = await a_keeper(database, "first", trio.Event())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run)
+        await until(lambda: not keeper.is_valid())
+        nursery.cancel_scope.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(10):
+        while not holds():
+            await trio.testing.wait_all_tasks_blocked(0.01)
