@@ -127,6 +127,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         evidence=core.evidence,
         ledger=core.ledger,
         chain=core.chain.config,
+        faucet=core.chain.faucet,
         rpc=core.chain.proxy if core.chain.config.rpc_is_private else None,
         wake_watcher=core.chain.wake_watcher,
         sign_in=identity.sign_in,
@@ -216,6 +217,7 @@ def _resource_options(core: Core) -> ResourceOptions:
         webhook_secret=core.secrets.webhook_secret,
         media_urls=() if media_url is None else (media_url,),
         frame_signing=core.settings.frame_signing,
+        faucet_daily_micro=core.settings.chain_faucet_daily_micro,
     )
 
 

@@ -160,6 +160,11 @@ class Settings(BaseModel):
         None,
         description="Private key of the account that pays refunds, 32 bytes in hex; embedded chain: the fee receiver.",
     )
+    chain_faucet_daily_micro: int = Field(
+        50_000_000,
+        ge=0,
+        description="Embedded chain: micro-USDC that POST /wallet/faucet gives to a wallet on a UTC day; 0: none.",
+    )
     chain_free_settle_seconds: int = Field(
         600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
     )

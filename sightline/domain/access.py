@@ -115,6 +115,7 @@ class Operation(StrEnum):
     END_SESSION = auto()
     CANCEL_ASSIGNMENTS = auto()
     READ_WALLET = auto()
+    USE_FAUCET = auto()
     WATCH_EVENTS = auto()
 
 
@@ -201,6 +202,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.END_SESSION: _changes(Scope.SESSIONS_OPERATE, Scope.SESSIONS_CREATE),
         Operation.CANCEL_ASSIGNMENTS: _changes(Scope.SESSIONS_OPERATE),
         Operation.READ_WALLET: _reads(Scope.WALLET_READ),
+        Operation.USE_FAUCET: _changes(Scope.SESSIONS_CREATE),
         Operation.WATCH_EVENTS: _reads(Scope.SESSIONS_READ),
     }
 )

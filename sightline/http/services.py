@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
 from sightline.http.audit import Audit
-from sightline.ports.chain import ChainConfig
+from sightline.ports.chain import ChainConfig, Faucet
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
 from sightline.ports.health import ReadinessCheck
@@ -43,6 +43,8 @@ class ResourceOptions:
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
     frame_signing: FrameSigning = "request"
     webhook_skew_ms: int = 300_000
+    faucet_daily_micro: int = 50_000_000
+    """Test money that a wallet gets at most on a UTC day; 0: none."""
     media_urls: tuple[str, ...] = ()
     """URLs of an external video engine that the console plays from and publishes to."""
 
@@ -74,6 +76,8 @@ class Services:
     clock: Clock
     ids: Ids
     options: ResourceOptions
+    faucet: Faucet | None = None
+    """Pays test money; None on an external chain."""
 
 
 Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, ReadinessCheck]]]

@@ -484,6 +484,28 @@ class LedgerQuery:
     to_block: int | None = None
 
 
+class UsageSide(StrEnum):
+    """The side of its sessions that a workspace asks about."""
+
+    CONSUMER = "consumer"
+    OPERATOR = "operator"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UsageDay:
+    """The ended sessions of a workspace on one UTC day; `day` counts from the epoch.
+
+    `to_amount` went to operators, `fee_amount` to the platform. Write-offs are left out.
+    """
+
+    day: int
+    sessions: int
+    clean_seconds: int
+    to_amount: int
+    fee_amount: int
+
+
 class WalletLedger(Protocol):
     """Wallets and ledger rows, written by the watcher and read by the wallet resources of the API."""
 
@@ -547,6 +569,21 @@ class WalletLedger(Protocol):
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
         """Return the workspace's ledger rows."""
+        ...
+
+    async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
+        """Return a workspace's ended sessions by the day on which their end was recorded; empty days are left out."""
+        ...
+
+    async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
+        """Count test money for a wallet. Returns what is left of the UTC day; None, with nothing counted, if too much.
+
+        Counted before it is paid, so that a crash in between cannot pay more than the maximum.
+        """
+        ...
+
+    async def left_of_faucet(self, address: str, *, daily_max: int, now_ms: int) -> int:
+        """Return what the faucet may still give to a wallet on this UTC day."""
         ...
 
     async def take_hold(

@@ -28,6 +28,8 @@ from sightline.ports.ledger import (
     SettlementLane,
     SettlementState,
     SpendingLimits,
+    UsageDay,
+    UsageSide,
     WalletReading,
 )
 from sightline.storage.database.bridge import DatabaseOptions, open_database
@@ -640,3 +642,42 @@ async def test_an_event_of_a_settlement_names_its_session(ledger: Ledger) -> Non
     await apply(ledger, an_application(block, events=(an_event(block, session=SESSION),)), now_ms=2)
     (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=5))
     assert row.session_id == SESSION
+
+
+# Usage and the faucet.
+
+
+async def test_usage_adds_up_the_ended_sessions_of_each_day_by_side(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=5 * DAY_MS)
+    await ledger.compose(a_payload(OTHER_SESSION, to_amount=170, fee_amount=30), now_ms=6 * DAY_MS - 1)
+    late = "55555555-5555-4555-8555-555555555555"
+    await ledger.compose(a_payload(late, to_amount=0, fee_amount=0), now_ms=6 * DAY_MS)
+    whole = [UsageDay(5, 2, 20, 255, 45), UsageDay(6, 1, 10, 0, 0)]
+    for workspace, side in ((CONSUMER, UsageSide.CONSUMER), (OPERATOR, UsageSide.OPERATOR)):
+        assert await ledger.usage(workspace, side, first_day=0, last_day=9) == whole
+    assert await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=6, last_day=6) == whole[1:]
+    assert await ledger.usage(CONSUMER, UsageSide.OPERATOR, first_day=0, last_day=9) == []
+    await ledger.write_off(OTHER_SESSION, reason="lost", now_ms=7 * DAY_MS)
+    assert (await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=5, last_day=5))[0].to_amount == 85
+
+
+async def test_the_faucet_counts_by_wallet_and_day_and_never_above_its_maximum(ledger: Ledger) -> None:
+    async def take(amount: int, address: str = PAYER, now_ms: int = 5) -> int | None:
+        return await ledger.take_from_faucet(address, amount, daily_max=100, now_ms=now_ms)
+
+    assert await take(101) is None
+    assert [await take(60), await take(41), await take(40, PAYER.lower()), await take(1)] == [40, None, 0, None]
+    assert await ledger.left_of_faucet(PAYER, daily_max=100, now_ms=5) == 0
+    assert [await take(100, PAYEE), await take(100, now_ms=DAY_MS)] == [0, 0]
+
+
+async def test_parallel_calls_take_no_more_from_the_faucet_than_its_maximum(ledger: Ledger) -> None:
+    taken: list[int | None] = []
+
+    async def take() -> None:
+        taken.append(await ledger.take_from_faucet(PAYER, 30, daily_max=100, now_ms=5))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(take)
+    assert sorted(left for left in taken if left is not None) == [10, 40, 70]

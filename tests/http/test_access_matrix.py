@@ -381,6 +381,22 @@ RULES = [
         roles=ANYBODY,
         parties=EACH,
     ),
+    Rule(
+        name="usage",
+        method="GET",
+        prepare=fixed("/api/v1/usage?side=consumer&from=2026-11-20&to=2026-11-22"),
+        scopes=(WALLET,),
+        roles=ANYBODY,
+        parties=EACH,
+    ),
+    Rule(
+        name="faucet",
+        method="POST",
+        prepare=fixed("/api/v1/wallet/faucet"),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+    ),
     # Last, because it ends the sign-ins of the cast.
     Rule(
         name="logout",

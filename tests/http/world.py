@@ -87,6 +87,7 @@ class WorldOptions:
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0
+    faucet: Any = None
     log_heartbeat_every: int = 1
 
 
@@ -328,6 +329,7 @@ class World:
             ledger=self.ledger,
             chain=CHAIN,
             rpc=self._answer_rpc,
+            faucet=self.options.faucet,
             wake_watcher=lambda: None,
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,

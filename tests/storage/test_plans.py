@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from sightline.ports.ledger import UsageSide
 from sightline.ports.store import SessionQuery, SessionView
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import heartbeats, identity_sql, session_lists, sessions, workspaces
+from sightline.storage.postgres.ledger import USAGE
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000
@@ -152,3 +154,22 @@ async def test_edges_are_found_by_index_also_by_a_plan_made_once_for_all_values(
 
     plan = json.loads(await filled.read(generic))[0]["Plan"]
     assert indexes_of(plan) == {index}
+
+
+FILL_SETTLEMENTS = f"""
+INSERT INTO settlement (session_id, session_id_hash, payload, state, composed_at_ms, updated_at_ms)
+SELECT gen_random_uuid(), 'hash ' || n, json_build_object(
+  'from', '0xaa', 'toAmount', '85', 'feeAmount', '15', 'seconds', 10,
+  'consumer', '00000000-0000-4000-8000-' || lpad((n % 400)::text, 12, '0'),
+  'operator', '00000000-0000-4000-8000-' || lpad((n % 300)::text, 12, '0')), 'CONFIRMED', {NOW_MS} - n * 10000, {NOW_MS}
+FROM generate_series(1, 10000) n;
+ANALYZE settlement;
+"""
+
+
+@pytest.mark.parametrize("side", UsageSide)
+async def test_usage_reads_the_range_of_one_workspace(database: Database, side: UsageSide) -> None:
+    await database.run(lambda c: c.execute(FILL_SETTLEMENTS), deadline_ms=30_000)
+    plan = await explain(database, USAGE[side], WORKSPACE, NOW_MS - 50_000_000, NOW_MS)
+    assert indexes_of(plan) == {f"settlement_by_{side}"}
+    assert scanned_whole(plan) == set()

@@ -262,6 +262,8 @@ def _success(route: Route, schemas: _Schemas) -> Document:
             },
         }
         response["content"] = {"application/json": {"schema": envelope}}
+        if route.other_media_type is not None:
+            response["content"][route.other_media_type] = {"schema": _schema_of_media(route.other_media_type)}
     if route.links:
         response["links"] = {
             link.operation_id: {"operationId": link.operation_id, "parameters": dict(link.parameters)}

@@ -11,6 +11,7 @@ from sightline.http.resources.location import LocationResources
 from sightline.http.resources.me_auth import MeAndAuth
 from sightline.http.resources.members import MemberResources
 from sightline.http.resources.money.receipts import ReceiptResources
+from sightline.http.resources.money.usage import UsageResources
 from sightline.http.resources.money.wallet import MoneyResources
 from sightline.http.resources.quotes import QuoteResources
 from sightline.http.resources.rpc_proxy import RpcProxyResource
@@ -37,8 +38,9 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(QuoteResources(services)),
         *routes_of(SessionResources(services)),
         *routes_of(FrameResources(services, slots)),
-        *routes_of(MoneyResources(services)),
+        *routes_of(MoneyResources(services, idempotency)),
         *routes_of(ReceiptResources(services)),
+        *routes_of(UsageResources(services)),
         *routes_of(EventResources(services, slots)),
         *routes_of(SignallingResources(services)),
         *rpc,

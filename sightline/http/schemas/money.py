@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sightline.domain.addresses import shown_address
 from sightline.http.schemas.base import (
     HASH_PATTERN,
     INTEGER_TEXT,
     Address,
+    Input,
     Instant,
     Money,
     Output,
@@ -17,6 +18,7 @@ from sightline.http.schemas.base import (
     Uuid,
     iso,
     iso_or_none,
+    labelled,
 )
 from sightline.ports.ledger import LedgerRow, SettlementRecord, SettlementState, WalletView
 
@@ -102,6 +104,31 @@ class WalletEventPage(Output):
 
     items: list[WalletEvent]
     next_cursor: str | None
+
+
+class FaucetBody(Input):
+    """How much test money."""
+
+    AREA = "faucet"
+    REFUSES_MISSPELT = True
+
+    amount_micro_usdc: Money = Field(default="10000000", description="At least 1 micro-USDC")
+
+    @field_validator("amount_micro_usdc")
+    @classmethod
+    def _is_positive(cls, amount: str) -> str:
+        if amount == "0":
+            raise labelled("faucet:amountMicroUsdc", "amountMicroUsdc must be at least 1")
+        return amount
+
+
+class FaucetPayment(Output):
+    """Test money that was paid."""
+
+    wallet_address: Address
+    amount_micro_usdc: Money
+    tx_hash: str = Field(description="The mined transaction")
+    remaining_micro_usdc: Money = Field(description="What the wallet may still get on this UTC day")
 
 
 class ChainConfig(Output):

@@ -21,6 +21,9 @@ from sightline.ports.ledger import (
     LedgerRow,
     ReadingState,
     SessionProof,
+    SettlementState,
+    UsageDay,
+    UsageSide,
     WalletReading,
     WalletView,
 )
@@ -60,6 +63,8 @@ class MemoryLedger(MemoryOutbox):
         super().__init__(now_ms)
         self.session_of: Callable[[str], Session | None] = lambda _: None
         """Finds the session for `proofs`; the store that uses this ledger sets it."""
+        self._given: dict[tuple[str, int], int] = {}
+        """Test money by lower-case address and UTC day."""
         self._identity: ChainIdentity | None = None
         self._tracked: dict[str, tuple[str, int]] = {}
         self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
@@ -229,6 +234,36 @@ class MemoryLedger(MemoryOutbox):
             confirmations=0 if row.removed else max(0, head - event.block_number + 1),
             created_at_ms=row.created_at_ms,
         )  # fmt: skip
+
+    async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
+        """Return a workspace's ended sessions by day."""
+        days: dict[int, UsageDay] = {}
+        for row in self._settlements.values():
+            payload, day = row.payload, row.composed_at_ms // DAY_MS
+            party = payload.consumer_workspace_id if side is UsageSide.CONSUMER else payload.operator_workspace_id
+            if party != workspace_id or not first_day <= day <= last_day or row.state is SettlementState.WRITTEN_OFF:
+                continue
+            before = days.get(day, UsageDay(day, 0, 0, 0, 0))
+            days[day] = UsageDay(
+                day,
+                before.sessions + 1,
+                before.clean_seconds + payload.chargeable_seconds,
+                before.to_amount + payload.to_amount,
+                before.fee_amount + payload.fee_amount,
+            )
+        return [days[day] for day in sorted(days)]
+
+    async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
+        """Count test money for a wallet."""
+        left = await self.left_of_faucet(address, daily_max=daily_max, now_ms=now_ms) - amount_micro
+        if left < 0:
+            return None
+        self._given[address.lower(), now_ms // DAY_MS] = daily_max - left
+        return left
+
+    async def left_of_faucet(self, address: str, *, daily_max: int, now_ms: int) -> int:
+        """Return what the faucet may still give to a wallet."""
+        return max(0, daily_max - self._given.get((address.lower(), now_ms // DAY_MS), 0))
 
     async def take_hold(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int

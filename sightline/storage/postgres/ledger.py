@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from sightline.ports.ledger import (
+    DAY_MS,
     WOKEN_MAX,
     BlockApplication,
     BlockRef,
@@ -14,12 +15,29 @@ from sightline.ports.ledger import (
     LedgerQuery,
     LedgerRow,
     ReadingState,
+    UsageDay,
+    UsageSide,
     WalletView,
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import ledger_sql
 from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
+_USAGE = """
+SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
+  sum((payload ->> 'toAmount')::numeric) AS to_amount, sum((payload ->> 'feeAmount')::numeric) AS fee_amount
+FROM settlement
+WHERE payload ->> '{side}' = $1 AND composed_at_ms >= $2 AND composed_at_ms < $3 AND state <> 'WRITTEN_OFF'
+GROUP BY 1 ORDER BY 1
+"""
+USAGE: Final = {side: _USAGE.format(side=side) for side in UsageSide}
+_TAKE_FROM_FAUCET = """
+INSERT INTO faucet_day AS f (address, day, amount) SELECT $1::text, $2::integer, $3::numeric WHERE $3::numeric <= $4
+ON CONFLICT (address, day) DO UPDATE SET amount = f.amount + excluded.amount
+  WHERE f.amount + excluded.amount <= $4
+RETURNING amount
+"""
+_GIVEN_BY_FAUCET = "SELECT amount FROM faucet_day WHERE address = $1 AND day = $2"
 HEADERS_KEPT: Final = 256
 CURSOR_LOCK_KEY: Final = 5_300_044
 """Key of the advisory lock on the watcher's cursor. Any constant number works."""
@@ -227,6 +245,31 @@ class PostgresLedger(PostgresOutbox):
             lambda connection: connection.fetch(_LEDGER, workspace_id, query.before_sequence, kinds, *bounds)
         )
         return [_ledger_row(workspace_id, row) for row in rows]
+
+    async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
+        """Return a workspace's ended sessions by day."""
+        bounds = first_day * DAY_MS, (last_day + 1) * DAY_MS
+        rows = await self._database.read(lambda connection: connection.fetch(USAGE[side], workspace_id, *bounds))
+        return [
+            UsageDay(row["day"], row["sessions"], int(row["seconds"]), int(row["to_amount"]), int(row["fee_amount"]))
+            for row in rows
+        ]
+
+    async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
+        """Count test money for a wallet."""
+        given = await self._database.run(
+            lambda connection: connection.fetchval(
+                _TAKE_FROM_FAUCET, address.lower(), now_ms // DAY_MS, amount_micro, daily_max
+            )
+        )
+        return None if given is None else daily_max - int(given)
+
+    async def left_of_faucet(self, address: str, *, daily_max: int, now_ms: int) -> int:
+        """Return what the faucet may still give to a wallet."""
+        given = await self._database.read(
+            lambda connection: connection.fetchval(_GIVEN_BY_FAUCET, address.lower(), now_ms // DAY_MS)
+        )
+        return max(0, daily_max - int(given or 0))
 
     async def take_hold(
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int

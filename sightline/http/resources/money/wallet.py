@@ -3,13 +3,18 @@
 from typing import Final, final
 
 from sightline.domain.access import Operation
-from sightline.domain.errors import RefusedError
+from sightline.domain.addresses import shown_address
+from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.units import MicroUsdc
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.cursors import ledger_cursor, read_ledger_cursor
+from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.money import (
+    FaucetBody,
+    FaucetPayment,
     Settlement,
     Wallet,
     WalletEventPage,
@@ -21,15 +26,17 @@ from sightline.http.schemas.money import (
 from sightline.http.services import Services
 from sightline.ports.ledger import LedgerEventKind, LedgerQuery
 
+NO_FAUCET: Final = Refusal(Code.NOT_FOUND, "faucet:notOffered", "This server gives no test money")
 NOT_TRACKED: Final = Refusal(Code.NOT_FOUND, "wallet:notTracked", "The workspace's wallet is not tracked")
 
 
 @final
 class MoneyResources:
-    """/settlements/{sessionId}, /wallet, /wallet/events."""
+    """/settlements/{sessionId}, /wallet, /wallet/events, /wallet/faucet."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, idempotency: Idempotency) -> None:
         self._services = services
+        self._idempotency = idempotency
 
     @Route(
         "GET",
@@ -93,3 +100,53 @@ class MoneyResources:
         page = rows[: query.limit]
         following = ledger_cursor(page[-1].sequence) if len(rows) > query.limit else None
         return Reply({"items": [wallet_event_json(row) for row in page], "nextCursor": following})
+
+    @Route(
+        "POST",
+        "/api/v1/wallet/faucet",
+        "useFaucet",
+        "money",
+        "Get test money from the embedded chain",
+        description="Pays test USDC, and the native coin that an approval costs, to the workspace's wallet. 404 "
+        "`faucet:notOffered` on an external chain and where the setting turns it off; 409 `faucet:dailyMax` with "
+        "`remainingMicroUsdc` beyond the maximum of a UTC day.",
+        operation=Operation.USE_FAUCET,
+        rate=RateClass.CREATE,
+        body=FaucetBody,
+        body_required=False,
+        output=FaucetPayment,
+        errors=(Code.NOT_FOUND, Code.CONFLICT),
+    )
+    async def use_faucet(self, call: Call) -> Reply:
+        """Pay test money."""
+        faucet, daily_max = self._services.faucet, self._services.options.faucet_daily_micro
+        if faucet is None or not daily_max:
+            raise RefusedError(NO_FAUCET)
+        body: FaucetBody = call.body
+        amount = int(body.amount_micro_usdc)
+
+        async def pay() -> Reply:
+            workspace = (await self._services.broker.reads.read_workspace(call.workspace_id)).value
+            ledger, now_ms = self._services.ledger, self._services.clock.now_ms()
+            address = workspace.wallet_address
+            left = await ledger.take_from_faucet(address, amount, daily_max=daily_max, now_ms=now_ms)
+            if left is None:
+                left = await ledger.left_of_faucet(address, daily_max=daily_max, now_ms=now_ms)
+                message = f"The wallet may get {left} micro-USDC more on this UTC day"
+                raise RefusedError(Refusal(Code.CONFLICT, "faucet:dailyMax", message, left_micro=MicroUsdc(left)))
+            try:
+                payment = await faucet.fund(address, amount)
+            except ChainUnavailableError as error:
+                # The transaction may have been mined although its answer was lost.
+                raise OutcomeUnknownError(str(error)) from error
+            self._services.wake_watcher()
+            return Reply(
+                {
+                    "walletAddress": shown_address(payment.address),
+                    "amountMicroUsdc": str(payment.amount_micro),
+                    "txHash": payment.tx_hash,
+                    "remainingMicroUsdc": str(left),
+                }
+            )
+
+        return await self._idempotency.recorded(call.caller().idempotency, pay)

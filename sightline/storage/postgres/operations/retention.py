@@ -73,6 +73,7 @@ WITH gone AS (
   RETURNING proved_at_ms)
 SELECT count(*) AS deleted, max(proved_at_ms) AS newest FROM gone
 """
+FAUCET_DAYS: Final = _oldest("faucet_day", "day < $1 / 86400000", "day")
 ATTEMPTS: Final = """
 WITH gone AS (
   DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
@@ -163,6 +164,7 @@ class Retention:
             ("wallet_sessions", WALLET_SESSIONS, retention_ms - self._options.sign_in_ms),
             ("unused_quotes", UNUSED_QUOTES, retention_ms - DAY_MS),
             ("media_proofs", MEDIA_PROOFS, retention_ms - DAY_MS),
+            ("faucet_days", FAUCET_DAYS, retention_ms - DAY_MS),
             ("sessions", SESSIONS, history_ms),
             ("used_quotes", USED_QUOTES, history_ms),
             ("settlement_attempts", ATTEMPTS, history_ms),
