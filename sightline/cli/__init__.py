@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from sightline.cli import admin
+from sightline.cli import admin, consumer
 from sightline.cli.options import ConfigFile, DataDir, load, settings_of
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -23,6 +23,7 @@ def _print_version(is_wanted: bool) -> None:
 
 
 app.add_typer(admin.app, name="admin")
+consumer.register(app)
 
 
 @app.callback()
@@ -206,6 +207,20 @@ def demo(
     from sightline.cli.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep, data_dir=data_dir, frame_path=frame))
+
+
+@app.command()
+def dev(
+    port: Annotated[int, typer.Option(help="Port of the server; 0 chooses a free one.")] = 8080,
+    lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude at which the device films.")] = 52.520008,
+    lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude at which the device films.")] = 13.404954,
+    data_dir: Annotated[Path | None, typer.Option(help="Directory for data and logs; default: temporary.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a server with a funded consumer and a filming operator, and print URL and keys."""
+    from sightline.cli.dev import run_dev
+
+    raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
 
 
 @app.command()

@@ -5,13 +5,8 @@ HTTP API and the public JSON-RPC endpoint.
 """
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, final
@@ -20,36 +15,18 @@ import trio
 from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
+from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
 from sightline_client.models import ChainConfig, SessionState, SettlementState
 from sightline_client.receipt import clean_seconds
-from sightline_client.wallet import LocalWallet
 
 T = TypeVar("T")
 
-PLACE: Final = (52.520008, 13.404954)
-"""Latitude and longitude of Berlin, Alexanderplatz."""
-
 FUNDS: Final = 50_000_000
-COVERAGE_M: Final = 2_000
 DURATION_S: Final = 120
 PLAY_S: Final = 5
-PATIENCE_S: Final = 30.0
 POLL_S: Final = 0.1
 BASIS_POINTS: Final = 10_000
-
-CONSUMER_SCOPES: Final = ["sessions:read", "sessions:create", "pricing:read", "wallet:read"]
-OPERATOR_SCOPES: Final = ["sessions:operate", "sessions:read", "wallet:read"]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoTenant:
-    """A workspace of the demo with its wallet and API key."""
-
-    wallet: LocalWallet
-    workspace_id: str
-    key: str = field(repr=False)
 
 
 @final
@@ -58,11 +35,10 @@ class Demo:
 
     def __init__(self, console: Console, data_dir: Path, frame_path: Path, *, keep: bool) -> None:
         self._console = console
-        self._data_dir = data_dir
+        self._local = LocalServer(data_dir)
         self._frame_path = frame_path
         self._keep = keep
         self._checks = Checks(console)
-        self._url = ""
         self._chain = AsyncChain("")
         self._config: ChainConfig
 
@@ -73,12 +49,15 @@ class Demo:
             CheckFailedError, SightlineError: A step failed.
         """
         started = trio.current_time()
-        async with self._server() as server:
+        directory, log_path = self._local.directory, self._local.log_path
+        self._console.print(f"[bold]0[/] server: data in {directory}, log in {log_path}", highlight=False)
+        async with self._local.running() as server:
+            self._checks.note("server ready", self._local.url)
             self._console.print("[bold]1[/] wallets, workspaces, keys")
             await self._read_config()
-            consumer = await self._join("CONSUMER", CONSUMER_SCOPES)
-            operator = await self._join("SUPPLIER", OPERATOR_SCOPES)
-            async with self._device(operator), AsyncSightline(self._url, consumer.key) as api:
+            consumer = await self._join("CONSUMER")
+            operator = await self._join("SUPPLIER")
+            async with self._local.device(operator), AsyncSightline(self._local.url, consumer.key) as api:
                 session_id = await self._request(api, operator)
                 await self._watch(api, session_id)
                 await self._end_and_settle(api, session_id, consumer, operator)
@@ -88,101 +67,29 @@ class Demo:
                 self._say_how_to_go_on(consumer, operator)
                 await server.wait()
 
-    # Processes.
-
-    @asynccontextmanager
-    async def _server(self) -> AsyncIterator[trio.Process]:
-        log_path = self._data_dir / "server.log"
-        self._console.print(f"[bold]0[/] server: data in {self._data_dir}, log in {log_path}", highlight=False)
-        command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
-        with log_path.open("ab") as log_file:
-            server = await trio.lowlevel.open_process(
-                [*command, "--data-dir", str(self._data_dir / "data")],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log_file,
-            )
-            try:
-                self._url = await self._await_ready(server, log_path)
-                yield server
-            finally:
-                with trio.CancelScope(shield=True):
-                    server.terminate()
-                    await server.wait()
-
-    async def _await_ready(self, server: trio.Process, log_path: Path) -> str:
-        assert server.stdout is not None
-        said = b""
-        with trio.move_on_after(PATIENCE_S):
-            while not said.endswith(b"\n"):
-                chunk = await server.stdout.receive_some()
-                if not chunk:
-                    break
-                said += chunk
-        word, _, url = said.decode().strip().partition(" ")
-        if word != "ready":
-            raise CheckFailedError(f"the server did not become ready; see {log_path}")
-        self._checks.note("server ready", url)
-        return url
-
-    @asynccontextmanager
-    async def _device(self, operator: DemoTenant) -> AsyncIterator[None]:
-        log_path = self._data_dir / "device.log"
-        env = {**os.environ, "SIGHTLINE_API_KEY": operator.key}
-        command = [sys.executable, "-m", "sightline.cli", "device", "--api", self._url]
-        with log_path.open("ab") as log_file:
-            device = await trio.lowlevel.open_process(
-                [*command, "--lat", str(PLACE[0]), "--lng", str(PLACE[1])],
-                stdin=subprocess.DEVNULL,
-                stdout=log_file,
-                stderr=log_file,
-                env=env,
-            )
-            try:
-                yield
-            finally:
-                with trio.CancelScope(shield=True):
-                    device.terminate()
-                    await device.wait()
-
-    async def _program(self, *args: str) -> str:
-        """Run a Sightline program until it exits. Returns its output."""
-        command = [sys.executable, *args]
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-        if done.returncode != 0:
-            shown = " ".join(word for word in args if "/whip/" not in word)
-            raise CheckFailedError(f"{shown}: exit code {done.returncode}: {done.stderr.decode()[-500:]}")
-        return done.stdout.decode()
-
     # Steps.
 
     async def _read_config(self) -> None:
-        async with AsyncSightline(self._url) as api:
+        async with AsyncSightline(self._local.url) as api:
             self._config = await api.config()
         self._chain = AsyncChain(self._config.rpc_url)
         self._checks.equal("chain of /config", self._config.environment, "TEST")
 
-    async def _join(self, role: str, scopes: list[str]) -> DemoTenant:
-        wallet = LocalWallet.create()
-        data = str(self._data_dir / "data")
-        await self._program("-m", "sightline.cli", "faucet", wallet.address, str(FUNDS), "--data-dir", data)
+    async def _join(self, role: str) -> LocalTenant:
+        wallet = await self._local.funded_wallet(FUNDS)
         token, spender = self._config.usdc_address, self._config.settlement_address
         self._checks.equal(f"{role} funded", await self._chain.balance_of(token, wallet.address), FUNDS)
-        await self._chain.approve(wallet, token=token, spender=spender, amount=FUNDS)
         allowed = await self._chain.allowance(token, wallet.address, spender)
         self._checks.equal(f"{role} approved the settlement contract", allowed, FUNDS)
-        async with AsyncSightline(self._url) as api:
-            workspace = await api.workspaces.create(
-                wallet, slug=f"demo-{role.lower()}", name=f"Demo {role}", roles=[role]
-            )
-            signed_in = await api.auth.sign_in(wallet, workspace_id=workspace.id)
-            self._checks.equal(f"{role} signed in", signed_in.wallet_address, wallet.address)
-            minted = await api.keys.mint(workspace.id, label="demo", scopes=scopes)
-        return DemoTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
+        tenant = await self._local.join(wallet, role, f"demo-{role.lower()}")
+        async with AsyncSightline(self._local.url, tenant.key) as api:
+            me = await api.me()
+        self._checks.equal(f"{role} has a key of its workspace", me.workspace_id, tenant.workspace_id)
+        return tenant
 
-    async def _request(self, api: AsyncSightline, operator: DemoTenant) -> str:
+    async def _request(self, api: AsyncSightline, operator: LocalTenant) -> str:
         self._console.print("[bold]2[/] coverage, quote, session, dispatch")
-        async with AsyncSightline(self._url, operator.key) as operator_api:
+        async with AsyncSightline(self._local.url, operator.key) as operator_api:
             online = await operator_api.workspaces.update(
                 operator.workspace_id,
                 availability_state="ONLINE",
@@ -218,7 +125,8 @@ class Demo:
         self._checks.note("first frame", f"{size}, {waited:.1f} s after LIVE")
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
         url = str(session.whep_url)
-        played = json.loads(await self._program("-m", "sightline.video.play", url, "--seconds", str(PLAY_S), "--json"))
+        player = ("-m", "sightline.video.play", url, "--seconds", str(PLAY_S), "--json")
+        played = json.loads(await self._local.run(*player))
         self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
 
     async def _first_frame(self, api: AsyncSightline, session_id: str) -> Frame:
@@ -242,7 +150,7 @@ class Demo:
         raise CheckFailedError(f"{what}: not within {PATIENCE_S:g} s, last seen {seen!r}")
 
     async def _end_and_settle(
-        self, api: AsyncSightline, session_id: str, consumer: DemoTenant, operator: DemoTenant
+        self, api: AsyncSightline, session_id: str, consumer: LocalTenant, operator: LocalTenant
     ) -> None:
         self._console.print("[bold]4[/] end, meter, settlement")
         ended = await api.sessions.end(session_id)
@@ -277,16 +185,17 @@ class Demo:
         )
         self._checks.equal("consumer's wallet, as the watcher saw it", wallet.tracked_balance, left)
 
-    def _say_how_to_go_on(self, consumer: DemoTenant, operator: DemoTenant) -> None:
+    def _say_how_to_go_on(self, consumer: LocalTenant, operator: LocalTenant) -> None:
         say = self._console.out
         say("\nThe server goes on; Ctrl-C stops it.")
-        say(f"export SIGHTLINE={self._url}")
+        say(f"export SIGHTLINE={self._local.url}")
         say(f"export CONSUMER_KEY={consumer.key}")
         say(f"export OPERATOR_KEY={operator.key}")
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/me')
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/sessions')
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/wallet/events')
-        say(f"SIGHTLINE_API_KEY=$OPERATOR_KEY sightline device --api {self._url} --lat {PLACE[0]} --lng {PLACE[1]}")
+        place = f"--lat {PLACE[0]} --lng {PLACE[1]}"
+        say(f"SIGHTLINE_API_KEY=$OPERATOR_KEY sightline device --api {self._local.url} {place}")
 
 
 def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:

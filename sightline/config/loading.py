@@ -13,7 +13,14 @@ from sightline.config.settings import Settings
 
 CONFIG_VARIABLE: Final = "SIGHTLINE_CONFIG"
 OTHER_VARIABLES: Final = frozenset(
-    {CONFIG_VARIABLE, "SIGHTLINE_API_KEY", "SIGHTLINE_URL", "SIGHTLINE_DEPLOYER_KEY", "SIGHTLINE_OPERATOR"}
+    {
+        CONFIG_VARIABLE,
+        "SIGHTLINE_API_KEY",
+        "SIGHTLINE_URL",
+        "SIGHTLINE_WALLET_KEY",
+        "SIGHTLINE_DEPLOYER_KEY",
+        "SIGHTLINE_OPERATOR",
+    }
 )
 """Variables with the prefix SIGHTLINE_ that are not settings of the server."""
 TEST_PREFIXES: Final = ("SIGHTLINE_TEST_", "SIGHTLINE_KILL_")

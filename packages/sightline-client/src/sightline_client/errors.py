@@ -67,7 +67,8 @@ class ApiError(SightlineError):
         after = headers.get("retry-after", "")
         self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
         where = f" ({self.detail})" if self.detail else ""
-        super().__init__(f"{status} {self.code}{where}: {self.message} {self.next_step}".rstrip())
+        sentence = self.message if self.message.endswith((".", "!", "?")) else f"{self.message}."
+        super().__init__(f"{status} {self.code}{where}: {sentence} {self.next_step}".rstrip())
 
 
 def _text(value: object) -> str | None:

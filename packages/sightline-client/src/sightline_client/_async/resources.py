@@ -73,9 +73,13 @@ class AsyncAuth:
         return await self._transport.change(Challenge, "POST", "/auth/wallet/challenge", body)
 
     async def login(self, *, wallet_address: str, nonce: str, signature: str) -> SignedIn:
-        """Log in with a signed challenge. A nonce is valid once, so that this call is never repeated."""
+        """Log in with a signed challenge. Later calls use this sign-in in place of an API key.
+
+        A nonce is valid once, so that this call is never repeated.
+        """
         body = {"walletAddress": wallet_address, "nonce": nonce, "signature": signature}
         data = await self._transport.data("POST", "/auth/wallet/login", body=body)
+        self._transport.use_cookie()
         return SignedIn.model_validate(data)
 
     async def sign_in(self, wallet: MessageSigner, *, workspace_id: str | None = None) -> SignedIn:

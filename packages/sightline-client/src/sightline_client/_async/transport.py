@@ -39,7 +39,7 @@ class AsyncTransport:
         self.http = http
         self.url = url.rstrip("/")
         self.retry = retry
-        self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._headers = {} if not key else {"authorization": f"Bearer {key}"}
         self._new_key = keys
 
     def new_key(self) -> str:
@@ -50,6 +50,10 @@ class AsyncTransport:
     def headers(self) -> dict[str, str]:
         """Headers of the credential."""
         return dict(self._headers)
+
+    def use_cookie(self) -> None:
+        """Send no API key from now on: the server prefers it to the cookie of a sign-in."""
+        self._headers = {}
 
     async def get(self, kind: type[T] | TypeAdapter[T], path: str, query: Json | None = None) -> T:
         """Read, and validate the answer as `kind`."""

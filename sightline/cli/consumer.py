@@ -1,0 +1,269 @@
+"""Commands of a consumer, on the sync client: login, signup, keys, request, watch, end, listen."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+# Each command imports the client when it runs, so that `--help` and `serve` are fast.
+if TYPE_CHECKING:
+    from sightline_client import Sightline
+    from sightline_client.models import MintedKey, Model, Workspace
+    from sightline_client.wallet import LocalWallet
+
+keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
+
+Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Print an error of the client as one line, and exit with 1."""
+    from sightline_client import SightlineError
+
+    try:
+        yield
+    except (SightlineError, ValueError) as error:
+        typer.echo(" ".join(str(error).split()), err=True)
+        raise typer.Exit(1) from None
+
+
+def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
+    if not as_json:
+        typer.echo(text)
+    elif isinstance(value, dict):
+        typer.echo(json.dumps(value))
+    else:
+        typer.echo(value.model_dump_json(by_alias=True))
+
+
+def _wallet() -> "LocalWallet":
+    from sightline_client.wallet import LocalWallet
+
+    key = os.environ.get("SIGHTLINE_WALLET_KEY")
+    if not key:
+        raise ValueError("SIGHTLINE_WALLET_KEY is not set. Set it to the private key of the wallet, or run signup.")
+    return LocalWallet.from_key(key)
+
+
+def _client(url: str | None) -> "Sightline":
+    from sightline_client import Sightline
+
+    return Sightline(url)
+
+
+def _sign_in(sl: "Sightline", slug: str | None) -> str:
+    """Sign in and select a workspace; returns its id."""
+    found = [each for each in sl.auth.sign_in(_wallet()).workspaces if slug in (None, each.slug)]
+    if len(found) != 1:
+        names = ", ".join(each.slug for each in found) or "none"
+        raise ValueError(f"The wallet has these workspaces: {names}. Name one with --workspace, or run signup.")
+    sl.auth.select(found[0].id)
+    return found[0].id
+
+
+def signup(
+    role: Annotated[str, typer.Option(help="CONSUMER or SUPPLIER.")] = "CONSUMER",
+    slug: Annotated[str | None, typer.Option(help="Slug of the workspace; default: made from the address.")] = None,
+    fund: Annotated[
+        str | None, typer.Option(help="Also send this much test USDC from the faucet of --data-dir and approve it.")
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(help="Data directory of the server, for --fund.")] = Path("sightline-data"),
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a wallet, a workspace and an API key, and print them. SIGHTLINE_WALLET_KEY names an own wallet."""
+    from sightline.cli.local import SCOPES
+    from sightline_client import usdc
+    from sightline_client.wallet import LocalWallet
+
+    with one_line_errors(), _client(api) as sl:
+        is_own = bool(os.environ.get("SIGHTLINE_WALLET_KEY"))
+        wallet = _wallet() if is_own else LocalWallet.create()
+        name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
+        if role not in SCOPES:
+            raise ValueError(f"The role {role} does not exist. Use one of {', '.join(SCOPES)}.")
+        workspace = sl.workspaces.create(wallet, slug=name, name=name, roles=[role])
+        sl.auth.sign_in(wallet, workspace_id=workspace.id)
+        minted = sl.keys.mint(workspace.id, label="signup", scopes=SCOPES[role])
+        said: dict[str, object] = {
+            "apiKey": minted.plaintext,
+            "workspaceId": workspace.id,
+            "slug": workspace.slug,
+            "walletAddress": wallet.address,
+            "walletKey": wallet.private_key,
+        }
+        if fund is not None:
+            _fund(sl, wallet, usdc(fund), data_dir)
+    _print(said, as_json, _exports(sl.url, minted, workspace, None if is_own else wallet))
+
+
+def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
+    lines = [
+        f"Workspace {workspace.slug} ({workspace.id})",
+        f"export SIGHTLINE_URL={url}",
+        f"export SIGHTLINE_API_KEY={minted.plaintext}",
+    ]
+    if created is not None:
+        lines.append(f"export SIGHTLINE_WALLET_KEY={created.private_key}   # keep it: it owns {created.address}")
+    return "\n".join(lines)
+
+
+def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> None:
+    from sightline_client import Chain
+
+    command = [sys.executable, "-m", "sightline.cli", "faucet", wallet.address, str(amount)]
+    command += ["--data-dir", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
+    if done.returncode != 0:
+        raise ValueError(f"The faucet failed: {done.stderr.strip()} --data-dir must be that of the running server.")
+    config = sl.config()
+    Chain(config.rpc_url).approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=amount)
+
+
+def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
+    """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
+    from sightline.cli.local import SCOPES
+
+    with one_line_errors(), _client(api) as sl:
+        workspace = sl.workspaces.get(_sign_in(sl, slug))
+        scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
+        minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
+    _print(minted, as_json, _exports(sl.url, minted, workspace, None))
+
+
+@keys_app.command("list")
+def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
+    """List the keys, without their plaintexts."""
+    with one_line_errors(), _client(api) as sl:
+        found = sl.keys.list(_sign_in(sl, slug))
+    for key in found:
+        state = "revoked" if key.revoked_at else "valid"
+        _print(key, as_json, f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}")
+
+
+@keys_app.command("mint")
+def mint_key(
+    label: str,
+    scope: Annotated[list[str], typer.Option(help="May be repeated.")],
+    slug: Slug = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mint a key, and print its plaintext. It cannot be shown again."""
+    with one_line_errors(), _client(api) as sl:
+        minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope)
+    _print(minted, as_json, minted.plaintext)
+
+
+@keys_app.command("revoke")
+def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
+    """Revoke a key. It works for 60 more seconds."""
+    with one_line_errors(), _client(api) as sl:
+        revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
+    _print(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
+
+
+def request(
+    lat: float,
+    lng: float,
+    seconds: Annotated[int, typer.Option(help="Longest duration.")] = 300,
+    instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
+    with one_line_errors(), _client(api) as sl:
+        quote = sl.quote(lat, lng, seconds=seconds)
+        session = sl.sessions.create(lat, lng, seconds=seconds, quote_id=quote.quote_id, instructions=instructions)
+        typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
+        session = sl.sessions.dispatch(session.id)
+    _print(session, as_json, session.id)
+
+
+def watch(
+    lat: float,
+    lng: float,
+    seconds: Annotated[int, typer.Option(help="Longest duration.")] = 60,
+    max_charge: Annotated[str | None, typer.Option(help="Highest charge in USDC; more is refused.")] = None,
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = 1.0,
+    count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
+    width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Request a session, save its frames, end it at Ctrl-C, and print the receipt."""
+    from sightline_client import usdc
+
+    with one_line_errors(), _client(api) as sl:
+        limit = None if max_charge is None else usdc(max_charge)
+        out.mkdir(parents=True, exist_ok=True)
+        view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
+        try:
+            with view:
+                for frame in view.frames(fps=fps, width=width):
+                    path = out / f"{frame.sequence:08}.jpg"
+                    path.write_bytes(frame.jpeg)
+                    saved += 1
+                    typer.echo(f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}", err=True)
+                    if saved == count:
+                        break
+        except KeyboardInterrupt:
+            typer.echo("ended", err=True)
+        receipt = view.receipt()
+        receipt.verify()
+    said: dict[str, object] = {
+        "sessionId": receipt.session.id,
+        "frames": saved,
+        "cleanSeconds": receipt.seconds,
+        "chargedMicroUsdc": str(receipt.charged),
+        "txHash": receipt.tx_hash,
+    }
+    text = f"{saved} frames, {receipt.seconds} s, {receipt.charged.usdc} USDC, paid in {receipt.tx_hash}"
+    _print(said, as_json, text)
+
+
+def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
+    """End a session, or cancel it if it has no operator yet."""
+    with one_line_errors(), _client(api) as sl:
+        is_requested = sl.sessions.get(session_id).state == "REQUESTED"
+        session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
+    _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
+
+
+def listen(
+    session_id: Annotated[str | None, typer.Argument(help="A session; default: the key's workspace.")] = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print events as they happen, until Ctrl-C. Resumes after a lost connection."""
+    with one_line_errors(), _client(api) as sl:
+        if session_id is not None:
+            stream = sl.sessions.events(session_id)
+        else:
+            workspace_id = sl.me().workspace_id
+            if workspace_id is None:
+                raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
+            stream = sl.workspaces.events(workspace_id)
+        with stream as events:
+            for event in events:
+                data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
+                state = data.get("state", data.get("meterState", data.get("availabilityState", "")))
+                _print({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
+                sys.stdout.flush()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (signup, login, request, watch, end, listen):
+        app.command()(command)
+    app.add_typer(keys_app, name="keys")

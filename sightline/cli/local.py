@@ -1,0 +1,144 @@
+"""A server of its own on this machine, with funded workspaces and a device: what `demo` and `dev` run."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+import trio
+
+from sightline_client import AsyncChain, AsyncSightline
+from sightline_client.wallet import LocalWallet
+
+PLACE: Final = (52.520008, 13.404954)
+"""Latitude and longitude of Berlin, Alexanderplatz."""
+COVERAGE_M: Final = 2_000
+PATIENCE_S: Final = 30.0
+SCOPES: Final = {
+    "CONSUMER": ["sessions:read", "sessions:create", "pricing:read", "wallet:read"],
+    "SUPPLIER": ["sessions:operate", "sessions:read", "wallet:read"],
+}
+"""Scopes of an API key, by the role of its workspace."""
+
+
+class LocalServerError(Exception):
+    """A program of the local server failed."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTenant:
+    """A workspace with its wallet and API key."""
+
+    wallet: LocalWallet
+    workspace_id: str
+    key: str = field(repr=False)
+
+
+@final
+class LocalServer:
+    """Programs of one directory: the server, its devices and its faucet. Logs are files of the directory."""
+
+    def __init__(self, directory: Path, *, port: int = 0) -> None:
+        self.directory = directory
+        self.url = ""
+        self._port = port
+
+    @property
+    def log_path(self) -> Path:
+        """The server's log."""
+        return self.directory / "server.log"
+
+    @property
+    def device_log_path(self) -> Path:
+        """The devices' log."""
+        return self.directory / "device.log"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[trio.Process]:
+        """Run the server for the length of the block; `url` is set when it is ready."""
+        ports = ["--port", str(self._port), "--internal-port", "0"]
+        command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.directory / "data")]
+        with self.log_path.open("ab") as log_file:
+            server = await trio.lowlevel.open_process(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file
+            )
+        try:
+            self.url = await self._await_ready(server)
+            yield server
+        finally:
+            await _stop(server)
+
+    async def _await_ready(self, server: trio.Process) -> str:
+        assert server.stdout is not None
+        said = b""
+        with trio.move_on_after(PATIENCE_S):
+            while not said.endswith(b"\n"):
+                chunk = await server.stdout.receive_some()
+                if not chunk:
+                    break
+                said += chunk
+        word, _, url = said.decode().strip().partition(" ")
+        if word != "ready":
+            raise LocalServerError(f"the server did not become ready; see {self.log_path}")
+        return url
+
+    @asynccontextmanager
+    async def device(self, operator: LocalTenant, place: tuple[float, float] = PLACE) -> AsyncIterator[None]:
+        """Run an operator's device at the place for the length of the block."""
+        env = {**os.environ, "SIGHTLINE_API_KEY": operator.key}
+        command = [sys.executable, "-m", "sightline.cli", "device", "--api", self.url]
+        with self.device_log_path.open("ab") as log_file:
+            device = await trio.lowlevel.open_process(
+                [*command, "--lat", str(place[0]), "--lng", str(place[1])],
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                env=env,
+            )
+        try:
+            yield
+        finally:
+            await _stop(device)
+
+    async def run(self, *args: str) -> str:
+        """Run a Sightline program until it exits. Returns its output."""
+        command = [sys.executable, *args]
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+        if done.returncode != 0:
+            shown = " ".join(word for word in args if "/whip/" not in word)
+            raise LocalServerError(f"{shown}: exit code {done.returncode}: {done.stderr.decode()[-500:]}")
+        return done.stdout.decode()
+
+    async def fund(self, address: str, micro_usdc: int) -> None:
+        """Send test USDC and native coin to a wallet."""
+        data = str(self.directory / "data")
+        await self.run("-m", "sightline.cli", "faucet", address, str(micro_usdc), "--data-dir", data)
+
+    async def funded_wallet(self, micro_usdc: int) -> LocalWallet:
+        """Create a wallet that has money and lets the settlement contract take it."""
+        wallet = LocalWallet.create()
+        await self.fund(wallet.address, micro_usdc)
+        async with AsyncSightline(self.url) as api:
+            config = await api.config()
+        chain = AsyncChain(config.rpc_url)
+        await chain.approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=micro_usdc)
+        return wallet
+
+    async def join(self, wallet: LocalWallet, role: str, slug: str) -> LocalTenant:
+        """Create a workspace of the wallet, and mint a key with the scopes of its role."""
+        async with AsyncSightline(self.url) as api:
+            workspace = await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])
+            await api.auth.sign_in(wallet, workspace_id=workspace.id)
+            minted = await api.keys.mint(workspace.id, label="local", scopes=SCOPES[role])
+        return LocalTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
+
+
+async def _stop(process: trio.Process) -> None:
+    with trio.CancelScope(shield=True):
+        process.terminate()
+        await process.wait()

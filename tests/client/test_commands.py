@@ -1,0 +1,98 @@
+"""`sightline dev` and the commands of a consumer: signup, login, keys, request, end, watch, listen."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simplejpeg
+
+from tests.conftest import open_data_directory
+
+COMMAND = [sys.executable, "-m", "sightline.cli"]
+
+
+@pytest.fixture(scope="module")
+def dev() -> Iterator[dict[str, Any]]:
+    """What `sightline dev --json` prints; the server, the operator and its device run until the module's end."""
+    with open_data_directory() as directory:
+        line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        try:
+            yield said
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            process.stdout.close()
+
+
+def sightline(dev: dict[str, Any], *arguments: str, code: int = 0, **env: str) -> str:
+    """Run a command with the consumer's key. Returns stdout, or stderr if a failure is expected."""
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    done = subprocess.run(
+        [*COMMAND, *arguments], env=os.environ | known | env, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
+    dev: dict[str, Any], tmp_path: Path
+) -> None:
+    place = (str(dev["lat"]), str(dev["lng"]))
+    said = json.loads(
+        sightline(dev, "watch", *place, "--count", "2", "--width", "320", "--out", str(tmp_path), "--json")
+    )
+    frames = sorted(tmp_path.glob("*.jpg"))
+    assert said["frames"] == len(frames) == 2
+    assert simplejpeg.decode_jpeg_header(frames[0].read_bytes())[1] == 320
+    assert said["txHash"].startswith("0x")
+    price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.000001", code=1)
+    assert "Request at most" in price
+    assert len(price.splitlines()) == 1
+
+
+def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str, Any]) -> None:
+    data = f"{dev['dataDir']}/data"
+    made = json.loads(sightline(dev, "signup", "--fund", "5", "--data-dir", data, "--json", SIGHTLINE_WALLET_KEY=""))
+    wallet = {"SIGHTLINE_WALLET_KEY": made["walletKey"]}
+    key = json.loads(sightline(dev, "login", "--json", **wallet))
+    listed = [json.loads(line) for line in sightline(dev, "keys", "list", "--json", **wallet).splitlines()]
+    assert {each["label"] for each in listed} == {"signup", "login"}
+    assert "plaintext" not in listed[0]
+    assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
+    paid = {"SIGHTLINE_API_KEY": made["apiKey"]}
+    session = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json", **paid))
+    assert session["state"] == "ASSIGNED"
+    over = json.loads(sightline(dev, "end", session["id"], "--json", **paid))
+    assert over["state"] in {"ENDED", "CANCELLED"}
+    assert "run signup" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
+
+
+def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    line = [*COMMAND, "listen", "--json"]
+    process = subprocess.Popen(
+        line, env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
+    assert (first["event"], first["data"]["roles"]) == ("workspace", ["CONSUMER"])
+
+
+def test_completion_is_offered_for_the_shell() -> None:
+    env = os.environ | {"_SIGHTLINE_COMPLETE": "complete_bash", "COMP_WORDS": "sightline wa", "COMP_CWORD": "1"}
+    program = str(Path(sys.executable).parent / "sightline")
+    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["watch"]
