@@ -336,7 +336,7 @@ async def raw_get(port: int, path: str, key: str = "") -> tuple[dict[str, str], 
     """Send one GET on its own connection."""
     reader, writer = await asyncio.open_connection(HOST, port)
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n{authorization}\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{authorization}\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")[1:]
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head)}
     body = await reader.readexactly(int(fields.get("content-length", "0")))

@@ -19,7 +19,7 @@ def percentiles(times_s: list[float]) -> dict[str, float]:
 
 def request(method: str, path: str, key: str = "", body: bytes = b"", extra: str = "") -> bytes:
     """Encode one request."""
-    head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\n{extra}"
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{extra}"
     if key:
         head += f"Authorization: Bearer {key}\r\n"
     if body or method in {"POST", "PATCH"}:

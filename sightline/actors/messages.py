@@ -21,12 +21,13 @@ from sightline.domain.session.messages import (
     MediaProved,
     Party,
     SettlementMined,
+    Step,
     Tick,
 )
 from sightline.domain.session.model import Operator, Session, Terms, VideoInput
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import Staged
-from sightline.ports.store import IdempotencyKey, KeySpending
+from sightline.ports.store import Committed, IdempotencyKey, KeySpending, Rejected, SessionWrite
 
 # To a session.
 
@@ -147,6 +148,33 @@ class OperatorFound:
 
 @final
 @dataclass(frozen=True, slots=True)
+class PreparedAssignment:
+    """The step that assigns an operator, the write that stores it, and the answer once it is stored."""
+
+    step: Step
+    write: SessionWrite
+    answer: Answer[SessionStatus]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OperatorAssigned:
+    """The assignment is stored, together with the operator's claim."""
+
+    prepared: PreparedAssignment
+    committed: Committed
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RowWritten:
+    """The operator's workspace has stored an assignment whose asker had given up: the session's row has moved on."""
+
+    version: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class VideoReady:
     """The operator is occupied and the live input exists."""
 
@@ -213,9 +241,30 @@ class GetWorkspace(Command["GetWorkspace", Workspace | None]):
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
-    """Claim the operator for a session."""
+    """Claim the operator for a session, where the relations graph is kept apart from the store."""
 
     claim: ClaimByDispatch | ClaimByAccept
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OperatorDiffers:
+    """The assignment was prepared for an older state of the operator; nothing was written."""
+
+    operator: Operator
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AssignOperator(Command["AssignOperator", Committed | Rejected | OperatorDiffers | Refusal]):
+    """Claim the operator for a session and store the session's assignment, in one transaction.
+
+    Answered with the session's commit, or with why nothing was written: `Rejected` by the store because of the
+    session, `Refusal` by the operator.
+    """
+
+    claim: ClaimByDispatch | ClaimByAccept
+    write: SessionWrite
 
 
 @final
@@ -299,8 +348,8 @@ class ReconcileClaims:
 
 @final
 @dataclass(frozen=True, slots=True)
-class PickOperator(Command["PickOperator", str | None]):
-    """Choose and reserve an operator for a point. Answered with a workspace id, or None if there is no operator."""
+class PickOperator(Command["PickOperator", Operator | None]):
+    """Choose and reserve an operator for a point. Answered with None if there is no operator."""
 
     lat: float
     lng: float
@@ -350,7 +399,7 @@ SessionCommand: TypeAlias = (
 )
 """Commands that change a session; they wait while an operation is pending."""
 
-SessionOutcome: TypeAlias = OperatorFound | VideoReady | OperationFailed
+SessionOutcome: TypeAlias = OperatorFound | OperatorAssigned | VideoReady | OperationFailed
 """How a pending operation ended."""
 
 SessionMessage: TypeAlias = (
@@ -367,6 +416,7 @@ SessionMessage: TypeAlias = (
     | Tick
     | VideoReopened
     | ReopenVideo
+    | RowWritten
 )
 
 WorkspaceMessage: TypeAlias = (
@@ -375,6 +425,7 @@ WorkspaceMessage: TypeAlias = (
     | ResetLocation
     | GetWorkspace
     | ClaimOperator
+    | AssignOperator
     | OccupyOperator
     | VacateOperator
     | FreeOperator

@@ -131,6 +131,11 @@ class SpiceDbRelations:
             raise AuthzUnavailableError(f"the write was refused: {refused}") from refused
         return self._tokens.encode(response.written_at.token)
 
+    @property
+    def is_apart(self) -> bool:
+        """SpiceDB is: edges are written before the row they belong to."""
+        return True
+
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         """Write the updates at once, before the caller's row; the result can remove them again.
 

@@ -70,6 +70,11 @@ class Relations(Protocol):
     A write is applied completely or not at all.
     """
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether the graph is kept outside of the store, so that `stage` writes before the caller's transaction."""
+        ...
+
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
         """Apply all updates atomically and return the consistency token of the result.
 

@@ -163,6 +163,15 @@ class Committed:
     revision: int | None = None
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RejectedAssignment:
+    """An assignment was refused and nothing was written: one of the two says why."""
+
+    session: RejectedWhy | None = None
+    workspace: RejectedWhy | None = None
+
+
 class Heartbeat(NamedTuple):
     """One accepted heartbeat as recorded. A tuple: made by the ten thousand a second, and three times as fast as a
     frozen dataclass."""
@@ -313,6 +322,16 @@ class Store(Protocol):
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step. Version 0 inserts; a taken slug is `SLUG_TAKEN`."""
+        ...
+
+    async def write_assignment(
+        self, session: SessionWrite, workspace: WorkspaceWrite
+    ) -> Committed | RejectedAssignment:
+        """Store a session's assignment and its operator's claim in one transaction.
+
+        Neither moves money or consumes a quote, and the workspace records no answer and no tuples. `Committed` is the
+        session's; the workspace's row becomes its version + 1 too.
+        """
         ...
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:

@@ -12,7 +12,7 @@ import trio
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
-from sightline.ports.store import Committed, Heartbeat, Rejected, SessionWrite, WorkspaceWrite
+from sightline.ports.store import Committed, Heartbeat, Rejected, RejectedAssignment, SessionWrite, WorkspaceWrite
 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
@@ -89,6 +89,8 @@ class Truth:
 
     durable_beats: dict[str, list[Heartbeat]] = field(default_factory=dict)
     slow_beats_ms: dict[str, int] = field(default_factory=dict)
+    answered_beats_ms: dict[str, int] = field(default_factory=dict)
+    """The newest heartbeat of each workspace whose commit was reported to the server."""
     """By workspace: receive time of the newest heartbeat that took over a second to become durable."""
     late_evidence_ms: dict[str, int] = field(default_factory=dict)
     """By session: receive time of the newest heartbeat or frame that took over a second to reach the session."""
@@ -240,6 +242,21 @@ class History:
         step = WorkspaceStep(owner=owner, write=write, before=before, after=after, at_ms=self.clock.now_ms())
         for checker in self._checkers:
             checker.on_workspace(step)
+
+    def assignment_written(
+        self, owner: str, session: SessionWrite, workspace: WorkspaceWrite, result: Committed | RejectedAssignment
+    ) -> None:
+        """Record that an assignment and its claim were committed together or refused."""
+        if isinstance(result, RejectedAssignment):
+            self.note("rejected", owner, session.session.id, f"{result.session or result.workspace}")
+            return
+        self.workspace_written(owner, workspace, Committed(workspace.workspace.version + 1))
+        self.session_written(owner, session, result)
+
+    def heartbeats_answered(self, batch: Sequence[Heartbeat]) -> None:
+        """Record that the server knows that heartbeats are durable."""
+        for beat in batch:
+            self.truth.answered_beats_ms[beat.workspace_id] = beat.fix.at_ms
 
     def heartbeats_written(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         """Record that heartbeats became durable."""

@@ -44,3 +44,11 @@ async def world(nursery):
     world = World()
     await nursery.start(world.run)
     return world
+
+
+@pytest.fixture
+async def world_apart(nursery):
+    """As `world`, with a relations graph that is kept apart from the store: claim and assignment are two writes."""
+    world = World(graph_apart=True)
+    await nursery.start(world.run)
+    return world

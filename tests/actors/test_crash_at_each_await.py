@@ -71,9 +71,9 @@ async def heartbeat(world, operator, sequence):
     await world.heartbeat(operator, sequence, key=f"beat {sequence}")
 
 
-async def tell_with_a_crash(at_call):
+async def tell_with_a_crash(at_call, *, graph_apart=False):
     """Run the story with one kill; returns the name of the call at which it came, None if there was none."""
-    world = World()
+    world = World(graph_apart=graph_apart)
     async with trio.open_nursery() as nursery:
         await nursery.start(world.run)
         world.people = (await world.consumer(), await world.operator())
@@ -118,10 +118,16 @@ STORY_CALLS = 72
 """More than the story makes, so that the last cases show that it needs no luck."""
 
 
+@pytest.mark.parametrize("graph_apart", [False, True])
 @pytest.mark.parametrize("first", range(1, STORY_CALLS, 12))
-async def test_a_kill_at_any_await_loses_nothing_and_doubles_nothing(first):
+async def test_a_kill_at_any_await_loses_nothing_and_doubles_nothing(first, graph_apart):
     for at_call in range(first, first + 12):
-        await tell_with_a_crash(at_call)
+        await tell_with_a_crash(at_call, graph_apart=graph_apart)
+
+
+async def test_a_kill_comes_before_and_after_the_write_of_an_assignment():
+    names = [await tell_with_a_crash(at_call) for at_call in range(1, STORY_CALLS)]
+    assert {"before write_assignment", "after write_assignment"} <= set(names)
 
 
 async def test_the_cases_above_reach_beyond_the_end_of_the_story():

@@ -5,7 +5,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sightline.actors.deps import WORKSPACE
 from sightline.actors.dispatch.operator_index import OperatorIndex
+from sightline.actors.messages import GetWorkspace
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,
@@ -14,9 +16,11 @@ from sightline.domain.errors import (
     UnavailableError,
     VideoUnavailableError,
 )
+from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, Claim
 from sightline.domain.refusal import Code
+from sightline.ports.relations import operator_edge
 from tests.actors.world import LAT, LNG, refusal_of
 from tests.domain.builders import a_workspace
 
@@ -139,65 +143,180 @@ async def test_who_was_never_seen_or_has_no_coverage_comes_after_who_covers_the_
 # Halves that get lost.
 
 
-async def test_a_relation_that_cannot_be_written_leaves_nobody_busy(world):
-    consumer, operator = await world.consumer(), await world.operator()
-    session = await world.request(consumer)
-    world.faults.at["stage"] = ["refused"]
+async def test_a_relation_that_cannot_be_written_leaves_nobody_busy(world_apart):
+    consumer, operator = await world_apart.consumer(), await world_apart.operator()
+    session = await world_apart.request(consumer)
+    world_apart.faults.at["stage"] = ["refused"]
     with pytest.raises(AuthzUnavailableError):
-        await world.broker.dispatch(session, world.caller(consumer))
-    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=1)
-    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
+        await world_apart.broker.dispatch(session, world_apart.caller(consumer))
+    await world_apart.until(lambda: is_availability(world_apart, operator, "ONLINE"), within_s=1)
+    assert (await world_apart.broker.dispatch(session, world_apart.caller(consumer))).value.state == "ASSIGNED"
 
 
-async def test_a_session_that_cannot_be_stored_leaves_nobody_busy(world):
-    consumer, operator = await world.consumer(), await world.operator()
-    session = await world.request(consumer)
-    world.faults.at["write_session"] = ["refused"]
+async def test_a_session_that_cannot_be_stored_leaves_nobody_busy(world_apart):
+    consumer, operator = await world_apart.consumer(), await world_apart.operator()
+    session = await world_apart.request(consumer)
+    world_apart.faults.at["write_session"] = ["refused"]
     with pytest.raises(StoreUnavailableError):
-        await world.broker.dispatch(session, world.caller(consumer))
-    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=5)
-    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
+        await world_apart.broker.dispatch(session, world_apart.caller(consumer))
+    await world_apart.until(lambda: is_availability(world_apart, operator, "ONLINE"), within_s=5)
+    assert (await world_apart.broker.dispatch(session, world_apart.caller(consumer))).value.state == "ASSIGNED"
 
 
 @pytest.mark.parametrize(("fault", "after"), [("lost", "ONLINE"), ("applied", "BUSY")])
-async def test_an_assignment_of_unknown_outcome_keeps_its_operator_only_if_it_came_about(world, fault, after):
-    consumer, operator = await world.consumer(), await world.operator()
-    session = await world.request(consumer)
-    world.faults.at["write_session"] = [fault]
+async def test_an_assignment_of_unknown_outcome_keeps_its_operator_only_if_it_came_about(world_apart, fault, after):
+    consumer, operator = await world_apart.consumer(), await world_apart.operator()
+    session = await world_apart.request(consumer)
+    world_apart.faults.at["write_session"] = [fault]
     with pytest.raises(OutcomeUnknownError):
-        await world.broker.dispatch(session, world.caller(consumer))
+        await world_apart.broker.dispatch(session, world_apart.caller(consumer))
     await trio.sleep(40)
-    assert await world.availability(operator) == after
-    assert (await world.view(session, consumer)).state == ("ASSIGNED" if fault == "applied" else "REQUESTED")
+    assert await world_apart.availability(operator) == after
+    assert (await world_apart.view(session, consumer)).state == ("ASSIGNED" if fault == "applied" else "REQUESTED")
 
 
 @pytest.mark.parametrize("fault", ["lost", "applied", "refused"])
-async def test_a_claim_whose_outcome_is_not_known_is_given_back(world, fault):
-    consumer, operator = await world.consumer(), await world.operator()
-    session = await world.request(consumer)
-    world.faults.at["write_workspace"] = [fault]
+async def test_a_claim_whose_outcome_is_not_known_is_given_back(world_apart, fault):
+    consumer, operator = await world_apart.consumer(), await world_apart.operator()
+    session = await world_apart.request(consumer)
+    world_apart.faults.at["write_workspace"] = [fault]
     with pytest.raises(UnavailableError):
-        await world.broker.dispatch(session, world.caller(consumer))
-    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=40)
+        await world_apart.broker.dispatch(session, world_apart.caller(consumer))
+    await world_apart.until(lambda: is_availability(world_apart, operator, "ONLINE"), within_s=40)
     await trio.sleep(10)  # a dispatcher that set the operator aside takes it back
-    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
+    assert (await world_apart.broker.dispatch(session, world_apart.caller(consumer))).value.state == "ASSIGNED"
 
 
-async def test_an_expired_request_that_had_just_found_an_operator_gives_it_back(world):
-    consumer, operator = await world.consumer(), await world.operator()
-    session = await world.request(consumer, wait_timeout_s=5)
+async def test_an_expired_request_that_had_just_found_an_operator_gives_it_back(world_apart):
+    consumer, operator = await world_apart.consumer(), await world_apart.operator()
+    session = await world_apart.request(consumer, wait_timeout_s=5)
     await trio.sleep(4.9)
-    world.faults.on_call = lambda name: None
-    stage = world.relations.stage
+    world_apart.faults.on_call = lambda name: None
+    stage = world_apart.relations.stage
 
     async def slow(updates):
         await trio.sleep(1)
         return await stage(updates)
 
-    world.relations.stage = slow
+    world_apart.relations.stage = slow
+    refusal = await refusal_of(world_apart.broker.dispatch(session, world_apart.caller(consumer)))
+    assert refusal.detail == "session:expired"
+    await world_apart.until(lambda: is_availability(world_apart, operator, "ONLINE"), within_s=1)
+
+
+# Claim and assignment in one transaction, where the graph is part of the store.
+
+
+@pytest.mark.parametrize("way", ["dispatch", "accept"])
+async def test_claim_assignment_and_relation_are_stored_in_one_write(world, way):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    writes = []
+    world.faults.on_call = writes.append
+    if way == "dispatch":
+        answer = await world.broker.dispatch(session, world.caller(consumer))
+    else:
+        answer = await world.broker.accept(session, world.caller(operator), operator)
+    assert [name for name in writes if name.startswith("before write")] == ["before write_assignment"]
+    stored = await world.store.load_workspace(operator)
+    assert session in stored.claims
+    assert (await world.stored(session)).operator.workspace_id == operator
+    edge = operator_edge(session, operator)
+    assert await world.relations.check(edge.resource, edge.relation, edge.subject, at_least=answer.token)
+
+
+async def test_an_assignment_that_cannot_be_stored_takes_no_operator(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_assignment"] = ["refused"]
+    with pytest.raises(StoreUnavailableError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await trio.sleep(6)  # the dispatcher's reservation has passed
+    assert await world.availability(operator) == "ONLINE"
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.state == "ASSIGNED"
+
+
+@pytest.mark.parametrize(("fault", "after"), [("lost", ("REQUESTED", "ONLINE")), ("applied", ("ASSIGNED", "BUSY"))])
+async def test_session_and_operator_agree_after_an_assignment_of_unknown_outcome(world, fault, after):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_assignment"] = [fault]
+    with pytest.raises(OutcomeUnknownError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    for _ in range(2):  # at once, and after the claims were compared with their sessions
+        assert ((await world.view(session, consumer)).state, await world.availability(operator)) == after
+        await trio.sleep(40)
+
+
+async def test_an_assignment_that_is_stored_after_its_asker_gave_up_reaches_the_session(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    write_assignment = world.store.write_assignment
+
+    async def late(*writes):
+        await trio.sleep(world.limits.ask_timeout_s + 1)
+        return await write_assignment(*writes)
+
+    world.store.write_assignment = late
+    with pytest.raises(OutcomeUnknownError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    await trio.sleep(1.5)
+    assert (await world.view(session, consumer)).state == "ASSIGNED"
+    await trio.sleep(40)
+    assert (await world.view(session, consumer)).state == "ASSIGNED"
+    assert await world.availability(operator) == "BUSY"
+
+
+async def test_a_claim_is_not_released_by_a_session_that_has_not_read_its_newest_row(world):
+    """The write is stored after both actors have read their rows again, and nobody tells the session."""
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    write_assignment, written = world.store.write_assignment, []
+
+    async def lost(*writes):
+        written.append(writes)
+        raise OutcomeUnknownError("the test lost the answer")
+
+    world.store.write_assignment = lost
+    with pytest.raises(OutcomeUnknownError):
+        await world.broker.dispatch(session, world.caller(consumer))
+    assert (await world.view(session, consumer)).state == "REQUESTED"
+    await write_assignment(*written[0])
+    workspace = world.registry.ref(WORKSPACE, operator)
+    world.store.write_assignment = write_assignment
+    with pytest.raises(RefusedError):  # the operator's actor finds out that its row has moved on
+        await world.broker.dispatch(await world.request(consumer), world.caller(consumer))
+    await trio.sleep(40)
+    assert session in (await workspace.ask(GetWorkspace(), timeout_s=1)).claims
+    assert (await world.view(session, consumer)).state == "ASSIGNED"
+
+
+async def test_a_session_that_expires_while_its_operator_is_claimed_leaves_it_free(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer, wait_timeout_s=5)
+    await trio.sleep(4.9)
+    write_assignment = world.store.write_assignment
+
+    async def slow(*writes):
+        await trio.sleep(1)
+        return await write_assignment(*writes)
+
+    world.store.write_assignment = slow
     refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
     assert refusal.detail == "session:expired"
-    await world.until(lambda: is_availability(world, operator, "ONLINE"), within_s=1)
+    assert await world.availability(operator) == "ONLINE"
+
+
+async def test_an_operator_that_changes_while_it_is_picked_is_assigned_as_it_is_then(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_workspace"] = ["slow"]
+    change = Patch(device_kind=DeviceKind.PTZ)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.broker.patch_workspace, operator, world.caller(operator), change)
+        await trio.testing.wait_all_tasks_blocked()
+        await world.broker.dispatch(session, world.caller(consumer))
+    assert (await world.stored(session)).operator.device_kind is DeviceKind.PTZ
 
 
 # Start.

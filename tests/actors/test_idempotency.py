@@ -65,9 +65,10 @@ async def test_an_unknown_outcome_is_resolved_by_asking_again_with_the_same_key(
     ]
     session = None
     for call, state in steps:
-        world.faults.at["write_session"] = [fault]
+        world.faults.at = {"write_session": [fault], "write_assignment": [fault]}
         with pytest.raises(OutcomeUnknownError):
             await call(session)
+        world.faults.at = {}
         await trio.sleep(6)  # whom the lost attempt had taken is given back
         answer = await call(session)
         session = session or answer

@@ -24,6 +24,7 @@ from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, WorkspaceRole
 from sightline.domain.session.messages import Party
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
+from sightline.ports.relations import Staged
 from sightline.ports.store import IdempotencyKey
 from sightline.ports.video import MediaEvent, MediaKind, VideoInput
 from sightline.storage.memory.identity import MemoryRelations
@@ -83,7 +84,7 @@ class Port:
 
     def __getattr__(self, name):
         method = getattr(self._inner, name)
-        if name in {"events", "token_for", "describe_input"}:
+        if name in {"events", "token_for", "describe_input", "is_apart"}:
             return method
 
         async def call(*args, **kwargs):
@@ -135,13 +136,29 @@ class Video:
         return self._receive
 
 
-class World:
-    """One disk, and one server process at a time."""
+class GraphApart:
+    """The graph of a store in memory as a server of its own: an edge is written before the row it belongs to."""
 
-    def __init__(self, limits=None, **kernel):
+    is_apart = True
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def stage(self, updates):
+        return Staged(token=await self._inner.write(updates), undo=tuple(update.inverse() for update in updates))
+
+
+class World:
+    """One disk, and one server process at a time. `graph_apart`: the relations are not part of the store."""
+
+    def __init__(self, limits=None, *, graph_apart=False, **kernel):
         self.clock, self.ids, self.ledger = WallClock(), CountedIds(), MemoryLedger()
-        self.relations = MemoryRelations(token_key=b"t" * 32)
-        self.store = MemoryStore(relations=self.relations, ledger=self.ledger)
+        graph = MemoryRelations(token_key=b"t" * 32)
+        self.relations = GraphApart(graph) if graph_apart else graph
+        self.store = MemoryStore(relations=graph, ledger=self.ledger)
         self.faults = Faults()
         # One consumer makes many dispatches in these tests; test_dispatch_caps.py has the limit.
         self.limits = limits or ActorLimits(unstarted_dispatches_max=0)

@@ -173,6 +173,10 @@ class BreakableRelations:
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
         return await self._look().write(updates, requires=requires)
 
+    @property
+    def is_apart(self) -> bool:
+        return self._graph.is_apart
+
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         return await self._look().stage(updates)
 

@@ -19,6 +19,7 @@ from sightline.actors.messages import (
     PickOperator,
 )
 from sightline.domain.operator.model import Workspace
+from sightline.domain.session.model import Operator
 
 RESERVED_MS: Final = 5_000
 """Lifetime of a reservation."""
@@ -69,7 +70,7 @@ class DispatcherActor:
             case _:
                 assert_never(message)
 
-    def _pick(self, pick: PickOperator, now_ms: int) -> str | None:
+    def _pick(self, pick: PickOperator, now_ms: int) -> Operator | None:
         mode = self._deps.limits.dispatch_mode
         found = self._index.choose(pick.lat, pick.lng, mode=mode, excluded=pick.excluded)
         if found is None:
@@ -77,7 +78,7 @@ class DispatcherActor:
         self._index.remove(found.id)
         self._reserved[found.id] = (now_ms, found)
         self._reservations.append((now_ms, found.id))
-        return found.id
+        return found.as_operator()
 
     def _expire_reservations(self, now_ms: int) -> None:
         while self._reservations and now_ms - self._reservations[0][0] >= RESERVED_MS:

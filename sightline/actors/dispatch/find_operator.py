@@ -1,63 +1,147 @@
-"""Finds and claims an operator for a session: the steps between a dispatch or an accept and the assignment.
+"""Assigns an operator to a session, for a dispatch or an accept. Runs as a helper of the session actor.
 
-Runs as a helper of the session actor. A crash between the steps can leave a claim without an assignment; the operator's
-workspace finds and releases it (see workspace/claim_reconciliation.py).
+Where the relations graph is kept in the store, the operator's workspace actor writes its claim, the assignment that the
+session has prepared, and their relation in one transaction (ADR 0072).
+
+Where the graph is kept apart, the claim is stored first, then the relation is written, then the session stores the
+assignment. A crash in between can leave a claim without an assignment; the operator's workspace finds and releases it
+(see workspace/claim_reconciliation.py).
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias, assert_never
 
 import trio
 
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
 from sightline.actors.kernel import ActorParkedError, Directory, OverloadedError
 from sightline.actors.kernel.mailbox import Lane
-from sightline.actors.messages import ClaimOperator, FreeOperator, OperatorFound, PickOperator
+from sightline.actors.messages import (
+    AssignOperator,
+    ClaimOperator,
+    FreeOperator,
+    GetWorkspace,
+    OperatorAssigned,
+    OperatorDiffers,
+    OperatorFound,
+    PickOperator,
+    PreparedAssignment,
+)
+from sightline.actors.refusals import WORKSPACE_NOT_FOUND
+from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import NOT_AGAIN
 from sightline.domain.session.model import Operator, Session
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
+from sightline.ports.store import Committed, Rejected
 
 TRIES_MAX: Final = 50
 """Operators whose claim may fail before a dispatch gives up."""
 
+PREPARED_MAX: Final = 5
+"""Attempts to assign one operator while the session or the operator changes in between."""
+
+Prepare: TypeAlias = Callable[[Operator], PreparedAssignment]
+"""Prepares the assignment of an operator from the session's newest state; raises RefusedError if it may not be made."""
+
 NO_OPERATOR: Final = Refusal(Code.UNAVAILABLE, "dispatch:noOperator", "No operator available", retry_after_s=5)
 
 
-async def find_operator(registry: Directory, deps: Deps, session: Session) -> OperatorFound:
-    """Pick the longest-idle operator and claim it; on a refused claim pick the next one.
+async def find_operator(
+    registry: Directory, deps: Deps, session: Session, prepare: Prepare
+) -> OperatorAssigned | OperatorFound:
+    """Assign the longest-idle operator to a session; if it refuses, the next one.
 
     Raises:
-        RefusedError: UNAVAILABLE if no operator can be claimed.
+        RefusedError: UNAVAILABLE if no operator can be claimed; or the session may no longer be assigned.
         AuthzUnavailableError: The relation cannot be written; the claim is released.
+        OutcomeUnknownError, ReloadRequestedError: The session's row may have moved on.
     """
-    terms = session.terms
+    terms, claim = session.terms, ClaimByDispatch(session.id)
     dispatcher = registry.ref(DISPATCHER, DISPATCHER_ID)
     excluded = frozenset(session.unstarted_by)
     for _ in range(TRIES_MAX):
         pick = PickOperator(terms.lat, terms.lng, excluded)
-        workspace_id = await dispatcher.ask(pick, timeout_s=deps.limits.ask_timeout_s)
-        if workspace_id is None:
+        operator = await dispatcher.ask(pick, timeout_s=deps.limits.ask_timeout_s)
+        if operator is None:
             break
         try:
-            return await _claim_and_stage(registry, deps, workspace_id, ClaimByDispatch(session.id))
-        except (RefusedError, OverloadedError, ActorParkedError):
-            excluded |= {workspace_id}
+            assigned = await _assign(registry, deps, operator, claim, prepare)
+        except (OverloadedError, ActorParkedError):
+            pass
+        else:
+            if not isinstance(assigned, Refusal):
+                return assigned
+        excluded |= {operator.workspace_id}
     raise RefusedError(NO_OPERATOR)
 
 
-async def accept_session(registry: Directory, deps: Deps, session: Session, workspace_id: str) -> OperatorFound:
-    """Claim the operator that accepts the session.
+async def accept_session(
+    registry: Directory, deps: Deps, session: Session, workspace_id: str, prepare: Prepare
+) -> OperatorAssigned | OperatorFound:
+    """Assign the operator that accepts the session.
 
     Raises:
-        RefusedError: The operator may not accept it.
+        RefusedError: The operator may not accept it, or the session may no longer be assigned.
         AuthzUnavailableError: The relation cannot be written; the claim is released.
+        OutcomeUnknownError, ReloadRequestedError: The session's row may have moved on.
     """
     if workspace_id in session.unstarted_by:
         raise RefusedError(NOT_AGAIN)
+    workspace = registry.peek(WORKSPACE, workspace_id)
+    if workspace is None:
+        workspace = await registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=deps.limits.ask_timeout_s)
+    if workspace is None:
+        raise RefusedError(WORKSPACE_NOT_FOUND)
     claim = ClaimByAccept(session.id, session.terms.lat, session.terms.lng, deps.limits.accept)
-    return await _claim_and_stage(registry, deps, workspace_id, claim)
+    assigned = await _assign(registry, deps, workspace.as_operator(), claim, prepare)
+    if isinstance(assigned, Refusal):
+        raise RefusedError(assigned)
+    return assigned
+
+
+async def _assign(
+    registry: Directory, deps: Deps, operator: Operator, claim: ClaimByDispatch | ClaimByAccept, prepare: Prepare
+) -> OperatorAssigned | OperatorFound | Refusal:
+    """Assign one operator; returns its refusal as a value."""
+    if not deps.relations.is_apart:
+        return await _claim_and_assign(registry, deps, operator, claim, prepare)
+    try:
+        return await _claim_and_stage(registry, deps, operator.workspace_id, claim)
+    except RefusedError as refused:
+        return refused.refusal
+
+
+async def _claim_and_assign(
+    registry: Directory, deps: Deps, operator: Operator, claim: ClaimByDispatch | ClaimByAccept, prepare: Prepare
+) -> OperatorAssigned | Refusal:
+    """Store the claim and the assignment in one transaction, by the operator's workspace.
+
+    The workspace tells the session about an assignment whose asker is gone (`RowWritten`), so nothing is released here
+    when the outcome is unknown.
+    """
+    workspace = registry.ref(WORKSPACE, operator.workspace_id)
+    for _ in range(PREPARED_MAX):
+        prepared = prepare(operator)
+        try:
+            answer = await workspace.ask(AssignOperator(claim, prepared.write), timeout_s=deps.limits.ask_timeout_s)
+        except RefusedError as refused:
+            return refused.refusal
+        match answer:
+            case Committed():
+                return OperatorAssigned(prepared, answer)
+            case OperatorDiffers(operator=newer):
+                operator = newer
+            case Rejected():
+                if prepare(operator).write.session.version == prepared.write.session.version:
+                    raise session_rejected(answer)
+            case Refusal():
+                return answer
+            case _:
+                assert_never(answer)
+    raise UnavailableError("the session or its operator changed at each attempt to assign it")
 
 
 async def _claim_and_stage(

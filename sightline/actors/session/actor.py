@@ -9,6 +9,7 @@ continue. At most one operation is *pending*; later commands wait in `postponed`
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias, assert_never, final
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
@@ -26,10 +27,12 @@ from sightline.actors.messages import (
     EndSession,
     GetSession,
     OperationFailed,
+    OperatorAssigned,
     OperatorFound,
     RecordSettlement,
     ReopenVideo,
     RestoreClaim,
+    RowWritten,
     SessionCommand,
     SessionMessage,
     SessionOutcome,
@@ -43,7 +46,7 @@ from sightline.actors.session.effects import release_unused, reopen_video
 from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import SCOPE_TO_END, scope_missing
-from sightline.domain.errors import RefusedError, StoreUnavailableError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
 from sightline.domain.session import machine
 from sightline.domain.session.messages import (
     Assign,
@@ -130,7 +133,9 @@ class SessionActor:
                     self._reopen_video()
                 case VideoReopened(video=video):
                     self._durable.take_video(video)
-                case OperatorFound() | VideoReady() | OperationFailed():
+                case RowWritten(version=version):
+                    self._require_version(version)
+                case OperatorAssigned() | OperatorFound() | VideoReady() | OperationFailed():
                     await self._finish_pending(message)
                 case (
                     CreateSession()
@@ -166,13 +171,17 @@ class SessionActor:
             case DispatchSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
                 request = await self._in_phase(Requested)
-                self._begin(envelope, message, lambda: find_operator(self._context.registry, self._deps, request))
+                prepare = partial(self._durable.prepare_assignment, is_dispatched=True, caller=caller)
+                self._begin(
+                    envelope, message, lambda: find_operator(self._context.registry, self._deps, request, prepare)
+                )
             case AcceptSession(caller=caller):
-                request, workspace_id = await self._in_phase(Requested), caller.workspace_id
+                request, operator_id = await self._in_phase(Requested), caller.workspace_id
+                prepare = partial(self._durable.prepare_assignment, is_dispatched=False, caller=caller)
                 self._begin(
                     envelope,
                     message,
-                    lambda: accept_session(self._context.registry, self._deps, request, workspace_id),
+                    lambda: accept_session(self._context.registry, self._deps, request, operator_id, prepare),
                 )
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
@@ -249,7 +258,7 @@ class SessionActor:
         self,
         envelope: Envelope[SessionMessage],
         command: Operation,
-        work: Callable[[], Awaitable[OperatorFound | VideoReady]],
+        work: Callable[[], Awaitable[OperatorAssigned | OperatorFound | VideoReady]],
     ) -> None:
         self._pending = envelope, command
         self._context.spawn(work, on_value=lambda done: done, on_error=OperationFailed, lane=Lane.CONTROL)
@@ -263,9 +272,13 @@ class SessionActor:
         envelope, command = pending
         try:
             match outcome:
+                case OperationFailed(error=OutcomeUnknownError() | ReloadRequestedError() as error):
+                    raise error  # the row may have moved on: the next life reads it
                 case OperationFailed(error=error):
                     await self._durable.settle_deadline(self._now())
                     envelope.fail(error)
+                case OperatorAssigned():
+                    envelope.reply(command, self._durable.adopt_assignment(outcome))
                 case OperatorFound():
                     is_dispatched = isinstance(command, DispatchSession)
                     step = await self._durable.step(Assign(outcome.operator, is_dispatched))
@@ -294,7 +307,19 @@ class SessionActor:
 
     async def _check_claim(self, workspace_id: str) -> ClaimStanding:
         await self._durable.settle_deadline(self._now())
-        return ClaimStanding.PENDING if self._pending is not None else self._durable.standing_of(workspace_id)
+        if self._pending is not None:
+            return ClaimStanding.PENDING
+        standing = self._durable.standing_of(workspace_id)
+        if standing is ClaimStanding.NEVER and await self._durable.is_behind():
+            # The assignment was stored after this actor had read its row: the claim must not be released.
+            raise ReloadRequestedError("the session's row has moved on", retry=True)
+        return standing
+
+    def _require_version(self, version: int) -> None:
+        """Reload if another actor has stored a later version of the row."""
+        session = self._durable.session
+        if session is None or session.version < version:
+            raise ReloadRequestedError("the session's row has moved on")
 
     # Timers and video.
 

@@ -9,7 +9,7 @@ from typing import final
 from sightline.actors.answers import record_of
 from sightline.actors.deps import Deps
 from sightline.actors.kernel import Context
-from sightline.actors.messages import ClaimStanding, SessionMessage
+from sightline.actors.messages import ClaimStanding, OperatorAssigned, PreparedAssignment, SessionMessage
 from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.session.effects import carry_out
 from sightline.actors.types import Answer, Caller
@@ -17,11 +17,11 @@ from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine
-from sightline.domain.session.messages import ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
-from sightline.domain.session.model import Assigned, Live, Session, VideoInput
+from sightline.domain.session.messages import Assign, ChargeHold, FixReported, Message, Party, ReleaseHold, Settle, Step
+from sightline.domain.session.model import Assigned, Live, Operator, Session, VideoInput
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import SessionStatus, parties_of, session_status
-from sightline.ports.relations import TupleUpdate
+from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
 
 
@@ -66,6 +66,11 @@ class DurableSession:
     def due_ms(self, session: Session) -> int | None:
         """When the session's next deadline or pause is due, in ms; None in a terminal state."""
         return machine.next_due_ms(session, self._now(), self._limits)
+
+    async def is_behind(self) -> bool:
+        """Whether the stored row has moved on without this actor."""
+        stored = await self._deps.store.load_session(self._context.id)
+        return stored is not None and (self.session is None or stored.session.version != self.session.version)
 
     def standing_of(self, workspace_id: str) -> ClaimStanding:
         """How the session stands to a workspace's claim on it."""
@@ -128,6 +133,29 @@ class DurableSession:
 
     # Durability.
 
+    def prepare_assignment(self, operator: Operator, *, is_dispatched: bool, caller: Caller) -> PreparedAssignment:
+        """Prepare the assignment of an operator; nothing is stored.
+
+        Raises:
+            RefusedError: The machine refuses it.
+        """
+        session, now_ms = self.require(), self._now()
+        step = machine.step(session, Assign(operator, is_dispatched), now_ms, self._limits)
+        if isinstance(step, Refusal):
+            raise RefusedError(step)
+        answer = Answer(session_status(step.session, now_ms, self._limits, caller.workspace_id), now_ms)
+        record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
+        edge = TupleUpdate(operator_edge(session.id, operator.workspace_id))
+        write = self._write(step, now_ms, tuples=(edge,), record=record)
+        return PreparedAssignment(step, write, answer)
+
+    def adopt_assignment(self, assigned: OperatorAssigned) -> Answer[SessionStatus]:
+        """Publish an assignment that is stored; returns its answer."""
+        prepared, committed = assigned.prepared, assigned.committed
+        self._committed(prepared.step, prepared.write, committed.version)
+        assert committed.revision is not None, "an assignment writes its relation"
+        return replace(prepared.answer, token=self._deps.relations.token_for(committed.revision))
+
     async def commit_command(
         self,
         step: Step,
@@ -156,13 +184,30 @@ class DurableSession:
         record: IdempotencyRecord | None = None,
     ) -> int | None:
         """Store a step, then carry out its effects; returns the relations graph's revision if tuples were written."""
+        write = self._write(step, self._now() if at_ms is None else at_ms, tuples=tuples, hold=hold, record=record)
+        result = await self._deps.store.write_session(write)
+        if isinstance(result, Rejected):
+            raise session_rejected(result)
+        self._committed(step, write, result.version)
+        return result.revision
+
+    def _write(
+        self,
+        step: Step,
+        at_ms: int,
+        *,
+        tuples: tuple[TupleUpdate, ...] = (),
+        hold: HoldRequest | None = None,
+        record: IdempotencyRecord | None = None,
+    ) -> SessionWrite:
+        """The write that stores a step."""
         session, recorded = chain(step.session, step.events)
         charged = next((effect.charged for effect in step.effects if isinstance(effect, ChargeHold)), None)
         payload = next((effect.payload for effect in step.effects if isinstance(effect, Settle)), None)
-        write = SessionWrite(
+        return SessionWrite(
             lease=self._lease,
             session=session,
-            at_ms=self._now() if at_ms is None else at_ms,
+            at_ms=at_ms,
             due_at_ms=self.due_ms(session),
             events=tuple(RecordedEvent(sequence, event, digest) for sequence, event, digest in recorded),
             take_hold=hold,
@@ -173,12 +218,11 @@ class DurableSession:
             tuples=tuples,
             idempotency=record,
         )
-        result = await self._deps.store.write_session(write)
-        if isinstance(result, Rejected):
-            raise session_rejected(result)
-        self.session = replace(session, version=result.version)
-        carry_out(self._context, self._deps, step, session)
-        return result.revision
+
+    def _committed(self, step: Step, write: SessionWrite, version: int) -> None:
+        """Publish a stored step and carry out its effects."""
+        self.session = replace(write.session, version=version)
+        carry_out(self._context, self._deps, step, write.session)
 
     def _now(self) -> int:
         return self._context.clock.now_ms()

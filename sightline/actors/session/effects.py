@@ -10,6 +10,7 @@ from sightline.actors.kernel import Context, Lane
 from sightline.actors.messages import (
     FreeOperator,
     OperationFailed,
+    OperatorAssigned,
     OperatorFound,
     ReopenVideo,
     SessionMessage,
@@ -81,7 +82,7 @@ async def release_unused(
             if operator is not None:
                 _tell_operator(context, operator.workspace_id, VacateOperator(context.id))
             _close_video(context, deps, video.ref)
-        case VideoReady() | OperationFailed():
+        case OperatorAssigned() | VideoReady() | OperationFailed():
             pass
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Final, assert_never, final
 
 from sightline.actors.answers import record_of
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
+from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, ReloadRequestedError
 from sightline.actors.messages import (
+    AssignOperator,
     ClaimOperator,
     ClaimsChecked,
     ClaimStanding,
@@ -19,12 +20,14 @@ from sightline.actors.messages import (
     GetWorkspace,
     OccupyOperator,
     OperatorChanged,
+    OperatorDiffers,
     PatchWorkspace,
     ReconcileClaims,
     ReportHeartbeat,
     ReportHeartbeats,
     ResetLocation,
     RestoreClaim,
+    RowWritten,
     VacateOperator,
     WorkspaceMessage,
 )
@@ -49,7 +52,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import Operator
 from sightline.ports.relations import TupleUpdate, member_edge
-from sightline.ports.store import IdempotencyRecord, Rejected, WorkspaceWrite
+from sightline.ports.store import IdempotencyRecord, Rejected, RejectedAssignment, WorkspaceWrite
 
 RECONCILE_TIMER: Final = "reconcile"
 
@@ -104,6 +107,8 @@ class WorkspaceActor:
                 envelope.reply(message, await self._change(machine.ResetSequence(), caller))
             case ClaimOperator(claim=claim):
                 envelope.reply(message, await self._tie(claim))
+            case AssignOperator():
+                await self._assign(envelope, message)
             case OccupyOperator(session_id=session_id):
                 envelope.reply(message, await self._tie(Occupy(session_id)))
             case VacateOperator(session_id=session_id):
@@ -176,6 +181,32 @@ class WorkspaceActor:
         if changed is not workspace:
             await self._commit(changed)
         return self._existing().as_operator()
+
+    async def _assign(self, envelope: Envelope[WorkspaceMessage], command: AssignOperator) -> None:
+        """Claim the operator and store the session's assignment; both rows are written or neither."""
+        workspace, session = self._existing(), command.write.session
+        changed = machine.step(workspace, command.claim, self._now()) if workspace.is_supplier else NOT_OPERATOR
+        if isinstance(changed, Refusal):
+            self._announce(workspace)
+            envelope.reply(command, changed)
+            return
+        if changed.as_operator() != session.operator:
+            envelope.reply(command, OperatorDiffers(changed.as_operator()))
+            return
+        claim = WorkspaceWrite(lease=self._lease, workspace=changed, at_ms=self._now())
+        result = await self._deps.store.write_assignment(command.write, claim)
+        if isinstance(result, RejectedAssignment):
+            if result.session is None:
+                assert result.workspace is not None
+                raise workspace_rejected(Rejected(result.workspace))
+            self._announce(workspace)
+            envelope.reply(command, Rejected(result.session))
+            return
+        self._committed(changed, changed.version + 1)
+        if not envelope.awaited:
+            # The asker has given up, and the session may have read its row before this commit.
+            self._context.registry.ref(SESSION, session.id).tell(RowWritten(result.version), lane=Lane.CONTROL)
+        envelope.reply(command, result)
 
     async def _fact(self, message: Vacate | Release) -> None:
         if self._workspace is None:
@@ -280,7 +311,11 @@ class WorkspaceActor:
         result = await self._deps.store.write_workspace(write)
         if isinstance(result, Rejected):
             raise workspace_rejected(result)
-        self._workspace = replace(workspace, version=result.version)
+        self._committed(workspace, result.version)
+
+    def _committed(self, workspace: Workspace, version: int) -> None:
+        """Publish a stored workspace."""
+        self._workspace = replace(workspace, version=version)
         self._announce(self._workspace)
         self._arm_reconciliation()
         self._deps.watchers.notify(WORKSPACE, workspace.id)

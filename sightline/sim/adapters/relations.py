@@ -43,6 +43,11 @@ class FaultyRelations:
         await self._travel()
         return await self._inner.write(updates, requires=requires)
 
+    @property
+    def is_apart(self) -> bool:
+        """As the world was set up."""
+        return self._is_apart
+
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         """Give the updates to the caller's commit, or write them now; another operator's edge is removed."""
         await self._travel()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         IdempotencyRecord,
         RecordedEvent,
         Rejected,
+        RejectedAssignment,
         SessionQuery,
         SessionWrite,
         ShardLease,
@@ -138,15 +139,23 @@ class FaultyStore:
             lambda result: self._history.workspace_written(self._owner, write, result),
         )
 
+    async def write_assignment(
+        self, session: SessionWrite, workspace: WorkspaceWrite
+    ) -> Committed | RejectedAssignment:
+        """Store an assignment with its claim."""
+        return await self._write(
+            lambda: self._inner.write_assignment(session, workspace),
+            lambda result: self._history.assignment_written(self._owner, session, workspace, result),
+        )
+
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
         """Record the heartbeats of the leases that are held."""
-        return await self._write(
+        lost = await self._write(
             lambda: self._inner.append_heartbeats(batch),
-            lambda lost: self._history.heartbeats_written(
-                self._owner,
-                [heartbeat for write in batch if write.lease not in lost for heartbeat in write.heartbeats],
-            ),
+            lambda lost: self._history.heartbeats_written(self._owner, _of_held(batch, lost)),
         )
+        self._history.heartbeats_answered(_of_held(batch, lost))
+        return lost
 
     async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
         """Record when media was last proved."""
@@ -223,3 +232,8 @@ class FaultyStore:
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """Find the record of a call."""
         return await self._read(lambda: self._inner.find_idempotent(key))
+
+
+def _of_held(batch: Sequence[HeartbeatWrite], lost: frozenset[ShardLease]) -> list[Heartbeat]:
+    """The heartbeats of the writes whose lease is held."""
+    return [heartbeat for write in batch if write.lease not in lost for heartbeat in write.heartbeats]

@@ -13,7 +13,7 @@ lock no rows but their own are batched, so batches cannot deadlock with each oth
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.batching import BatchedCall, Batcher
@@ -26,11 +26,14 @@ WRITERS: Final = 2
 BATCH_MAX: Final = 64
 """Writes of one batch; bounds how long a write waits for the others (about 0.1 ms each)."""
 
+Columns: TypeAlias = tuple[object, ...]
+"""The arguments of one write."""
+
 
 @final
 @dataclass(eq=False, slots=True)
 class _Step(BatchedCall):
-    arguments: tuple[object, ...] = ()
+    arguments: Columns = ()
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None
     runs_alone: bool = False
@@ -42,20 +45,28 @@ class GroupCommit:
     """Runs one statement, which returns one row, for many callers."""
 
     def __init__(
-        self, database: Database, statement: str, *, order: Callable[[tuple[object, ...]], int] | None = None
+        self,
+        database: Database,
+        statement: str,
+        *,
+        order: Callable[[Columns], int] | None = None,
+        lead: Callable[[list[Columns]], Columns] | None = None,
     ) -> None:
         """Prepare to run the statement.
 
         Args:
             order: Sort key of a write within its batch, from its arguments. Writes lock their shards in this order; a
                 take-over locks shards in ascending order, so a batch must too.
+            lead: Makes the arguments of the first write of a batch from those of all, for writes that lock more than
+                one shard: the first one locks the shards of the whole batch.
         """
         self._database = database
         self._statement = statement
         self._order = order
+        self._lead = lead
         self._batcher: Batcher[_Step] = Batcher(self._serve, at_once=WRITERS, batch_max=BATCH_MAX)
 
-    async def write(self, arguments: tuple[object, ...]) -> Any:
+    async def write(self, arguments: Columns) -> Any:
         """Run the statement and return its row.
 
         Raises:
@@ -76,6 +87,8 @@ class GroupCommit:
         if (order := self._order) is not None:
             batch.sort(key=lambda step: order(step.arguments))
         everything = [step.arguments for step in batch]
+        if self._lead is not None:
+            everything[0] = self._lead(everything)
 
         async def unit(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetchmany(self._statement, everything)

@@ -158,6 +158,11 @@ class MemoryRelations:
             raise PreconditionFailedError
         return self.token_for(self.apply(updates))
 
+    @property
+    def is_apart(self) -> bool:
+        """Not: the edges are part of the store in memory."""
+        return False
+
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         """Hand the updates to the caller's commit."""
         await trio.lowlevel.checkpoint()

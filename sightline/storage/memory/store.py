@@ -30,6 +30,7 @@ from sightline.ports.store import (
     IdempotencyRecord,
     RecordedEvent,
     Rejected,
+    RejectedAssignment,
     RejectedWhy,
     SessionQuery,
     SessionView,
@@ -96,7 +97,9 @@ class MemoryStore:
         why = self._admit(write.lease, write.idempotency) or self._refuse_session(write)
         if why is not None:
             return Rejected(why, self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None)
-        # From here on nothing can refuse.
+        return self._put_session(write)
+
+    def _put_session(self, write: SessionWrite) -> Committed:
         session = replace(write.session, version=write.session.version + 1)
         self._sessions[session.id] = session
         self._due[session.id] = write.due_at_ms
@@ -242,8 +245,23 @@ class MemoryStore:
         """Store one workspace step."""
         await trio.lowlevel.checkpoint()
         why = self._admit(write.lease, write.idempotency) or self._refuse_workspace(write.workspace)
+        return Rejected(why) if why is not None else self._put_workspace(write)
+
+    async def write_assignment(
+        self, session: SessionWrite, workspace: WorkspaceWrite
+    ) -> Committed | RejectedAssignment:
+        """Store an assignment with its claim."""
+        await trio.lowlevel.checkpoint()
+        why = self._admit(workspace.lease, None) or self._refuse_workspace(workspace.workspace)
         if why is not None:
-            return Rejected(why)
+            return RejectedAssignment(workspace=why)
+        why = self._admit(session.lease, session.idempotency) or self._refuse_session(session)
+        if why is not None:
+            return RejectedAssignment(session=why)
+        self._put_workspace(workspace)
+        return self._put_session(session)
+
+    def _put_workspace(self, write: WorkspaceWrite) -> Committed:
         workspace = replace(write.workspace, version=write.workspace.version + 1)
         self._webhooks.note_workspace(self._workspaces.get(workspace.id), workspace, write.at_ms)
         self._workspaces[workspace.id] = workspace

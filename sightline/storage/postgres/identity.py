@@ -239,6 +239,11 @@ class PostgresRelations:
         except StoreUnavailableError as error:
             raise AuthzUnavailableError(str(error)) from error
 
+    @property
+    def is_apart(self) -> bool:
+        """Not: the edges are rows of the same database."""
+        return False
+
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         """Hand the updates to the caller's transaction."""
         return Staged(in_commit=tuple(updates))

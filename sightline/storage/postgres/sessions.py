@@ -21,7 +21,7 @@ from sightline.ports.store import (
     UnfinishedSession,
 )
 from sightline.storage.database.bridge import Database
-from sightline.storage.database.group_commit import GroupCommit
+from sightline.storage.database.group_commit import Columns, GroupCommit
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
 from sightline.storage.postgres import heartbeats, ledger_sql
@@ -71,7 +71,7 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 
 async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
     """Store one write of a session in one transaction."""
-    columns = _columns(write)
+    columns = session_columns(write)
 
     async def close(connection: Connection) -> Any:
         row = await connection.fetchrow(WRITE, *columns)
@@ -97,7 +97,8 @@ async def write_session(database: Database, steps: GroupCommit, write: SessionWr
     return await decided(steps.write(columns), write.session.version)
 
 
-def _columns(write: SessionWrite) -> tuple[object, ...]:
+def session_columns(write: SessionWrite) -> Columns:
+    """The arguments of the SQL function `write_session`."""
     session, terms = write.session, write.session.terms
     operator, phase = session.operator, session.phase
     return (

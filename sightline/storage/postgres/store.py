@@ -18,6 +18,7 @@ from sightline.ports.store import (
     IdempotencyRecord,
     RecordedEvent,
     Rejected,
+    RejectedAssignment,
     RejectedWhy,
     SessionQuery,
     SessionWrite,
@@ -29,7 +30,7 @@ from sightline.ports.store import (
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.group_read import GroupRead
-from sightline.storage.postgres import idempotency, quotes, session_lists, sessions, workspaces
+from sightline.storage.postgres import assignments, idempotency, quotes, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import shard_of
 from sightline.storage.postgres.heartbeats import HeartbeatTable
 
@@ -46,6 +47,7 @@ class PostgresStore:
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
+        self._assignments = GroupCommit(database, assignments.WRITE, lead=assignments.lock_all_shards)
         self._workspaces: GroupRead[str, Workspace] = GroupRead(database, workspaces.find_workspaces)
 
         self._dispatches: GroupRead[str, ConsumerDispatches] = GroupRead(database, sessions.find_dispatches)
@@ -105,6 +107,15 @@ class PostgresStore:
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step."""
         return self._noting_fence(await workspaces.write_workspace(self._database, self._workspace_steps, write))
+
+    async def write_assignment(
+        self, session: SessionWrite, workspace: WorkspaceWrite
+    ) -> Committed | RejectedAssignment:
+        """Store an assignment with its claim."""
+        result = await assignments.write_assignment(self._assignments, session, workspace)
+        if isinstance(result, RejectedAssignment) and RejectedWhy.FENCED in (result.session, result.workspace):
+            self._fenced.set()
+        return result
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
         """Read one workspace. Concurrent reads share queries: after a restart all devices connect at once."""
