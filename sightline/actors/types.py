@@ -47,6 +47,8 @@ class NewSession:
     radius_m: int
     instructions: str | None
     metadata_json: str | None
+    consumer_lease_s: int | None = None
+    """Seconds without a call of the consumer after which the LIVE session ends; None: no lease."""
     spending: KeySpending | None = None
     """The API key whose limits the session counts against."""
 

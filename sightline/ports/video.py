@@ -23,6 +23,8 @@ class MediaKind(Enum):
     """Connected, but no media packet for two seconds; `at_ms` is the time of the last packet."""
     NO_FRAME = "no_frame"
     """Packets arrive, but no complete frame for two seconds; `at_ms` is the time of the last frame."""
+    WATCHED = "watched"
+    """Viewers are connected. Sent every few seconds while they are; external media servers do not send it."""
 
 
 @final

@@ -1,18 +1,21 @@
-"""Queue of media events for one reader. State changes keep their order; FRAMES events coalesce while it is slow."""
+"""Queue of media events for one reader. State changes keep their order; repeated events coalesce while it is slow."""
 
 from collections import deque
-from typing import final
+from typing import Final, final
 
 import trio
 
 from sightline.ports.video import MediaEvent, MediaKind
+
+COALESCED: Final = frozenset({MediaKind.FRAMES, MediaKind.WATCHED})
 
 
 @final
 class MediaEventQueue:
     """Queue between workers, which must not block, and a reader, which may be slow.
 
-    Its size is bounded: one FRAMES entry per input, and an input changes its state at most a few times a second.
+    Its size is bounded: one entry of each repeated kind per input, and an input changes its state at most a few times
+    a second.
     """
 
     def __init__(self) -> None:
@@ -22,9 +25,9 @@ class MediaEventQueue:
 
     def put(self, event: MediaEvent) -> None:
         """Add an event; never blocks."""
-        if event.kind is MediaKind.FRAMES:
+        if event.kind in COALESCED:
             for index, old in enumerate(self._waiting):
-                if old.session_id == event.session_id and old.kind is MediaKind.FRAMES:
+                if old.session_id == event.session_id and old.kind is event.kind:
                     self._waiting[index] = event
                     return
         self._waiting.append(event)

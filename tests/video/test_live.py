@@ -73,6 +73,7 @@ async def test_a_published_clip_is_seen_by_pollers_and_viewers():
             assert none_newer.reason is FrameMissingReason.NOT_NEWER
 
             watched = await play_json(made.whep_url, 2.0)
+            await rig.heard(MediaKind.WATCHED)
             assert watched["frames"] > 20, watched
             assert (watched["width"], watched["height"]) == (1280, 720)
             await rig.heard(MediaKind.CONNECTED)

@@ -110,6 +110,7 @@ class Broker:
                 quote_id=new.quote_id,
                 instructions=new.instructions,
                 metadata_json=new.metadata_json,
+                consumer_lease_s=new.consumer_lease_s,
                 created_at_ms=self._now(),
             )
             is_enforced = self._deps.limits.funds_policy == "enforced"

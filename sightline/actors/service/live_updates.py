@@ -20,6 +20,8 @@ from sightline.domain.units import DAY_MS
 from sightline.ports.clock import Clock
 from sightline.ports.store import SessionView
 
+LEASE_RENEWAL_S: Final = 5.0
+"""Below the shortest consumer lease, 15 s."""
 LOCATION_EVERY_S: Final = 1.0
 FIRST_MAX: Final = 100
 """Maximum number of the workspace's own sessions, and of open requests, that a new stream starts with."""
@@ -58,7 +60,16 @@ class LiveUpdates:
 
         Positions come at most once per `LOCATION_EVERY_S`; the latest is never left out.
         """
-        await self._reads.require_session_as_party(session_id, workspace_id)
+        session = await self._reads.require_session_as_party(session_id, workspace_id)
+
+        patience_s = math.inf if session.terms.consumer_lease_s is None else LEASE_RENEWAL_S
+
+        async def next_change(moves_from: float) -> Change:
+            """Wait for a change; meanwhile renew the consumer lease, for as long as the stream is open."""
+            while True:
+                with trio.move_on_after(patience_s):
+                    return await watch.change(moves_from)
+                await self._reads.require_session_as_party(session_id, workspace_id)
 
         async def changes() -> AsyncGenerator[Update, None]:
             change, moves_from = Change(), -math.inf
@@ -71,7 +82,7 @@ class LiveUpdates:
                     if location is not None:
                         moves_from = trio.current_time() + LOCATION_EVERY_S
                         yield Update("location", location)
-                change = await watch.change(moves_from)
+                change = await next_change(moves_from)
 
         with self._watchers.watch(SESSION, session_id) as watch:
             async with aclosing(changes()) as stream:

@@ -8,6 +8,7 @@ from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.look_up import LookUp
+from sightline.actors.session.consumer_lease import renew_lease
 from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
 from sightline.domain.metering import read_live
@@ -32,7 +33,7 @@ LIST_READS_MAX: Final = 20
 
 @final
 class Reads:
-    """Answers questions; changes nothing."""
+    """Answers questions. A question of the consumer about a LIVE session renews the session's consumer lease."""
 
     def __init__(self, registry: Registry, deps: Deps, look_up: LookUp) -> None:
         self._registry = registry
@@ -44,6 +45,7 @@ class Reads:
         session = await self._look_up.require_session(session_id)
         if not parties_of(session, workspace_id) and not await self._may_accept(session, workspace_id):
             raise RefusedError(NOT_PARTY)
+        self._note_caller(session, workspace_id)
         now_ms = self._now()
         return Answer(session_status(session, now_ms, self._deps.limits.session, workspace_id), now_ms)
 
@@ -136,7 +138,13 @@ class Reads:
         session = await self._look_up.require_session(session_id)
         if not parties_of(session, workspace_id):
             raise RefusedError(NOT_PARTY)
+        self._note_caller(session, workspace_id)
         return session
+
+    def _note_caller(self, session: Session, workspace_id: str) -> None:
+        """Renew the lease of a session if the caller is its consumer."""
+        if session.terms.consumer_lease_s is not None and session.terms.consumer_workspace_id == workspace_id:
+            renew_lease(self._registry, session, self._now())
 
     async def read_workspace(self, workspace_id: str) -> Answer[Workspace]:
         """The workspace."""

@@ -8,6 +8,7 @@ import trio
 from sightline.actors.deps import SESSION
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
+from sightline.actors.session.consumer_lease import renew_lease
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import MediaBroke, MediaProved
 from sightline.domain.session.model import Live
@@ -50,6 +51,10 @@ class MediaPump:
                 session.tell(MediaProved(event.at_ms), conflate_key="media")
             case MediaKind.DISCONNECTED:
                 session.tell(MediaBroke(event.at_ms), lane=Lane.CONTROL)
+            case MediaKind.WATCHED:
+                known = self._registry.peek(SESSION, event.session_id)
+                if known is not None:
+                    renew_lease(self._registry, known, event.at_ms)
             case MediaKind.NO_RTP | MediaKind.NO_FRAME:
                 pass  # the meter measures silence by itself
 

@@ -91,6 +91,7 @@ class SessionResources:
             radius_m=body.radius_meters,
             instructions=body.instructions,
             metadata_json=None if body.metadata is None else orjson.dumps(body.metadata).decode(),
+            consumer_lease_s=body.consumer_lease_seconds,
             spending=spending_of(call.principal),
         )
         return reply(await self._services.broker.create_session(call.caller(), new), session_json)

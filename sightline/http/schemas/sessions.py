@@ -68,6 +68,7 @@ class CreateSessionBody(Input):
         "maxDurationSeconds": "session:duration",
         "radiusMeters": "session:radius",
         "waitTimeoutSeconds": "session:waitTimeout",
+        "consumerLeaseSeconds": "session:consumerLease",
     }
 
     lat: Latitude
@@ -81,6 +82,11 @@ class CreateSessionBody(Input):
     )
     instructions: Annotated[str, StringConstraints(max_length=500, pattern=TEXT_PATTERN)] | None = Field(
         default=None, description="Shown to the operator", examples=["North gate, look at the queue"]
+    )
+    consumer_lease_seconds: Annotated[int, Field(ge=15, le=600), WHOLE] | None = Field(
+        default=None,
+        description="End the LIVE session (CONSUMER_LOST) when the consumer has not read it, its frames or its events, "
+        "and nobody has watched it by WHEP, for this many seconds",
     )
     metadata: Annotated[dict[str, Any] | None, AfterValidator(_is_small)] = Field(
         default=None, description="At most 2 KB of JSON, echoed to the consumer", examples=[{"order": "A-17"}]

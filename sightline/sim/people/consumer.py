@@ -26,6 +26,7 @@ class Wishes:
 
     Attributes:
         pause_s: Longest time between two sessions, in seconds; the consumer stops after `sessions_max` sessions.
+        leases: Asks for a consumer lease; the polls renew it.
         quotes: Takes a quote first; `withdraws`: cancels while waiting; `hangs_up`: ends before the maximum duration.
         poll_s: Seconds between reads of a session.
     """
@@ -34,6 +35,7 @@ class Wishes:
     sessions_max: int = 1_000_000
     duration_s: tuple[int, int] = (10, 60)
     wait_s: tuple[int, int] = (5, 40)
+    leases: float = 0.2
     quotes: float = 0.3
     withdraws: float = 0.1
     hangs_up: float = 0.5
@@ -79,6 +81,7 @@ class Consumer:
             radius_m=500,
             instructions=None,
             metadata_json=None,
+            consumer_lease_s=15 if self.rng.random() < wishes.leases else None,
         )
         return (await self.client.create(new)).session_id
 

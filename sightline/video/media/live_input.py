@@ -5,6 +5,7 @@ transport is connected, not at its offer, so that an offer that fails does not i
 publisher is reported after a grace time only, because a phone that changes its network reconnects with a new offer.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, final
@@ -21,6 +22,7 @@ from sightline.video.media.tap import FrameTap
 from sightline.video.options import Options
 from sightline.video.rtc.rtp import RtpPacket
 
+WATCHED_EVERY_MS: Final = 3_000
 REPLAY_MAX_SPAN_MS: Final = 3_000
 """Maximum length of a GOP that is replayed to a new viewer; a longer one would be a burst of megabytes."""
 REPLAY_ANYWAY_MS: Final = 700.0
@@ -77,6 +79,7 @@ class LiveInput:
         self._gone_since_ms: int | None = None
         self._reported_connected = False
         self._reported_quiet: MediaKind | None = None
+        self._reported_watched_ms = -math.inf
         self._connected_at_ms = 0.0
 
     # -- publishers
@@ -231,6 +234,9 @@ class LiveInput:
         elif self._gone_since_ms is not None and self.pending is None:
             self._watch_absence(wall_ms)
         self._report_viewers(now_ms, wall_ms)
+        if self.viewers and now_ms - self._reported_watched_ms >= WATCHED_EVERY_MS:
+            self._reported_watched_ms = now_ms
+            self._emit(self.session_id, MediaKind.WATCHED, wall_ms)
 
     def _watch_publisher(self, ingest: Ingest, now_ms: float, wall_ms: int) -> None:
         ingest.report(now_ms)

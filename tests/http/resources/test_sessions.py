@@ -12,6 +12,19 @@ SESSIONS = "/api/v1/sessions"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
+async def test_a_consumer_that_stops_calling_loses_the_session_at_its_lease(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.request(consumer, consumerLeaseSeconds=15)
+    path = f"{SESSIONS}/{session['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    data_of(await operator.key.post(f"{path}/start"))
+    world.clock.advance(14)
+    assert data_of(await operator.key.get(path))["state"] == "LIVE"
+    world.clock.advance(1)
+    ended = data_of(await operator.key.get(path))
+    assert (ended["state"], ended["endReason"]) == ("ENDED", "CONSUMER_LOST")
+
+
 async def test_a_consumer_with_three_unstarted_dispatches_gets_429_with_a_time_to_wait() -> None:
     async with open_world(WorldOptions(limits=ActorLimits())) as world:
         consumer = await world.party("CONSUMER")
@@ -73,6 +86,9 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         ({"maxDurationSeconds": 0}, "session:duration"),
         ({"maxDurationSeconds": 14_401}, "session:duration"),
         ({"maxDurationSeconds": 1.5}, "session:duration"),
+        ({"consumerLeaseSeconds": 14}, "session:consumerLease"),
+        ({"consumerLeaseSeconds": 601}, "session:consumerLease"),
+        ({"consumerLeaseSeconds": "60"}, "session:consumerLease"),
         ({"maxDurationSeconds": "600"}, "session:duration"),
         ({"waitTimeoutSeconds": 4}, "session:waitTimeout"),
         ({"waitTimeoutSeconds": 3_601}, "session:waitTimeout"),
