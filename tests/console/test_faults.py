@@ -1,6 +1,6 @@
 """What the screens show when a camera or the server goes away, and that they recover by themselves."""
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.console.people import PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
 
@@ -48,7 +48,7 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         operator.shows(".banner", "Reconnecting", within_ms=5_000)
         server.start()
         consumer.picture("playing", within_ms=30_000)
-        operator.page.wait_for_function("!document.body.innerText.includes('Reconnecting')", timeout=15_000)
+        expect(operator.page.locator("main")).not_to_contain_text("Reconnecting", timeout=15_000)
         phone.click("#stop")
         consumer.shows("#to-receipt")
         assert consumer.problems == operator.problems == phone.problems == []

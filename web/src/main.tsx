@@ -34,10 +34,10 @@ function Screen({ name }: { name: string }) {
       .then((module) => (loaded.value = { ...loaded.value, [name]: module.default }))
       .catch(() => (failed.value = true));
   }, [name]);
-  if (!(name in SCREENS)) return <Empty icon="warn" title={t("notFound")} text={t("notFoundText")} />;
+  if (!(name in SCREENS)) return <Empty isPage icon="warn" title={t("notFound")} text={t("notFoundText")} />;
   if (failed.value)
     return (
-      <Empty icon="warn" title={t("errorOffline")} text={t("screenFailed")}>
+      <Empty isPage icon="warn" title={t("errorOffline")} text={t("screenFailed")}>
         <button class="button main" onClick={() => location.reload()}>{t("reload")}</button>
       </Empty>
     );

@@ -92,10 +92,11 @@ export const Field = ({ label, hint, error, children }: Children & { label: stri
   </label>
 );
 
-export const Empty = ({ icon, title, text, children }: Children & { icon: IconName; title: string; text: string }) => (
+/** What a place shows that has nothing else to show. `isPage`: the whole screen is this. */
+export const Empty = ({ icon, title, text, isPage = false, children }: Children & { icon: IconName; title: string; text: string; isPage?: boolean }) => (
   <div class="empty">
     <span class="empty-icon"><Icon name={icon} /></span>
-    <h2>{title}</h2>
+    {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
     <p>{text}</p>
     {children}
   </div>
@@ -118,7 +119,7 @@ export const Banner = ({ kind, icon, children }: Children & { kind: "info" | "wa
 /** Time left until an instant of the server's clock. */
 export const Countdown = ({ until }: { until: number | string }) => {
   const left = ((typeof until === "string" ? Date.parse(until) : until) - now.value) / 1000;
-  return <span class="number" role="timer">{clock(Math.ceil(left))}</span>;
+  return <span class="number" role="timer">{clock(left)}</span>;
 };
 
 export const Facts = ({ rows }: { rows: readonly (readonly [string, ComponentChildren])[] }) => (

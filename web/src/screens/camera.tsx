@@ -43,11 +43,11 @@ export default function Camera() {
         } else failure.value = error instanceof Error ? explain(error) : String(error);
       });
   }, []);
-  if (key === null) return <Empty icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
-  if (!isSecureContext) return <Empty icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
+  if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
+  if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (failure.value !== null)
     return (
-      <Empty icon="warn" title={t("cameraNoKey")} text={failure.value}>
+      <Empty isPage icon="warn" title={t("cameraNoKey")} text={failure.value}>
         <Button kind="main" run={() => location.reload()}>{t("checkAgain")}</Button>
       </Empty>
     );

@@ -40,7 +40,7 @@ export default function Receipt() {
 
   if (isMissing.value)
     return (
-      <Empty icon="list" title={t("noSession")} text={t("noSessionText")}>
+      <Empty isPage icon="list" title={t("noSession")} text={t("noSessionText")}>
         <a class="button main" href={link("sessions")}>{t("navSessions")}</a>
       </Empty>
     );

@@ -41,7 +41,7 @@ const Step = ({ done, isNext, title, text, children }: { done: boolean; isNext: 
   <li class={done ? "step done" : isNext ? "step next" : "step"}>
     <span class="step-mark" aria-hidden="true">{done && <Icon name="check" />}</span>
     <div>
-      <h3>{title}{done && <span class="sr">{t("done")}</span>}</h3>
+      <h2>{title}{done && <span class="sr"> {t("done")}</span>}</h2>
       <p>{text}</p>
       {isNext && children}
     </div>

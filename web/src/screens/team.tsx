@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
-import { dateTime, short } from "../format";
+import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Countdown, Empty, Field, Loading, Page } from "../parts";
 import { me, notify, now, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -38,6 +38,8 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const isOpen = useSignal(false);
   const label = useSignal("");
   const scopes = useSignal<readonly Scope[]>(["sessions:read", "sessions:create", "pricing:read", "wallet:read"]);
+  const perSession = useSignal("");
+  const perDay = useSignal("");
   const path = { id };
   const load = async (): Promise<void> => {
     keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
@@ -45,8 +47,20 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   useEffect(() => {
     load().catch((error: unknown) => ((keys.value = []), report(error)));
   }, [id]);
+  const maySpend = scopes.value.includes("sessions:create");
+  const isWrong = maySpend && [perSession, perDay].some((each) => each.value !== "" && microOf(each.value) === null);
   const mint = async (): Promise<void> => {
-    const body = { label: label.value.trim(), environment: "TEST" as const, scopes: [...scopes.value] };
+    const [session, day] = [microOf(perSession.value), microOf(perDay.value)];
+    const limits = {
+      ...(session !== null && { perSessionMicroUsdc: String(session) }),
+      ...(day !== null && { perDayMicroUsdc: String(day) }),
+    };
+    const body = {
+      label: label.value.trim(),
+      environment: "TEST" as const,
+      scopes: [...scopes.value],
+      ...(maySpend && Object.keys(limits).length > 0 && { limits }),
+    };
     minted.value = (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path }, body }))).plaintext;
     isOpen.value = false;
     label.value = "";
@@ -86,8 +100,20 @@ function Keys({ mayChange }: { mayChange: boolean }) {
               </label>
             ))}
           </fieldset>
+          {maySpend && (
+            <>
+              <div class="pair">
+                {([["perSession", perSession], ["perDay", perDay]] as const).map(([word, value]) => (
+                  <Field key={word} label={`${t(word)} (USDC)`} {...(value.value !== "" && microOf(value.value) === null && { error: t("amountWrong") })}>
+                    <input inputMode="decimal" value={value.value} placeholder={t("noLimit")} onInput={(event) => (value.value = event.currentTarget.value)} />
+                  </Field>
+                ))}
+              </div>
+              <p class="hint">{t("keyLimitHint")}</p>
+            </>
+          )}
           <div class="row">
-            <Button id="mint" kind="main" disabled={label.value.trim() === "" || scopes.value.length === 0} run={mint}>{t("createKey")}</Button>
+            <Button id="mint" kind="main" disabled={label.value.trim() === "" || scopes.value.length === 0 || isWrong} run={mint}>{t("createKey")}</Button>
             <Button kind="quiet" run={() => (isOpen.value = false)}>{t("cancel")}</Button>
           </div>
         </div>
@@ -103,6 +129,14 @@ function Keys({ mayChange }: { mayChange: boolean }) {
               <div class="list-main">
                 <strong>{each.label}</strong>
                 <small><code>{each.prefix}…</code> · {each.scopes.join(", ")}</small>
+                {each.limits !== null && (
+                  <small>
+                    {[
+                      each.limits.perSessionMicroUsdc !== null && t("limitSession", { amount: usdc(each.limits.perSessionMicroUsdc) }),
+                      each.limits.perDayMicroUsdc !== null && t("limitDay", { amount: usdc(each.limits.perDayMicroUsdc) }),
+                    ].filter(Boolean).join(", ")}
+                  </small>
+                )}
                 <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
               </div>
               {each.gracePeriodEnd !== null ? (

@@ -7,7 +7,7 @@ import { follow } from "../live/events";
 import { Player } from "../live/player";
 import { frame, Stills, type Still } from "../live/stills";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
-import { go, link, place } from "../router";
+import { link, place } from "../router";
 import { now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 
@@ -87,7 +87,7 @@ export default function Watch() {
 
   if (isMissing.value)
     return (
-      <Empty icon="eye" title={t("noSession")} text={t("noSessionText")}>
+      <Empty isPage icon="eye" title={t("noSession")} text={t("noSessionText")}>
         <a class="button main" href={link("sessions")}>{t("navSessions")}</a>
       </Empty>
     );
@@ -256,7 +256,6 @@ function Cost({ session, meter, isConsumer }: { session: Session; meter: Meter |
           {t("endSession")}
         </Button>
       )}
-      {session.state === "ENDED" && <Button kind="main" run={() => go("receipt", session.id)}>{t("seeReceipt")}</Button>}
       <p class="hint">{t("provedHint")}</p>
     </Card>
   );
