@@ -22,6 +22,7 @@ from sightline.actors.messages import RecordSettlement
 from sightline.actors.service.administration import Administration
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
+from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations
 from sightline.bootstrap.evidence import open_evidence
@@ -93,6 +94,7 @@ class Core:
     admin_store: AdminStore
     audit: Audit
     ownership: ShardOwnership
+    webhooks: Webhooks
 
 
 @asynccontextmanager
@@ -152,6 +154,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 admin_store=admin_store,
                 audit=Audit(PostgresAuditLog(database), clock, ids),
                 ownership=ownership,
+                webhooks=make_webhooks(settings, secrets, database, clock, ids),
             )
             async with trio.open_nursery() as services:
                 services.start_soon(ownership.keep)
@@ -164,6 +167,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                     services.start_soon(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
                 for name, step in (("suspension_sweep", administration.sweep), ("refunds", refunds.resume)):
                     services.start_soon(partial(run_forever, name, step, every_s=ADMINISTRATION_EVERY_S))
+                services.start_soon(core.webhooks.dispatcher.run)
                 retention = Retention(database, store, clock, retention_options(settings))
                 services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import urlsplit
 
+from sightline.bootstrap.adapters.webhooks import webhook_gauges
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.readiness import Readiness
@@ -133,6 +134,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         sign_in=identity.sign_in,
         members=identity.members,
         api_keys=identity.api_keys,
+        webhooks=core.webhooks.endpoints,
         wallet_sessions=identity.sessions,
         audit=core.audit,
         clear_cookies=identity.cookies.clear_cookies,
@@ -207,6 +209,7 @@ def read_gauges(core: Core) -> Gauges:
         "chain_head": chain["headNumber"] or 0,
         "chain_lag_blocks": chain["lagBlocks"] or 0,
         "chain_failures": chain["watcherFailures"] or 0,
+        **webhook_gauges(core.webhooks),
     }
 
 

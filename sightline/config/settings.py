@@ -12,6 +12,7 @@ from sightline.domain.metering import MeterLimits
 from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.pipeline.rate_limit import RateLimits
 
 DEFAULT_INTERNAL_PORT = 8081
@@ -33,6 +34,7 @@ def _read_json(value: object) -> object:
 
 
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+SecondsList = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_split_commas)]
 
 
 class Settings(BaseModel):
@@ -287,6 +289,14 @@ class Settings(BaseModel):
     )
     signature_age_minutes: int = Field(
         720, ge=1, description="Age of the sign-in, in minutes, up to which members may be changed and keys minted."
+    )
+    webhook_retry_seconds: SecondsList = Field(
+        RETRY_SECONDS,
+        max_length=20,
+        description="Seconds between the attempts to deliver a webhook, comma list; after the last one it has failed.",
+    )
+    webhook_allow_loopback: bool = Field(
+        False, description="For development: deliver webhooks also to http and https URLs of this machine."
     )
     rate_limits: bool = Field(True, description="Limit the request rate of each caller.")
     rate_budgets: str = Field(

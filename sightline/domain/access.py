@@ -17,7 +17,8 @@ from sightline.domain.value import value
 
 
 class Scope(StrEnum):
-    """What an API key may be allowed to do. The last three are reserved: no operation asks for them yet."""
+    """What an API key may be allowed to do. OPERATORS_WRITE and COVERAGE_WRITE are reserved: no operation
+    asks for them yet."""
 
     SESSIONS_READ = "sessions:read"
     SESSIONS_CREATE = "sessions:create"
@@ -117,6 +118,7 @@ class Operation(StrEnum):
     READ_WALLET = auto()
     USE_FAUCET = auto()
     WATCH_EVENTS = auto()
+    MANAGE_WEBHOOKS = auto()
 
 
 @final
@@ -204,6 +206,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.READ_WALLET: _reads(Scope.WALLET_READ),
         Operation.USE_FAUCET: _changes(Scope.SESSIONS_CREATE),
         Operation.WATCH_EVENTS: _reads(Scope.SESSIONS_READ),
+        Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
     }
 )
 

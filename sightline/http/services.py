@@ -16,6 +16,7 @@ from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, VideoBackend
+from sightline.ports.webhooks import WebhookService
 
 RpcEndpoint: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """The guarded JSON-RPC endpoint of the chain: request body to response body. Never raises for invalid input."""
@@ -71,6 +72,7 @@ class Services:
     members: MemberService
     api_keys: ApiKeyService
     audit: Audit
+    webhooks: WebhookService
     clear_cookies: Callable[[], Sequence[str]]
     """The Set-Cookie headers of a logout."""
     clock: Clock

@@ -6,11 +6,14 @@ store's clock, so that several processes, and steps of their clocks, cannot send
 Every method may raise `StoreUnavailableError` (nothing was written) and, if it writes, `OutcomeUnknownError`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, TypeAlias, final
 
+from sightline.domain.operator.model import Workspace
+from sightline.domain.session.model import Session
 from sightline.domain.webhooks import DeliveryState, DisabledReason, WebhookEventType
+from sightline.ports.ledger import LedgerRow, SettlementRecord
 
 LEASE_MS: Final = 30_000
 """How long a claimed delivery belongs to its claimer. More than the timeout of an attempt."""
@@ -46,6 +49,10 @@ class EndpointChange:
     is_enabled: bool | None = None
 
 
+WebhookSubject: TypeAlias = Session | SettlementRecord | LedgerRow | Workspace | WebhookEndpoint
+"""What an event is about; an endpoint for `webhook.ping`."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
@@ -58,8 +65,8 @@ class OutboxRow:
     stored_at_ms: int
     sequence: int
     """Orders the events of one session, wallet event or workspace."""
-    subject: Mapping[str, Any]
-    """The stored row that the event is about, as it was committed."""
+    subject: WebhookSubject | None
+    """What the event is about, as it was committed. None: the stored row cannot be read, which is a defect."""
 
 
 @final
@@ -236,4 +243,59 @@ class WebhookStore(Protocol):
 
     async def backlog(self) -> WebhookBacklog:
         """Count what waits."""
+        ...
+
+
+class WebhookService(Protocol):
+    """What a workspace does with its webhooks.
+
+    Methods raise RefusedError: NOT_FOUND for an endpoint or delivery that the workspace does not have, INVALID_INPUT
+    `webhook:url` for a URL that is not allowed, CONFLICT `webhook:limit`, and INVALID_STATE `webhook:disabled` where
+    something is to be sent to a disabled endpoint.
+    """
+
+    async def create(
+        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType]
+    ) -> tuple[WebhookEndpoint, str]:
+        """Add an endpoint; returns it with its signing secret."""
+        ...
+
+    async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
+        """The endpoints of a workspace, oldest first."""
+        ...
+
+    async def endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint:
+        """One endpoint."""
+        ...
+
+    async def change(self, workspace_id: str, endpoint_id: str, change: EndpointChange) -> WebhookEndpoint:
+        """Change an endpoint."""
+        ...
+
+    async def remove(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint:
+        """Delete an endpoint; returns it as it was."""
+        ...
+
+    async def rotate(self, workspace_id: str, endpoint_id: str) -> tuple[WebhookEndpoint, str]:
+        """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once."""
+        ...
+
+    async def ping(self, workspace_id: str, endpoint_id: str) -> WebhookDelivery:
+        """Queue a test event for one endpoint."""
+        ...
+
+    async def deliveries(self, workspace_id: str, query: DeliveryQuery) -> Sequence[WebhookDelivery]:
+        """A page of an endpoint's deliveries."""
+        ...
+
+    async def delivery(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
+        """One delivery, by the id of its message."""
+        ...
+
+    async def resend(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
+        """Send a message again now, with the retry schedule from its start."""
+        ...
+
+    async def replay(self, workspace_id: str, endpoint_id: str, *, since_ms: int) -> ReplayedEvents:
+        """Send the events since an instant again."""
         ...

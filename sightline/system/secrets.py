@@ -1,6 +1,8 @@
 """The server's own secrets: generated once and stored in the data directory in a file of mode 0600."""
 
 import base64
+import hashlib
+import hmac
 import json
 import os
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ class Secrets:
     """Random keys of 32 bytes each."""
 
     key_pepper: bytes = field(repr=False)
-    """Key of the API keys' hash. Changing it invalidates every API key."""
+    """Key of the API keys' hash. Changing it invalidates every API key and webhook signing secret."""
     cookie_key: bytes = field(repr=False)
     """Signs session cookies."""
     token_key: bytes = field(repr=False)
@@ -28,6 +30,15 @@ class Secrets:
     """Publish and play URLs are derived from this key."""
     webhook_secret: bytes = field(repr=False)
     """Signs inbound video events."""
+
+    @property
+    def customer_webhook_key(self) -> bytes:
+        """Root of the signing secrets of customers' webhook endpoints.
+
+        Derived from the pepper, so that existing data directories have it. Not from `webhook_secret`, which video
+        providers know.
+        """
+        return hmac.digest(self.key_pepper, b"sightline customer webhooks", hashlib.sha256)
 
 
 def load_secrets(data_dir: Path, ids: Ids) -> Secrets:

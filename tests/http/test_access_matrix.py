@@ -25,7 +25,7 @@ from tests.http.world import (
 Outcome: TypeAlias = int | tuple[int, str]
 
 READ, CREATE, OPERATE = "sessions:read", "sessions:create", "sessions:operate"
-PRICING, WALLET = "pricing:read", "wallet:read"
+PRICING, WALLET, HOOKS = "pricing:read", "wallet:read", "webhooks:write"
 STAFF, ANYBODY, OWNER = ("OWNER", "ADMIN"), ("OWNER", "ADMIN", "VIEWER"), ("OWNER",)
 FORBIDDEN: Outcome = (403, "NOT_AUTHORIZED")
 NOT_OPERATOR: Outcome = (403, "NOT_OPERATOR")
@@ -158,15 +158,47 @@ async def old_key(cast: Cast, me: Party) -> Prepared:
     return f"{operator.path}/api-keys/{cast.key_id}/revoke", None
 
 
+async def new_webhook(cast: Cast, me: Party) -> str:
+    """The path of a webhook of the operator. The one before it is deleted, because a workspace has 20 at most."""
+    operator = cast.parties["operator"]
+    for old in data_of(await operator.wallet.get(WEBHOOKS))["items"]:
+        data_of(await operator.wallet.delete(f"{WEBHOOKS}/{old['id']}"))
+    return f"{WEBHOOKS}/{data_of(await operator.wallet.post(WEBHOOKS, WEBHOOK))['id']}"
+
+
+def on_operators_webhook(tail: str = "", body: object = None) -> Prepare:
+    async def prepare(cast: Cast, me: Party) -> Prepared:
+        return await new_webhook(cast, me) + tail, body
+
+    return prepare
+
+
+def on_operators_delivery(tail: str) -> Prepare:
+    async def prepare(cast: Cast, me: Party) -> Prepared:
+        path = await new_webhook(cast, me)
+        ping = data_of(await cast.parties["operator"].wallet.post(f"{path}/ping"))
+        return f"{path}/deliveries/{ping['eventId']}{tail}", None
+
+    return prepare
+
+
+async def a_webhook_too_many_is_deleted(cast: Cast, me: Party) -> Prepared:
+    for old in data_of(await me.wallet.get(WEBHOOKS))["items"]:
+        data_of(await me.wallet.delete(f"{WEBHOOKS}/{old['id']}"))
+    return WEBHOOKS, WEBHOOK
+
+
 async def own_workspace(cast: Cast, me: Party) -> Prepared:
     return "/api/v1/auth/workspace/select", {"workspaceId": me.id}
 
 
+WEBHOOKS, WEBHOOK = "/api/v1/webhooks", {"url": "https://example.com/hook"}
 MINT = {"label": "k", "environment": "TEST", "scopes": [READ]}
 EACH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": 200}
 BOTH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": FORBIDDEN}
 CONSUMER: dict[str, Outcome] = {"consumer": 200, "operator": FORBIDDEN, "stranger": FORBIDDEN}
 OPERATOR: dict[str, Outcome] = {"consumer": FORBIDDEN, "operator": 200, "stranger": FORBIDDEN}
+ITS_OPERATOR: dict[str, Outcome] = {"consumer": (404, "NOT_FOUND"), "operator": 200, "stranger": (404, "NOT_FOUND")}
 UNAUTHENTICATED: Outcome = (401, "NOT_AUTHENTICATED")
 
 RULES = [
@@ -396,6 +428,36 @@ RULES = [
         scopes=(CREATE,),
         roles=STAFF,
         parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+    ),
+    Rule(
+        name="create webhook",
+        method="POST",
+        prepare=a_webhook_too_many_is_deleted,
+        scopes=(HOOKS,),
+        roles=STAFF,
+        parties=EACH,
+    ),
+    Rule(name="list webhooks", method="GET", prepare=fixed(WEBHOOKS), scopes=(HOOKS,), roles=STAFF, parties=EACH),
+    *(
+        Rule(
+            name=f"{method} webhook{tail}",
+            method=method,
+            prepare=prepare,
+            scopes=(HOOKS,),
+            roles=STAFF,
+            parties=ITS_OPERATOR,
+        )
+        for method, tail, prepare in (
+            ("GET", "", on_operators_webhook()),
+            ("PATCH", "", on_operators_webhook(body={"description": "d"})),
+            ("DELETE", "", on_operators_webhook()),
+            ("POST", "/rotate", on_operators_webhook("/rotate")),
+            ("POST", "/ping", on_operators_webhook("/ping")),
+            ("GET", "/deliveries", on_operators_webhook("/deliveries")),
+            ("GET", "/delivery", on_operators_delivery("")),
+            ("POST", "/resend", on_operators_delivery("/resend")),
+            ("POST", "/replay", on_operators_webhook("/replay", {"since": "2026-01-01T00:00:00Z"})),
+        )
     ),
     # Last, because it ends the sign-ins of the cast.
     Rule(

@@ -30,6 +30,8 @@ SAYS = [
     "CREATED",
     "pagination:limit",
     "event: session",
+    "webhook.ping",
+    "true",
     "Request successful",
 ]
 

@@ -46,6 +46,7 @@ from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route, routes_of
 from sightline.http.resources.table import internal_routes, public_routes
+from sightline.http.schemas.webhooks import message_body
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.http.services import InternalServices, ResourceOptions, Services
 from sightline.identity.api_keys import ApiKeys
@@ -63,6 +64,7 @@ from sightline.ports.identity import IdentityStore, WorkspaceBrief
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
+from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
 from sightline.storage.memory.audit import MemoryAuditLog
 from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
@@ -71,7 +73,10 @@ from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
+from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.ids import SystemIds
+from sightline.webhooks.service import WebhookEndpoints
+from sightline.webhooks.signing import WebhookSigner
 from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
 
 BERLIN = {"lat": 52.52, "lng": 13.405}
@@ -99,13 +104,20 @@ class Storage:
     ledger: Ledger
     relations: Relations
     identity: IdentityStore
+    webhooks: WebhookStore
 
 
 def in_memory() -> Storage:
     """Gone with the test."""
     ledger, relations = MemoryLedger(), MemoryRelations(token_key=b"t" * 32)
     store = MemoryStore(relations=relations, ledger=ledger)
-    return Storage(store=store, ledger=ledger, relations=relations, identity=MemoryIdentityStore())
+    return Storage(
+        store=store,
+        ledger=ledger,
+        relations=relations,
+        identity=MemoryIdentityStore(),
+        webhooks=ledger.webhooks,
+    )
 
 
 async def on_postgres(database: Database) -> Storage:
@@ -115,6 +127,7 @@ async def on_postgres(database: Database) -> Storage:
         ledger=PostgresLedger(database),
         relations=await PostgresRelations.open(database, token_key=b"t" * 32),
         identity=PostgresIdentityStore(database),
+        webhooks=PostgresWebhooks(database),
     )
 
 
@@ -250,7 +263,7 @@ class World:
     def __init__(self, options: WorldOptions, storage: Storage) -> None:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
-        self.store, self.ledger = storage.store, storage.ledger
+        self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
         self.video = ShownVideo(self.clock)
         with TemporaryDirectory() as folder:
@@ -334,6 +347,13 @@ class World:
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            webhooks=WebhookEndpoints(
+                self.webhooks,
+                WebhookSigner(b"w" * 32),
+                partial(message_body, limits=self.options.limits.session),
+                self.clock,
+                self.ids,
+            ),
             wallet_sessions=sessions,
             audit=self.audit,
             clear_cookies=cookies.clear_cookies,
@@ -345,6 +365,22 @@ class World:
     async def _answer_rpc(self, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
+
+    async def publish_webhooks(self) -> None:
+        """Prepare the events of the outbox, as the delivery service does, without sending them."""
+        rows = await self.webhooks.outbox(limit=1_000)
+        messages = [
+            WebhookMessage(
+                id=self.ids.uuid(),
+                workspace_id=row.workspace_id,
+                type=row.type,
+                at_ms=row.at_ms,
+                body=message_body(row, self.options.limits.session),
+            )
+            for row in rows
+        ]
+        prepared = [(row.number, message) for row, message in zip(rows, messages, strict=True)]
+        await self.webhooks.publish(prepared, now_ms=self.clock.now_ms())
 
     def _operation_routes(self) -> tuple[AnyRoute, ...]:
         return routes_of(OperationResources(self.registry, self.ledger, self.clock, self.audit))

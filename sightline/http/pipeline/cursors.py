@@ -19,6 +19,7 @@ _SEQUENCE_MAX: Final = 2**31 - 1
 """Sequences of events are stored as 32-bit integers."""
 _SESSIONS: Final = "s1"
 _LEDGER: Final = "w1"
+_DELIVERIES: Final = "d1"
 _EVENTS: Final = "e1"
 
 
@@ -51,10 +52,7 @@ def read_ledger_cursor(text: str) -> int:
     Raises:
         RefusedError: INVALID_INPUT `pagination:cursor`.
     """
-    match _decode(text):
-        case [kind, int(sequence)] if kind == _LEDGER and _is_number(sequence):
-            return sequence
-    raise _bad()
+    return _read_number(_LEDGER, text)
 
 
 def event_cursor(sequence: int) -> str:
@@ -68,9 +66,27 @@ def read_event_cursor(text: str) -> int:
     Raises:
         RefusedError: INVALID_INPUT `pagination:cursor`.
     """
+    return min(_read_number(_EVENTS, text), _SEQUENCE_MAX)
+
+
+def delivery_cursor(number: int) -> str:
+    """Name a place in the list of a webhook endpoint's deliveries."""
+    return _encode([_DELIVERIES, number])
+
+
+def read_delivery_cursor(text: str) -> int:
+    """The place that a cursor names.
+
+    Raises:
+        RefusedError: INVALID_INPUT `pagination:cursor`.
+    """
+    return _read_number(_DELIVERIES, text)
+
+
+def _read_number(expected: str, text: str) -> int:
     match _decode(text):
-        case [kind, int(sequence)] if kind == _EVENTS and _is_number(sequence):
-            return min(sequence, _SEQUENCE_MAX)
+        case [kind, int(number)] if kind == expected and _is_number(number):
+            return number
     raise _bad()
 
 

@@ -19,6 +19,8 @@ from sightline.http.resources.service import HealthAndConfig
 from sightline.http.resources.sessions import SessionResources
 from sightline.http.resources.signalling import SignallingResources
 from sightline.http.resources.streams import StreamSlots
+from sightline.http.resources.webhooks.deliveries import WebhookDeliveryResources
+from sightline.http.resources.webhooks.endpoints import WebhookEndpointResources
 from sightline.http.resources.workspaces import Workspaces
 from sightline.http.services import InternalServices, Services
 
@@ -43,6 +45,8 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(UsageResources(services)),
         *routes_of(EventResources(services, slots)),
         *routes_of(SignallingResources(services)),
+        *routes_of(WebhookEndpointResources(services, idempotency)),
+        *routes_of(WebhookDeliveryResources(services, idempotency)),
         *rpc,
         *routes_of(ConsoleResources(_connect_urls(services))),
     )

@@ -56,7 +56,8 @@ Slug: TypeAlias = Annotated[
 ]
 
 
-def _are_unique(items: list[str]) -> list[str]:
+def are_unique(items: list[str]) -> list[str]:
+    """Refuse a list with the same item twice."""
     if len(set(items)) != len(items):
         raise ValueError("items must be unique")
     return items
@@ -76,7 +77,7 @@ class CreateWorkspaceBody(Input):
     roles: Annotated[
         list[WorkspaceRoleName],
         Field(min_length=1, max_length=2, json_schema_extra={"uniqueItems": True}),
-        AfterValidator(_are_unique),
+        AfterValidator(are_unique),
     ] = Field(examples=[["CONSUMER"]])
 
 
@@ -223,7 +224,7 @@ class MintKeyBody(Input):
     scopes: Annotated[
         list[ScopeName],
         Field(min_length=1, max_length=8, json_schema_extra={"uniqueItems": True}),
-        AfterValidator(_are_unique),
+        AfterValidator(are_unique),
     ] = Field(examples=[["sessions:read", "sessions:create", "pricing:read", "wallet:read"]])
     limits: KeyLimitsBody | None = Field(default=None, description="Left out: the key may spend what the wallet has")
 

@@ -148,18 +148,18 @@ class MemoryLedger(MemoryOutbox):
             self._headers[header.number] = header
         for number in [old for old in self._headers if old <= application.head.number - HEADERS_KEPT]:
             del self._headers[number]
+        self._head, self._checked_at_ms = application.head, now_ms
         for row in self._events.values():
             is_deep = row.event.block_number <= application.confirmed_block
             if row.confirmed_at_ms is None and not row.removed and is_deep:
                 row.confirmed_at_ms = now_ms
                 if row.event.kind is LedgerEventKind.DEPOSIT:
-                    self._note_deposit(row, application.head.number)
-        self._head, self._checked_at_ms = application.head, now_ms
+                    self._note_deposit(row)
 
-    def _note_deposit(self, row: _Event, head: int) -> None:
+    def _note_deposit(self, row: _Event) -> None:
         for workspace_id, (address, _) in self._tracked.items():
             if address == row.event.address:
-                self.webhooks.note_deposit(self._ledger_row(workspace_id, row), head)
+                self.webhooks.note_deposit(self._ledger_row(workspace_id, row))
 
     def _add_event(self, event: ChainEvent, now_ms: int) -> None:
         key = (event.tx_hash, event.log_index, event.address)

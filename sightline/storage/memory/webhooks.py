@@ -3,14 +3,11 @@
 The other stores in memory call the `note_...` methods where Postgres has triggers.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
-from sightline.domain.operator.codec import to_doc as workspace_doc
 from sightline.domain.operator.model import Workspace
-from sightline.domain.session.codec import to_doc as session_doc
 from sightline.domain.session.messages import EventKind
 from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import LedgerRow, SettlementRecord
@@ -27,9 +24,8 @@ from sightline.ports.webhooks import (
     WebhookDelivery,
     WebhookEndpoint,
     WebhookMessage,
+    WebhookSubject,
 )
-from sightline.storage.json import dump, load
-from sightline.storage.postgres.ledger_sql import payload_text
 
 _TYPES = {
     EventKind.CREATED: WebhookEventType.SESSION_REQUESTED,
@@ -85,61 +81,39 @@ class MemoryWebhooks:
         for recorded in write.events:
             if recorded.event.kind in _TYPES:
                 for workspace_id in sorted(parties):
-                    self._note(
+                    self.note(
                         workspace_id, _TYPES[recorded.event.kind], recorded.event.at_ms, write.at_ms,
-                        recorded.sequence, session_doc(session),
+                        recorded.sequence, replace(session, version=recorded.sequence),
                     )  # fmt: skip
 
     def note_workspace(self, before: Workspace | None, after: Workspace, at_ms: int) -> None:
         """Add a change of availability to the outbox."""
         if before is not None and before.availability is not after.availability:
             kind = WebhookEventType.WORKSPACE_AVAILABILITY
-            self._note(after.id, kind, at_ms, at_ms, after.version, workspace_doc(after))
+            self.note(after.id, kind, at_ms, at_ms, after.version, after)
 
     def note_settlement(self, record: SettlementRecord) -> None:
         """Add a confirmed settlement to the outbox."""
-        amounts, payload = record.on_chain, record.payload
-        subject = {
-            "session_id": record.session_id,
-            "payload": json.loads(payload_text(payload)),
-            "state": record.state,
-            "tx_hash": record.tx_hash,
-            "confirmed_at_ms": record.confirmed_at_ms,
-            "to_amount": None if amounts is None else str(amounts.to_amount),
-            "fee_amount": None if amounts is None else str(amounts.fee_amount),
-        }
-        at_ms = record.updated_at_ms
+        at_ms, payload = record.updated_at_ms, record.payload
         for workspace_id in sorted({payload.consumer_workspace_id, payload.operator_workspace_id}):
-            self._note(workspace_id, WebhookEventType.SETTLEMENT_CONFIRMED, at_ms, at_ms, at_ms, subject)
+            self.note(workspace_id, WebhookEventType.SETTLEMENT_CONFIRMED, at_ms, at_ms, at_ms, record)
 
-    def note_deposit(self, row: LedgerRow, head: int) -> None:
+    def note_deposit(self, row: LedgerRow) -> None:
         """Add a confirmed deposit to the outbox."""
         at_ms = row.confirmed_at_ms
         assert at_ms is not None
-        subject = {
-            "workspace_id": row.workspace_id,
-            "tx_hash": row.tx_hash,
-            "log_index": row.log_index,
-            "block_number": row.block_number,
-            "block_hash": row.block_hash,
-            "from_address": row.from_address,
-            "to_address": row.to_address,
-            "amount": str(row.amount_micro),
-            "created_at_ms": row.created_at_ms,
-            "confirmed_at_ms": at_ms,
-            "head": head,
-        }
-        self._note(row.workspace_id, WebhookEventType.WALLET_DEPOSIT, at_ms, at_ms, row.sequence, subject)
+        self.note(row.workspace_id, WebhookEventType.WALLET_DEPOSIT, at_ms, at_ms, row.sequence, row)
 
-    def _note(
+    def note(
         self,
         workspace_id: str,
         kind: WebhookEventType,
         at_ms: int,
         stored_at_ms: int,
         sequence: int,
-        subject: dict[str, Any],
+        subject: WebhookSubject,
     ) -> None:
+        """Add an event to the outbox if its workspace has an endpoint."""
         if any(endpoint.workspace_id == workspace_id for endpoint in self._endpoints.values()):
             self._last_event += 1
             row = OutboxRow(
@@ -149,7 +123,7 @@ class MemoryWebhooks:
                 at_ms=at_ms,
                 stored_at_ms=stored_at_ms,
                 sequence=sequence,
-                subject=load(dump(subject)),
+                subject=subject,
             )
             self._outbox[row.number] = (row, 0)
 

@@ -244,7 +244,7 @@ class PostgresLedger(PostgresOutbox):
         rows = await self._database.read(
             lambda connection: connection.fetch(_LEDGER, workspace_id, query.before_sequence, kinds, *bounds)
         )
-        return [_ledger_row(workspace_id, row) for row in rows]
+        return [ledger_row_of(workspace_id, row) for row in rows]
 
     async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
         """Return a workspace's ended sessions by day."""
@@ -373,7 +373,8 @@ def _block(row: Any) -> BlockRef:
     return BlockRef(number=row["number"], block_hash=row["block_hash"], parent_hash=row["parent_hash"])
 
 
-def _ledger_row(workspace_id: str, row: Any) -> LedgerRow:
+def ledger_row_of(workspace_id: str, row: Any) -> LedgerRow:
+    """The row of a workspace's ledger in a stored row with the chain's head."""
     depth = 0 if row["removed"] or row["head"] is None else max(0, row["head"] - row["block_number"] + 1)
     return LedgerRow(
         sequence=row["sequence"],

@@ -188,7 +188,7 @@ class PostgresOutbox:
             by_session: dict[str, list[Attempt]] = {}
             for row in attempts:
                 by_session.setdefault(row["session_id"], []).append(_attempt(row))
-            return [_record(row, tuple(by_session.get(row["session_id"], ()))) for row in rows]
+            return [settlement_of(row, tuple(by_session.get(row["session_id"], ()))) for row in rows]
 
         return await self._database.read(unit)
 
@@ -320,7 +320,8 @@ def _attempt(row: Any) -> Attempt:
     )
 
 
-def _record(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
+def settlement_of(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
+    """The settlement in a stored row."""
     return SettlementRecord(
         session_id=row["session_id"],
         session_id_hash=row["session_id_hash"],

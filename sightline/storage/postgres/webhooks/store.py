@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+import structlog
+
+from sightline.domain.operator.codec import from_doc as workspace_of_doc
+from sightline.domain.session.codec import from_doc as session_of_doc
 from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.webhooks import (
     LEASE_MS,
@@ -15,10 +19,15 @@ from sightline.ports.webhooks import (
     WebhookDelivery,
     WebhookEndpoint,
     WebhookMessage,
+    WebhookSubject,
 )
 from sightline.storage.database.pool import Connection
-from sightline.storage.json import load
+from sightline.storage.json import dump, load
+from sightline.storage.postgres.ledger import ledger_row_of
+from sightline.storage.postgres.ledger_outbox import settlement_of
 from sightline.storage.postgres.webhooks.endpoints import COLUMNS, WebhookEndpointTable, endpoint_of
+
+log = structlog.get_logger("sightline.webhooks")
 
 CLAIM_LOCK_KEY: Final = 5_300_046
 """Key of the advisory lock on claims. Any constant number works."""
@@ -158,7 +167,7 @@ class PostgresWebhooks(WebhookEndpointTable):
                 at_ms=row["at_ms"],
                 stored_at_ms=row["stored_at_ms"],
                 sequence=row["sequence"],
-                subject=load(row["subject"]),
+                subject=_read_subject(row),
             )
             for row in rows
         ]
@@ -263,6 +272,27 @@ class PostgresWebhooks(WebhookEndpointTable):
             endpoints_failing=row["failing"],
             endpoints_disabled=row["disabled"],
         )
+
+
+def _read_subject(row: Any) -> WebhookSubject | None:
+    """What the event is about; None, with a log entry, if the row cannot be read: it must not hold up other rows."""
+    try:
+        return _subject_of(WebhookEventType(row["type"]), load(row["subject"]), row["sequence"], row["workspace_id"])
+    except Exception:
+        log.exception("webhook_row_unreadable", number=row["number"], type=row["type"])
+        return None
+
+
+def _subject_of(kind: WebhookEventType, doc: Any, sequence: int, workspace_id: str) -> WebhookSubject:
+    match kind:
+        case WebhookEventType.SETTLEMENT_CONFIRMED:
+            return settlement_of({**doc, "payload": dump(doc["payload"])}, ())
+        case WebhookEventType.WALLET_DEPOSIT:
+            return ledger_row_of(workspace_id, doc)
+        case WebhookEventType.WORKSPACE_AVAILABILITY:
+            return workspace_of_doc(doc, sequence)
+        case _:
+            return session_of_doc(doc, sequence)
 
 
 def _message_of(row: Any) -> WebhookMessage:

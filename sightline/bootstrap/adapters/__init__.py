@@ -1,0 +1,1 @@
+"""Builds adapters from the settings."""

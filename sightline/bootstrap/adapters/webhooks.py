@@ -1,0 +1,70 @@
+"""Build the customers' webhooks: the service that HTTP calls, and the one that delivers."""
+
+import random  # noqa: TID251  (jitter of retries only; seeded from the system's random source)
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+from sightline.config import Settings
+from sightline.http.metrics import Gauges
+from sightline.http.schemas.webhooks import message_body
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.webhooks.store import PostgresWebhooks
+from sightline.system.secrets import Secrets
+from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
+from sightline.webhooks.http_client import WebhookClient, WebhookClientOptions
+from sightline.webhooks.service import WebhookEndpoints
+from sightline.webhooks.signing import WebhookSigner
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """The parts of the webhooks."""
+
+    endpoints: WebhookEndpoints
+    dispatcher: WebhookDispatcher
+
+
+def make_webhooks(settings: Settings, secrets: Secrets, database: Database, clock: Clock, ids: Ids) -> Webhooks:
+    """Create the parts of the webhooks. Run `dispatcher` for deliveries."""
+    store, signer = PostgresWebhooks(database), WebhookSigner(secrets.customer_webhook_key)
+    render = partial(message_body, limits=settings.limits().session)
+    client = WebhookClient(clock, WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback))
+    return Webhooks(
+        endpoints=WebhookEndpoints(store, signer, render, clock, ids, allows_loopback=settings.webhook_allow_loopback),
+        dispatcher=WebhookDispatcher(
+            store,
+            client,
+            signer,
+            render,
+            clock=clock,
+            ids=ids,
+            rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of retries, never a secret)
+            options=DeliveryOptions(retry_seconds=settings.webhook_retry_seconds),
+        ),
+    )
+
+
+def webhook_gauges(webhooks: Webhooks) -> Gauges:
+    """Attempts since the start, and the backlog as last read (every 15 s)."""
+    counts = webhooks.dispatcher.statistics
+    gauges: dict[str, float | dict[str, float]] = {
+        "webhook_attempts": {"delivered": counts.delivered, "failed": counts.failed},
+        "webhook_deliveries_given_up": counts.given_up,
+        "webhook_endpoints_disabled_by_answers": counts.disabled,
+    }
+    if counts.backlog is not None:
+        backlog = counts.backlog
+        gauges |= {
+            "webhook_backlog": {"outbox": backlog.outbox, "pending": backlog.pending},
+            "webhook_backlog_oldest_seconds": backlog.oldest_age_ms / 1_000,
+            "webhook_endpoints": {
+                "all": backlog.endpoints,
+                "failing": backlog.endpoints_failing,
+                "disabled": backlog.endpoints_disabled,
+            },
+        }
+    return gauges

@@ -1,0 +1,1 @@
+"""Webhooks of customers: endpoints, signatures, and delivery (ADR 0125)."""
