@@ -8,7 +8,9 @@ SESSION_NOT_FOUND: Final = Refusal(Code.SESSION_NOT_FOUND)
 WORKSPACE_NOT_FOUND: Final = Refusal(Code.NOT_FOUND)
 NOT_OPERATOR: Final = Refusal(Code.NOT_OPERATOR)
 NOT_PARTY: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
-QUOTE_CONSUMED: Final = Refusal(Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used")
+QUOTE_CONSUMED: Final = Refusal(
+    Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used", state="CONSUMED"
+)
 IN_PROGRESS: Final = Refusal(
     Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
 )

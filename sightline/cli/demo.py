@@ -16,6 +16,8 @@ from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
+from sightline.domain.receipt import verify_receipt
+from sightline.system.keccak import keccak256
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
 from sightline_client.models import ChainConfig, SessionState, SettlementState
 from sightline_client.receipt import clean_seconds
@@ -173,6 +175,10 @@ class Demo:
         self._checks.note("settlement", f"CONFIRMED in {done.tx_hash}")
         receipt = await self._chain.receipt(done.tx_hash)
         self._checks.equal("receipt of the transaction", int(receipt["status"], 16), 1)
+        proof = await api.call("GET", f"/sessions/{session_id}/receipt")
+        mined = {"chainId": self._config.chain_id, "receipt": receipt}
+        verified = verify_receipt(proof, keccak256=keccak256, chain=mined)
+        self._checks.equal("wrong lines of the session's receipt", [each.line for each in verified.failures], [])
         token = self._config.usdc_address
         left = await self._chain.balance_of(token, consumer.wallet.address)
         self._checks.equal("consumer's balance on the chain", left, FUNDS - charged)

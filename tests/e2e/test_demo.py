@@ -50,3 +50,17 @@ async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_
         await until(lambda: consumer.read(path), lambda seen: seen["settlementTxHash"] is not None, "is paid")
         left = await town.chain.balance_of(token, wallet.address)
         assert left == FUNDS - int(ended["chargedMicroUsdc"])
+
+
+async def test_the_faucet_pays_once_for_a_key_on_the_embedded_chain(server: Server) -> None:
+    async with a_town(server, "faucet") as town:
+        consumer = town.consumers[-1]
+        address, token = consumer.tenant.wallet.address, town.config["usdcAddress"]
+        before = await town.chain.balance_of(token, address)
+        paid = await consumer.act("POST", "/wallet/faucet", {"amountMicroUsdc": "1000"})
+        assert paid.is_done, paid
+        again = await consumer.repeat(town.stage.history.made[-1])
+        assert again.data == paid.data
+        assert await town.chain.balance_of(token, address) == before + 1_000
+        seen = lambda wallet: wallet["trackedBalance"] == str(before + 1_000)  # noqa: E731
+        await until(lambda: consumer.read("/wallet"), seen, "is seen by the watcher")

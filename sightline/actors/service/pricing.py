@@ -59,7 +59,7 @@ class Pricing:
         if quote.consumed_by is not None:
             return QUOTE_CONSUMED
         if self._deps.clock.now_ms() >= quote.expires_at_ms:
-            return Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired")
+            return Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired", state="EXPIRED")
         away_m = distance_m(quote.lat, quote.lng, new.lat, new.lng)
         if away_m > self._deps.limits.quote_radius_m or new.max_duration_s > quote.duration_s:
             return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")

@@ -111,7 +111,9 @@ BUSY = Refusal(
     Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY", state="BUSY"
 )
 NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state")
-OTHER_LIVE = Refusal(Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session")
+OTHER_LIVE = Refusal(
+    Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session", state="ASSIGNED"
+)
 OFFLINE = Refusal(Code.INVALID_STATE, "operator:offline", "The workspace is not ONLINE")
 NOT_SEEN = Refusal(Code.INVALID_STATE, "operator:notSeen", "The workspace has sent no heartbeat lately")
 NOT_COVERING = Refusal(
