@@ -270,6 +270,11 @@ def _rows(history: History, found: Found) -> Iterator[str]:
             yield f"session {session_id}: its settlement's row is {found.rows.settlements.get(session_id)}"
 
 
+def _life(session: dict[str, Any]) -> str:
+    """The times and the end of a session, for a report."""
+    return ", ".join(f"{name} {session[name]}" for name in ("assignedAt", "startedAt", "endedAt", "endReason"))
+
+
 def _operators(found: Found) -> Iterator[str]:
     """Check that no operator is in two LIVE sessions, no operator stays BUSY, and no session stays open."""
     lives: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
@@ -283,7 +288,11 @@ def _operators(found: Found) -> Iterator[str]:
         spans.sort()
         for (_, ended, one), (started, _, other) in pairwise(spans):
             if started < ended:
-                yield f"operator {workspace_id} was live in {one} and {other} at once"
+                lives_of_both = "; ".join(_life(found.sessions[each]) for each in (one, other))
+                yield (
+                    f"operator {workspace_id} was live in {one} and {other} at once for {ended - started} ms: "
+                    f"{lives_of_both}"
+                )
     for workspace_id, workspace in found.workspaces.items():
         if workspace["availabilityState"] == "BUSY":
             yield f"operator {workspace_id} is still BUSY"

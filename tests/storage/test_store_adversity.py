@@ -1,11 +1,14 @@
 """The store with cut connections and a slow or restarted Postgres: a repeated call gets the true result, and no write
 is lost, doubled or half done."""
 
+import asyncio
 import os
 import random
 import signal
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -412,3 +415,50 @@ async def test_a_batch_and_a_takeover_never_wait_for_each_other_in_a_circle(data
     await database.run(lambda c: c.execute("SELECT pg_stat_force_next_flush()"))
     deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     assert await database.read(lambda c: c.fetchval(deadlocks)) == 0
+
+
+async def test_a_row_that_is_read_after_a_write_in_doubt_does_not_change_later(
+    database: Database, database_dsn: str
+) -> None:
+    """A backend that waits for a lock when its connection is lost must not commit after the row was loaded."""
+    released = threading.Event()
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%write_session%' AND wait_event_type = 'Lock'"
+    running = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FROM write_session(%' AND state = 'active' "
+        "AND pid <> pg_backend_pid()"
+    )
+
+    async def hold_quote(connection: Any) -> None:
+        await connection.execute("SELECT 1 FROM quote WHERE id = $1 FOR UPDATE", quote.id)
+        while not released.is_set():  # noqa: ASYNC110  another thread sets it
+            await asyncio.sleep(0.01)
+
+    async def until(question: str, count: int) -> None:
+        with trio.fail_after(10):
+            while await database.read(lambda connection: connection.fetchval(question)) != count:
+                await trio.testing.wait_all_tasks_blocked(0.02)
+
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=20_000)) as cut:
+        store = PostgresStore(cut)
+        epoch = (await store.acquire_shards("a", an_id()))[3]
+        quote = a_quote()
+        await store.insert_quote(quote)
+        session = a_session(quote_id=quote.id)
+
+        async def write() -> None:
+            with pytest.raises(OutcomeUnknownError):
+                await a_full_step(store, epoch, session, "k")
+            written.set()
+
+        written = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(database.transact, hold_quote, deadline_ms=20_000))
+            await until("SELECT count(*) FROM pg_locks WHERE relation = 'quote'::regclass AND mode = 'RowShareLock'", 1)
+            nursery.start_soon(write)
+            await until(waiting, 1)
+            wire.cut()
+            await written.wait()
+            loaded = await store.load_session(session.id)
+            released.set()
+        await until(running, 0)
+        assert (await store.load_session(session.id) is None) == (loaded is None)

@@ -61,6 +61,17 @@ class WorkPhase(enum.Enum):
     CLEANING = "cleaning"
 
 
+class CommitInDoubtError(OutcomeUnknownError):
+    """The write was sent and its answer was lost. The backend may still run and commit it."""
+
+    def __init__(self, message: str, backend_pid: int) -> None:
+        super().__init__(message)
+        self.backend_pid = backend_pid
+
+    def __reduce__(self) -> tuple[type["CommitInDoubtError"], tuple[str, int]]:
+        return CommitInDoubtError, (str(self), self.backend_pid)
+
+
 class _TryAgainError(Exception):
     """The unit was undone for certain and another run may succeed; the cause says why."""
 
@@ -108,7 +119,7 @@ class Work:
 
         Raises:
             StoreUnavailableError: Nothing was applied.
-            OutcomeUnknownError: It was sent for commit and the answer is lost.
+            CommitInDoubtError: It was sent for commit and the answer is lost.
             StatementRefusedError: The database refused a statement as wrong; nothing was applied.
             asyncio.CancelledError: `cancel` was obeyed and nothing was applied.
         """
@@ -144,6 +155,7 @@ class Work:
             raise StoreUnavailableError(f"no connection to the database: {describe(error)}") from error
 
     async def _attempt(self, connection: Connection) -> Any:
+        backend_pid: int = connection.get_server_pid()
         try:
             if self._kind is not WorkKind.TRANSACT:
                 result = await self._unit(connection)
@@ -161,7 +173,7 @@ class Work:
                 self._pool.discard(connection)
             else:
                 await self._clean(connection, was_cancelled=isinstance(error, asyncio.CancelledError))
-            self._translate(error, meaning, in_doubt=in_doubt)
+            self._translate(error, meaning, in_doubt=in_doubt, backend_pid=backend_pid)
             raise
         self._pool.release(connection)
         return result
@@ -181,13 +193,13 @@ class Work:
         clean.cancel()
         await asyncio.gather(clean, return_exceptions=True)
 
-    def _translate(self, error: BaseException, meaning: SqlstateMeaning, *, in_doubt: bool) -> None:
+    def _translate(self, error: BaseException, meaning: SqlstateMeaning, *, in_doubt: bool, backend_pid: int) -> None:
         """Raise what the error means for the caller; return if the error itself is to be raised."""
         if isinstance(error, asyncio.CancelledError) and self._expired and in_doubt:
-            raise OutcomeUnknownError("the deadline passed before the answer came") from None
+            raise CommitInDoubtError("the deadline passed before the answer came", backend_pid) from None
         match meaning:
             case SqlstateMeaning.LOST if in_doubt:
-                raise OutcomeUnknownError(f"no answer to the commit: {describe(error)}") from error
+                raise CommitInDoubtError(f"no answer to the commit: {describe(error)}", backend_pid) from error
             case SqlstateMeaning.LOST | SqlstateMeaning.UNDONE:
                 raise _TryAgainError from error
             case SqlstateMeaning.UNAVAILABLE:

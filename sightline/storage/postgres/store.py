@@ -30,6 +30,7 @@ from sightline.ports.store import (
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.group_read import GroupRead
+from sightline.storage.database.in_doubt import WritesInDoubt
 from sightline.storage.postgres import assignments, idempotency, quotes, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import shard_of
 from sightline.storage.postgres.heartbeats import HeartbeatTable
@@ -44,6 +45,7 @@ class PostgresStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._fenced = trio.Event()
+        self._in_doubt = WritesInDoubt(database)
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
@@ -72,10 +74,12 @@ class PostgresStore:
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
         """Store one session step."""
-        return self._noting_fence(await sessions.write_session(self._database, self._session_steps, write))
+        with self._in_doubt.noting((write.session.id,)):
+            return self._noting_fence(await sessions.write_session(self._database, self._session_steps, write))
 
     async def load_session(self, session_id: str) -> StoredSession | None:
-        """Read one session."""
+        """Read one session, after its writes in doubt have ended."""
+        await self._in_doubt.settle(session_id)
         return await sessions.load_session(self._database, session_id)
 
     async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
@@ -106,19 +110,22 @@ class PostgresStore:
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step."""
-        return self._noting_fence(await workspaces.write_workspace(self._database, self._workspace_steps, write))
+        with self._in_doubt.noting((write.workspace.id,)):
+            return self._noting_fence(await workspaces.write_workspace(self._database, self._workspace_steps, write))
 
     async def write_assignment(
         self, session: SessionWrite, workspace: WorkspaceWrite
     ) -> Committed | RejectedAssignment:
         """Store an assignment with its claim."""
-        result = await assignments.write_assignment(self._assignments, session, workspace)
+        with self._in_doubt.noting((session.session.id, workspace.workspace.id)):
+            result = await assignments.write_assignment(self._assignments, session, workspace)
         if isinstance(result, RejectedAssignment) and RejectedWhy.FENCED in (result.session, result.workspace):
             self._fenced.set()
         return result
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
         """Read one workspace. Concurrent reads share queries: after a restart all devices connect at once."""
+        await self._in_doubt.settle(workspace_id)
         return await self._workspaces.read(workspace_id)
 
     async def workspaces(self, ids: Sequence[str]) -> Sequence[Workspace]:
@@ -131,7 +138,8 @@ class PostgresStore:
 
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
         """Record the writes whose lease is still held; returns the leases that are lost."""
-        lost = await self._heartbeats.append(batch)
+        with self._in_doubt.noting(beat.workspace_id for write in batch for beat in write.heartbeats):
+            lost = await self._heartbeats.append(batch)
         if lost:
             self._fenced.set()
         return lost
