@@ -27,15 +27,22 @@ class _LookUp(BatchedCall):
 class GroupRead(Generic[K, V]):
     """Looks up one value by its key, for many callers in one query."""
 
-    def __init__(self, database: Database, fetch: Callable[[Connection, Sequence[K]], Awaitable[dict[K, V]]]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        fetch: Callable[[Connection, Sequence[K]], Awaitable[dict[K, V]]],
+        *,
+        keys_max: int = KEYS_MAX,
+    ) -> None:
         """Create a group read.
 
         Args:
             fetch: Reads several keys; a key without a value is left out.
+            keys_max: Look-ups of one batch; bounds how long a look-up waits for the others.
         """
         self._database = database
         self._fetch = fetch
-        self._batcher: Batcher[_LookUp] = Batcher(self._serve, at_once=READERS, batch_max=KEYS_MAX)
+        self._batcher: Batcher[_LookUp] = Batcher(self._serve, at_once=READERS, batch_max=keys_max)
 
     async def read(self, key: K) -> V | None:
         """Find one value, read after the call began; None if there is none.

@@ -5,18 +5,21 @@ from typing import Final
 from sightline.domain.pricing import Price, Quote
 from sightline.domain.units import MicroUsdc
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.group_commit import GroupCommit
 
 _NAMES: Final = (
     "id, workspace_id, lat, lng, duration_s, base_rate, supply_bps, demand_bps, corridor_bps, "
     "available_operators, created_at_ms, expires_at_ms"
 )
-_INSERT = f"""
-INSERT INTO quote ({_NAMES}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
+# A repetition changes nothing but returns its row, as GroupCommit needs.
+INSERT: Final = f"""
+INSERT INTO quote ({_NAMES}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id
 """  # noqa: S608  constants only
 _LOAD = f"SELECT {_NAMES}, consumed_by FROM quote WHERE id = $1"  # noqa: S608
 
 
-async def insert_quote(database: Database, quote: Quote) -> None:
+async def insert_quote(steps: GroupCommit, quote: Quote) -> None:
     """Record a quote; recording it again changes nothing."""
     price = quote.price
     values = (
@@ -33,7 +36,7 @@ async def insert_quote(database: Database, quote: Quote) -> None:
         quote.created_at_ms,
         quote.expires_at_ms,
     )
-    await database.run(lambda connection: connection.execute(_INSERT, *values))
+    await steps.write(values)
 
 
 async def load_quote(database: Database, quote_id: str) -> Quote | None:

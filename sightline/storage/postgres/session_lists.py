@@ -7,6 +7,7 @@ from sightline.domain.session.codec import from_doc
 from sightline.domain.session.model import Session
 from sightline.ports.store import SessionQuery, SessionView
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
 
 FIRST_MS: Final = -(2**63)
@@ -60,6 +61,8 @@ WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::floa
   AND distance_m($1, $2, lat, lng) <= $4::float8
   AND {_FUNDED.format(now="$6")}
 """  # noqa: S608  constants only
+DEMANDS_MAX: Final = 32
+"""Counts of demand in one batch: each searches the open requests of the region."""
 IS_FUNDED: Final = f"""
 SELECT EXISTS (SELECT FROM hold h JOIN wallet_state w ON w.address = h.payer
   WHERE h.session_id = $1 AND {_FUNDED.format(now="$2")})
@@ -96,13 +99,17 @@ async def list_sessions(database: Database, query: SessionQuery) -> Sequence[Ses
     return [from_doc(load(row["doc"]), row["version"]) for row in rows]
 
 
-async def demand_near(
-    database: Database, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
-) -> int:
-    """Count the other funded consumer workspaces that wait near a point."""
-    values = (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
-    count: int = await database.read(lambda connection: connection.fetchval(DEMAND, *values))
-    return count
+def demand_columns(
+    *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
+) -> tuple[object, ...]:
+    """The arguments of DEMAND."""
+    return (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
+
+
+async def find_demands(connection: Connection, wanted: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
+    """Count the other funded consumer workspaces that wait near each of several points."""
+    rows = await connection.fetchmany(DEMAND, wanted)
+    return {columns: row[0] for columns, row in zip(wanted, rows, strict=True)}
 
 
 async def is_funded(database: Database, session_id: str, now_ms: int) -> bool:

@@ -50,8 +50,11 @@ class PostgresStore:
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
         self._workspace_steps = GroupCommit(database, workspaces.WRITE, order=shard_of)
         self._assignments = GroupCommit(database, assignments.WRITE, lead=assignments.lock_all_shards)
+        self._quotes = GroupCommit(database, quotes.INSERT)
+        self._demands: GroupRead[tuple[object, ...], int] = GroupRead(
+            database, session_lists.find_demands, keys_max=session_lists.DEMANDS_MAX
+        )
         self._workspaces: GroupRead[str, Workspace] = GroupRead(database, workspaces.find_workspaces)
-
         self._dispatches: GroupRead[str, ConsumerDispatches] = GroupRead(database, sessions.find_dispatches)
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
@@ -150,7 +153,7 @@ class PostgresStore:
 
     async def insert_quote(self, quote: Quote) -> None:
         """Record a quote."""
-        await quotes.insert_quote(self._database, quote)
+        await quotes.insert_quote(self._quotes, quote)
 
     async def load_quote(self, quote_id: str) -> Quote | None:
         """Read a quote."""
@@ -159,10 +162,14 @@ class PostgresStore:
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
     ) -> int:
-        """Count the other funded consumer workspaces that wait near a point."""
-        return await session_lists.demand_near(
-            self._database, lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
+        """Count the other funded consumer workspaces that wait near a point. Concurrent counts share a crossing."""
+        found = await self._demands.read(
+            session_lists.demand_columns(
+                lat=lat, lng=lng, within_m=within_m, since_ms=since_ms, now_ms=now_ms, not_of=not_of
+            )
         )
+        assert found is not None, "a count has a row"
+        return found
 
     async def is_funded(self, session_id: str, now_ms: int) -> bool:
         """Whether the payer's wallet covers the session's hold and all its holds together."""
