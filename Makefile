@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
 
-.PHONY: help install install-dev demo serve test check format sdk wheels interop web nemesis attack bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format sdk wheels interop web nemesis attack mutants bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -24,6 +24,7 @@ help:
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
 	@echo "make attack    replay the findings of the security audit on a real server"
+	@echo "make mutants   plant bugs in a sample of lines and list those that no test notices"
 	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
 	@echo "make sbom      write sbom.cdx.json, the CycloneDX list of runtime dependencies"
 	@echo "make clean     remove the virtual environment and local data"
@@ -90,6 +91,10 @@ nemesis: $(VENV)/.dev
 
 attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attack $(ARGS)
+
+mutants: $(VENV)/.dev
+	$(PIP_INSTALL) cosmic-ray
+	nice -n 10 $(BIN)/python scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.run $(ARGS)

@@ -160,7 +160,11 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 services.start_soon(ownership.keep)
                 gc.set_threshold(*GC_THRESHOLDS)
                 await services.start(actors.run)
-                funds = PayerFunds(actors.registry, ledger, clock) if deps.limits.funds_policy == "enforced" else None
+                funds = (
+                    PayerFunds(actors.registry, ledger, clock, deps.limits.session)
+                    if deps.limits.funds_policy == "enforced"
+                    else None
+                )
                 tell_settlement = partial(_tell_settlement, actors.registry)
                 await services.start(chain.run, tell_settlement, funds.report if funds is not None else None)
                 if funds is not None:

@@ -157,7 +157,8 @@ class Node:
         self._registry = actors.registry
         await nursery.start(actors.run)
         if outside.funds_policy == "enforced":
-            nursery.start_soon(self._check_funds, PayerFunds(actors.registry, outside.history.ledger, outside.clock))
+            funds = PayerFunds(actors.registry, outside.history.ledger, outside.clock, limits.session)
+            nursery.start_soon(self._check_funds, funds)
         self._broker = actors.broker
         outside.history.note("ready", self.name)
 

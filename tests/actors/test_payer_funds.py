@@ -26,7 +26,7 @@ async def see_wallet(world, number, *, balance, allowance):
 
 
 def funds_of(world):
-    return PayerFunds(world.registry, world.ledger, world.clock)
+    return PayerFunds(world.registry, world.ledger, world.clock, world.limits.session)
 
 
 async def live_session(world):
@@ -80,3 +80,17 @@ async def test_sessions_of_payers_who_can_pay_or_whose_wallet_was_never_read_go_
     await funds_of(world).report(await see_wallet(world, 1, balance=10**9, allowance=70_000))
     await trio.sleep(0.1)
     assert (await world.view(session, consumer)).state == "LIVE"
+
+
+async def test_sessions_of_one_payer_share_its_funds_and_the_newest_ends_first(world):
+    sessions = [(await live_session(world))[0] for _ in range(3)]
+    rates = [(await world.stored(session)).terms.rate for session in sessions]
+    # Each was filmed for 20 s and must be able to pay 30 s more.
+    for number, (balance, states) in enumerate(
+        [(50 * sum(rates), ["LIVE", "LIVE", "LIVE"]), (50 * sum(rates) - 10 * rates[2], ["LIVE", "LIVE", "ENDED"])],
+        start=1,
+    ):
+        await funds_of(world).report(await see_wallet(world, number, balance=balance, allowance=10**9))
+        await trio.sleep(0.1)
+        assert [(await world.stored(session)).state for session in sessions] == states
+    assert (await world.stored(sessions[2])).phase.reason == "FUNDS_LOST"

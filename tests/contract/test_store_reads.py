@@ -469,3 +469,10 @@ def test_the_database_measures_distance_as_the_domain_does(
 
     expected = [distance_m(*a, *b) for a, b in pairs]
     assert asyncio.run(measured()) == pytest.approx(expected, rel=1e-9, abs=1e-6)
+
+
+async def test_an_ended_session_proves_no_settlement_while_its_hold_is_not_charged(stored: Stored) -> None:
+    session = await commit_held(stored, in_phase(a_session(), SessionState.ENDED))
+    assert await stored.ledger.proofs([session.id, an_id()]) == {}
+    await stored.ledger.charge_hold(session.id, 1)
+    assert set(await stored.ledger.proofs([session.id, an_id()])) == {session.id}

@@ -9,8 +9,9 @@ from typing import Final, final
 
 from sightline.actors.deps import SESSION
 from sightline.actors.kernel import Registry
+from sightline.domain.session.machine import funds_needed
 from sightline.domain.session.messages import FundsReported
-from sightline.domain.session.model import Live, Session
+from sightline.domain.session.model import Live, Session, SessionLimits
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import FundsUpdate
 from sightline.ports.clock import Clock
@@ -24,16 +25,15 @@ CHECK_EVERY_S: Final = 10.0
 class PayerFunds:
     """Reports funds to the LIVE sessions of one process."""
 
-    def __init__(self, registry: Registry, ledger: SettlementOutbox, clock: Clock) -> None:
+    def __init__(self, registry: Registry, ledger: SettlementOutbox, clock: Clock, limits: SessionLimits) -> None:
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
+        self._limits = limits
 
     async def report(self, update: FundsUpdate) -> None:
         """Tell the sessions of a payer whose wallet was just read."""
-        for session in self._live_sessions():
-            if session.terms.payer_address.lower() == update.address:
-                self._tell(session, update.spendable_micro)
+        self._tell(self._live_sessions().get(update.address, []), update.spendable_micro)
 
     async def check(self) -> None:
         """Tell all sessions whose payer's last reading does not cover the hold.
@@ -41,21 +41,27 @@ class PayerFunds:
         Raises:
             StoreUnavailableError: The ledger cannot be read.
         """
-        sessions = self._live_sessions()
-        if not sessions:
+        by_payer = self._live_sessions()
+        if not by_payer:
             return
-        payers = sorted({session.terms.payer_address for session in sessions})
-        spendable = await self._ledger.spendable(payers, now_ms=self._clock.now_ms())
-        for session in sessions:
-            available = spendable.get(session.terms.payer_address)
-            if available is not None:
-                self._tell(session, available)
+        spendable = await self._ledger.spendable(sorted(by_payer), now_ms=self._clock.now_ms())
+        for payer, sessions in by_payer.items():
+            if payer in spendable:
+                self._tell(sessions, spendable[payer])
 
-    def _live_sessions(self) -> list[Session]:
-        # A LIVE session is never passivated: all of them are in memory.
-        return [session for _, session in self._registry.snapshots(SESSION) if isinstance(session.phase, Live)]
+    def _live_sessions(self) -> dict[str, list[tuple[Session, Live]]]:
+        """The LIVE sessions of each payer. None of them is passivated: all are in memory."""
+        by_payer: dict[str, list[tuple[Session, Live]]] = {}
+        for _, session in self._registry.snapshots(SESSION):
+            if isinstance(session.phase, Live):
+                by_payer.setdefault(session.terms.payer_address.lower(), []).append((session, session.phase))
+        return by_payer
 
-    def _tell(self, session: Session, available: int) -> None:
-        if available < session.terms.hold:
-            message = FundsReported(MicroUsdc(available))
-            self._registry.ref(SESSION, session.id).tell(message, conflate_key="funds")
+    def _tell(self, sessions: list[tuple[Session, Live]], available: int) -> None:
+        """Share the funds of one payer among its sessions: those that started first are paid first."""
+        now_ms = self._clock.now_ms()
+        for session, phase in sorted(sessions, key=lambda each: (each[1].started_at_ms, each[0].id)):
+            if available < session.terms.hold:
+                message = FundsReported(MicroUsdc(max(0, available)))
+                self._registry.ref(SESSION, session.id).tell(message, conflate_key="funds")
+            available -= funds_needed(session, phase, now_ms, self._limits)

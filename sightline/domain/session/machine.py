@@ -484,12 +484,16 @@ def _end(
 
 def _check_funds(session: Session, phase: Live, available: MicroUsdc, now_ms: int, limits: SessionLimits) -> Step:
     """End a session whose payer can no longer pay what is charged so far and a reserve of `funds_reserve_s`."""
-    terms = session.terms
-    reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
-    needed = min(terms.hold, (reading.clean_seconds + limits.funds_reserve_s) * terms.rate)
-    if available >= needed:
+    if available >= funds_needed(session, phase, now_ms, limits):
         return Step(session=session)
     return _end(session, phase, EndReason.FUNDS_LOST, now_ms, limits)
+
+
+def funds_needed(session: Session, phase: Live, now_ms: int, limits: SessionLimits) -> MicroUsdc:
+    """Return what the payer of a LIVE session must be able to pay: what is charged so far and the reserve."""
+    terms = session.terms
+    reading = read_live(phase.evidence, max(now_ms, phase.evidence.newest_ms), terms.max_duration_s, limits.meter)
+    return MicroUsdc(min(terms.hold, (reading.clean_seconds + limits.funds_reserve_s) * terms.rate))
 
 
 def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged: MicroUsdc) -> SettlementPayload:
