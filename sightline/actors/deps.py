@@ -1,5 +1,6 @@
 """What the actors are given: ports, limits, and the small services they share."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -78,6 +79,8 @@ class Deps:
     """Shard to the epoch at which this process holds it."""
     on_settlement: Callable[[], None]
     """Called after a settlement was composed."""
+    event_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Recorded events of sessions since the start, by kind and reason; for metrics."""
 
     def lease(self, actor_id: str) -> ShardLease:
         """The lease under which the actor's state is written."""

@@ -29,6 +29,7 @@ from sightline.bootstrap.evidence import open_evidence
 from sightline.bootstrap.fencing import ShardOwnership
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
+from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
 from sightline.bootstrap.start_errors import database_setting
 from sightline.bootstrap.video import open_video_backend
 from sightline.chain.service import ChainService, open_chain, open_place
@@ -95,6 +96,7 @@ class Core:
     audit: Audit
     ownership: ShardOwnership
     webhooks: Webhooks
+    sampler: Sampler
 
 
 @asynccontextmanager
@@ -137,6 +139,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
             await retry.run(administration.load)
+            sampler = Sampler(database, video, chain, clock)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -155,6 +158,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 audit=Audit(PostgresAuditLog(database), clock, ids),
                 ownership=ownership,
                 webhooks=make_webhooks(settings, secrets, database, clock, ids),
+                sampler=sampler,
             )
             async with trio.open_nursery() as services:
                 services.start_soon(ownership.keep)
@@ -172,6 +176,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 for name, step in (("suspension_sweep", administration.sweep), ("refunds", refunds.resume)):
                     services.start_soon(partial(run_forever, name, step, every_s=ADMINISTRATION_EVERY_S))
                 services.start_soon(core.webhooks.dispatcher.run)
+                services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 retention = Retention(database, store, clock, retention_options(settings))
                 services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])

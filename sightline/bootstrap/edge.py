@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import urlsplit
 
-from sightline.bootstrap.adapters.webhooks import webhook_gauges
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
-from sightline.bootstrap.readiness import Readiness
+from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
@@ -18,7 +17,7 @@ from sightline.http.asgi.app import build_app
 from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
-from sightline.http.metrics import Gauges, Metrics
+from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
@@ -191,26 +190,6 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         token=token.get_secret_value() if token is not None else None,
     )
     return build_app(routes, edge, EdgeOptions(access=access, rate_limits=RateLimits(is_enabled=False)))
-
-
-def read_gauges(core: Core) -> Gauges:
-    """Collect the gauges of all parts for /metrics."""
-    kernel, chain, database = core.actors.registry.statistics(), core.chain.snapshot(), core.database.statistics()
-    return {
-        "actors_active": {kind: counts.active for kind, counts in kernel.kinds.items()},
-        "actor_messages_waiting": {kind: counts.depth for kind, counts in kernel.kinds.items()},
-        "actors_parked": {kind: len(counts.parked) for kind, counts in kernel.kinds.items()},
-        "timers_armed": kernel.timers,
-        "heartbeats_waiting": core.actors.writer.depth,
-        "database_units_in_flight": database.in_flight,
-        "database_units_waiting": database.waiting_for_connection,
-        "database_connections_open": database.connections_open,
-        "database_connections_idle": database.connections_idle,
-        "chain_head": chain["headNumber"] or 0,
-        "chain_lag_blocks": chain["lagBlocks"] or 0,
-        "chain_failures": chain["watcherFailures"] or 0,
-        **webhook_gauges(core.webhooks),
-    }
 
 
 def _resource_options(core: Core) -> ResourceOptions:

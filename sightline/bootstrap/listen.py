@@ -17,9 +17,9 @@ from sightline.bootstrap.edge import (
     make_public_app,
     public_connections_max,
     public_listener,
-    read_gauges,
     server_options,
 )
+from sightline.bootstrap.observability.metrics import read_metrics
 from sightline.bootstrap.ports import Ports, listen_error
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
@@ -39,7 +39,7 @@ async def serve_http(
     Raises:
         StartError: A listener cannot open its port.
     """
-    settings, metrics = core.settings, Metrics(partial(read_gauges, core))
+    settings, metrics = core.settings, Metrics(partial(read_metrics, core))
     identity = make_identity(core, public_url)
     internal_app = make_internal_app(core, identity, metrics)
     public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url)

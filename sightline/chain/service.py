@@ -17,7 +17,7 @@ from sightline.chain.embedded.node import EmbeddedFaucet, EmbeddedNode, Embedded
 from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
-from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
+from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.proxy import RpcProxy
 from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
@@ -128,6 +128,17 @@ class ChainService:
             self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
             clock=self._clock, top_up=None if faucet is None else top_up,
         )  # fmt: skip
+
+    async def relayer_balance_wei(self) -> int:
+        """Read the native coin of the relayer's account.
+
+        Raises:
+            ChainUnavailableError: The endpoint did not answer.
+        """
+        try:
+            return hex_int(await self._rpc.call("eth_getBalance", self._relayer.address, "latest"))
+        except RpcResponseError as error:
+            raise ChainUnavailableError(error.message) from error
 
     def notify(self) -> None:
         """Wake the relayer after a settlement was composed."""

@@ -6,11 +6,12 @@ for each number, and one thread alone counts here.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -19,19 +20,31 @@ from prometheus_client.utils import floatToGoString
 _BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, inf)
 _BOUNDS: Final = tuple(map(floatToGoString, _BUCKETS_S))
 
-Gauges = Mapping[str, float | Mapping[str, float]]
-"""Values by name; a mapping becomes one sample per label `of`."""
+Labels: TypeAlias = tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MetricFamily:
+    """One metric: a number, or one number per combination of labels. The name has no prefix `sightline_`."""
+
+    name: str
+    help: str
+    values: float | Mapping[Labels, float]
+    labels: Labels = ()
+    is_counter: bool = False
 
 
 @final
 class Metrics:
-    """The metrics of this process. `gauges` is called at each scrape and must not wait."""
+    """The metrics of this process. `read` is called at each scrape and must not wait."""
 
-    def __init__(self, gauges: Callable[[], Gauges] = dict) -> None:
+    def __init__(self, read: Callable[[], Iterable[MetricFamily]] = tuple) -> None:
         self._calls = _Calls()
         self._registry = CollectorRegistry()
         self._registry.register(self._calls)
-        self._registry.register(_Gauges(gauges))
+        self._registry.register(_Values(read))
+        ProcessCollector(registry=self._registry)
         self.observe = self._calls.observe
         """Count one call: route, method, status, seconds."""
 
@@ -85,16 +98,15 @@ class _Calls(Collector):
 
 
 @final
-class _Gauges(Collector):
-    def __init__(self, gauges: Callable[[], Gauges]) -> None:
-        self._gauges = gauges
+class _Values(Collector):
+    def __init__(self, read: Callable[[], Iterable[MetricFamily]]) -> None:
+        self._read = read
 
     def collect(self) -> Iterable[Metric]:
-        for name, value in self._gauges().items():
-            if isinstance(value, Mapping):
-                family = GaugeMetricFamily(f"sightline_{name}", name.replace("_", " "), labels=["of"])
-                for label, sample in value.items():
-                    family.add_metric([label], sample)
-            else:
-                family = GaugeMetricFamily(f"sightline_{name}", name.replace("_", " "), value=value)
-            yield family
+        for family in self._read():
+            kind = CounterMetricFamily if family.is_counter else GaugeMetricFamily
+            metric = kind(f"sightline_{family.name}", family.help, labels=family.labels)
+            values = family.values if isinstance(family.values, Mapping) else {(): family.values}
+            for labels, value in values.items():
+                metric.add_metric(labels, value)
+            yield metric

@@ -92,3 +92,16 @@ async def test_one_in_n_successful_heartbeats_is_logged_and_every_refused_one(
     beats = [line for line in lines if line.get("route", "").endswith("/location")]
     assert [line["status"] for line in beats] == [200] * logged + [400] * 2
     assert all(line.get("one_in") == every for line in beats if line["status"] == 200 and every > 1)
+
+
+async def test_access_lines_name_the_caller_s_address_and_the_session(quiet_logs: io.StringIO, world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer)
+    await consumer.key.get(f"/api/v1/sessions/{session['id']}")
+    await consumer.key.get(f"/api/v1/settlements/{session['id']}")
+    await consumer.key.get(consumer.path)
+    lines = [json.loads(line) for line in quiet_logs.getvalue().splitlines() if '"http_call"' in line]
+    assert {line["client_ip"] for line in lines} == {"127.0.0.1"}
+    named = [line["route"] for line in lines if line.get("session_id") == session["id"]]
+    assert named == ["/api/v1/sessions/{id}", "/api/v1/settlements/{sessionId}"]
+    assert [line for line in lines if line["route"] == "/api/v1/workspaces/{id}" and "session_id" in line] == []

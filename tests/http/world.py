@@ -38,7 +38,7 @@ from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
 from sightline.http.audit import Audit
 from sightline.http.internal.operations import OperationResources
-from sightline.http.metrics import Metrics
+from sightline.http.metrics import MetricFamily, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.options import Edge, EdgeOptions
@@ -272,7 +272,7 @@ class World:
         self.watchers = Watchers()
         self.audit = Audit(MemoryAuditLog(), self.clock, self.ids)
         self.ready = {"database": True, "video": True}
-        self.metrics = Metrics(lambda: {"actors": {"session": 1.0}})
+        self.metrics = Metrics(lambda: (MetricFamily("actors", "Actors", {("session",): 1.0}, ("kind",)),))
         self._numbers = itertools.count(1)
 
     @asynccontextmanager

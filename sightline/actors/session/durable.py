@@ -222,6 +222,9 @@ class DurableSession:
     def _committed(self, step: Step, write: SessionWrite, version: int) -> None:
         """Publish a stored step and carry out its effects."""
         self.session = replace(write.session, version=version)
+        for event in step.events:
+            reason = next((str(value) for name, value in event.facts if name == "reason"), "")
+            self._deps.event_counts[event.kind.value, reason] += 1
         carry_out(self._context, self._deps, step, write.session)
 
     def _now(self) -> int:

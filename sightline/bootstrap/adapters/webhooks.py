@@ -1,12 +1,13 @@
 """Build the customers' webhooks: the service that HTTP calls, and the one that delivers."""
 
 import random  # noqa: TID251  (jitter of retries only; seeded from the system's random source)
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import final
 
 from sightline.config import Settings
-from sightline.http.metrics import Gauges
+from sightline.http.metrics import MetricFamily
 from sightline.http.schemas.webhooks import message_body
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -48,23 +49,36 @@ def make_webhooks(settings: Settings, secrets: Secrets, database: Database, cloc
     )
 
 
-def webhook_gauges(webhooks: Webhooks) -> Gauges:
+def webhook_metrics(webhooks: Webhooks) -> Iterator[MetricFamily]:
     """Attempts since the start, and the backlog as last read (every 15 s)."""
     counts = webhooks.dispatcher.statistics
-    gauges: dict[str, float | dict[str, float]] = {
-        "webhook_attempts": {"delivered": counts.delivered, "failed": counts.failed},
-        "webhook_deliveries_given_up": counts.given_up,
-        "webhook_endpoints_disabled_by_answers": counts.disabled,
-    }
-    if counts.backlog is not None:
-        backlog = counts.backlog
-        gauges |= {
-            "webhook_backlog": {"outbox": backlog.outbox, "pending": backlog.pending},
-            "webhook_backlog_oldest_seconds": backlog.oldest_age_ms / 1_000,
-            "webhook_endpoints": {
-                "all": backlog.endpoints,
-                "failing": backlog.endpoints_failing,
-                "disabled": backlog.endpoints_disabled,
-            },
-        }
-    return gauges
+    yield MetricFamily(
+        "webhook_attempts_total", "Delivery attempts since the start, by result",
+        {("delivered",): counts.delivered, ("failed",): counts.failed}, ("result",), is_counter=True,
+    )  # fmt: skip
+    yield MetricFamily(
+        "webhook_deliveries_given_up_total", "Deliveries whose last attempt failed", counts.given_up, is_counter=True
+    )
+    yield MetricFamily(
+        "webhook_endpoints_disabled_by_answers_total", "Endpoints disabled because of their answers", counts.disabled,
+        is_counter=True,
+    )  # fmt: skip
+    backlog = counts.backlog
+    if backlog is None:
+        return
+    yield MetricFamily(
+        "webhook_backlog", "Events not prepared (outbox), and deliveries that wait (pending)",
+        {("outbox",): backlog.outbox, ("pending",): backlog.pending}, ("stage",),
+    )  # fmt: skip
+    yield MetricFamily(
+        "webhook_backlog_oldest_seconds", "Age of the oldest event without an attempt", backlog.oldest_age_ms / 1_000
+    )
+    yield MetricFamily(
+        "webhook_endpoints", "Endpoints by state",
+        {
+            ("all",): backlog.endpoints,
+            ("failing",): backlog.endpoints_failing,
+            ("disabled",): backlog.endpoints_disabled,
+        },
+        ("state",),
+    )  # fmt: skip

@@ -46,7 +46,7 @@ class Relayer:
         options: RelayerOptions, *, clock: Clock, ids: Ids,
     ) -> None:  # fmt: skip
         self._outbox = outbox
-        self._relayer = signer.address
+        self.address = signer.address
         self._options = options
         self._clock = clock
         self._ids = ids
@@ -94,7 +94,7 @@ class Relayer:
 
     async def _give_up_lease(self) -> None:
         try:
-            await self._outbox.take_lease(self._relayer, self._holder, lease_ms=0)
+            await self._outbox.take_lease(self.address, self._holder, lease_ms=0)
         except (SightlineError, OSError) as error:
             log.info("relayer_lease_runs_out", reason=str(error))
 
@@ -136,9 +136,9 @@ class Relayer:
 
     async def _has_lease(self) -> bool:
         was_holder = self._is_holder
-        self._is_holder = await self._outbox.take_lease(self._relayer, self._holder, lease_ms=self._options.lease_ms)
+        self._is_holder = await self._outbox.take_lease(self.address, self._holder, lease_ms=self._options.lease_ms)
         if not self._is_holder:
-            log.info("relayer_waits_for_lease", relayer=self._relayer)
+            log.info("relayer_waits_for_lease", relayer=self.address)
         elif not was_holder:
             self._confirmation.recheck(0)  # reorganisations may have happened while another process held the lease
         return self._is_holder

@@ -70,6 +70,7 @@ class MediaServer:
         self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
         self._sessions: dict[str, _Session] = {}  # by resource
         self._closing: set[RtcPeer] = set()
+        self._closed_decoded = self._closed_encoded = 0  # counts of inputs that are closed
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._gap_timer: asyncio.TimerHandle | None = None
 
@@ -121,6 +122,8 @@ class MediaServer:
                 if session.session_id == session_id:
                     session.peer.close("session over")
             live.close("session over")
+            self._closed_decoded += live.tap.decoded
+            self._closed_encoded += live.tap.encoded
 
     async def frame(self, session_id: str, query: FrameQuery) -> FrameReply:
         """The newest frame of an input."""
@@ -359,8 +362,8 @@ class MediaServer:
             "peers": len(self._sessions),
             "closing": len(self._closing),
             "decoders": sum(live.tap.awake for live in lives),
-            "decoded": sum(live.tap.decoded for live in lives),
-            "encoded": sum(live.tap.encoded for live in lives),
+            "decoded": self._closed_decoded + sum(live.tap.decoded for live in lives),
+            "encoded": self._closed_encoded + sum(live.tap.encoded for live in lives),
         }
 
 

@@ -57,7 +57,7 @@ async def test_metrics_count_calls_by_route_and_never_by_path(world: World) -> N
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     line = 'sightline_http_requests_total{method="GET",route="/api/v1/workspaces/{id}",status="200"} 1.0'
     assert line in answer.text
-    assert 'sightline_actors{of="session"} 1.0' in answer.text
+    assert 'sightline_actors{kind="session"} 1.0' in answer.text
     assert party.id not in answer.text
 
 

@@ -1,0 +1,111 @@
+"""The metrics of a server beside those of HTTP calls. docs/ops/run.md lists them."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Final
+
+from sightline.bootstrap.adapters.webhooks import webhook_metrics
+from sightline.bootstrap.core import Core
+from sightline.http.metrics import MetricFamily
+
+WEI: Final = 10**18
+OPERATOR_STATES: Final = ("ONLINE", "BUSY")
+SESSION_STATES: Final = ("REQUESTED", "ASSIGNED", "LIVE")
+
+
+def read_metrics(core: Core) -> Iterator[MetricFamily]:
+    """Read all values; nothing waits. Values that need a query are those of the last sample."""
+    yield MetricFamily(
+        "build_info", "Version of the server; the value is 1",
+        {(version("sightline"), core.settings.build_sha): 1}, ("version", "build_sha"),
+    )  # fmt: skip
+    yield from _actors(core)
+    yield from _sampled(core)
+    yield from _database(core)
+    yield from _chain(core)
+    yield from webhook_metrics(core.webhooks)
+
+
+def _actors(core: Core) -> Iterator[MetricFamily]:
+    kernel = core.actors.registry.statistics()
+    kinds = kernel.kinds.items()
+    yield MetricFamily("actors_active", "Actors in memory", {(kind,): each.active for kind, each in kinds}, ("kind",))
+    yield MetricFamily(
+        "actor_messages_waiting", "Messages in mailboxes", {(kind,): each.depth for kind, each in kinds}, ("kind",)
+    )
+    yield MetricFamily(
+        "actors_parked", "Actors that crashed too often", {(kind,): len(each.parked) for kind, each in kinds}, ("kind",)
+    )
+    yield MetricFamily("timers_armed", "Timers of actors", kernel.timers)
+    yield MetricFamily("heartbeats_waiting", "Heartbeats that wait to be written", core.actors.writer.depth)
+    counted = core.actors.deps.event_counts
+    yield MetricFamily(
+        "session_events_total", "Recorded events of sessions since the start; reason of pauses and ends",
+        dict(sorted(counted.items())), ("event", "reason"), is_counter=True,
+    )  # fmt: skip
+
+
+def _sampled(core: Core) -> Iterator[MetricFamily]:
+    figures = core.sampler.figures
+    counts = figures.counts
+    if figures.counted_at_ms:
+        yield MetricFamily(
+            "sessions", "Unfinished sessions by state",
+            {(state,): counts.sessions.get(state, 0) for state in SESSION_STATES}, ("state",),
+        )  # fmt: skip
+        yield MetricFamily(
+            "operators", "Operators by availability",
+            {(state,): counts.operators.get(state, 0) for state in OPERATOR_STATES}, ("availability",),
+        )  # fmt: skip
+        backlog = sum(counts.settlements.values())
+        yield MetricFamily("settlements_unconfirmed", "Settlements that are not confirmed", backlog)
+        yield MetricFamily(
+            "settlements_by_state", "Settlements that are not confirmed, by state",
+            {(state,): count for state, count in sorted(counts.settlements.items())}, ("state",),
+        )  # fmt: skip
+        oldest_ms = counts.oldest_settlement_ms
+        age_s = 0.0 if oldest_ms is None else max(0, core.clock.now_ms() - oldest_ms) / 1_000
+        yield MetricFamily("settlement_oldest_age_seconds", "Age of the oldest settlement not confirmed", age_s)
+        yield MetricFamily(
+            "sample_timestamp_seconds", "When the figures above were counted", figures.counted_at_ms / 1_000
+        )
+    if figures.relayer_balance_wei is not None:
+        balance = figures.relayer_balance_wei / WEI
+        yield MetricFamily("relayer_balance_native", "Native coin of the relayer's account, in whole coins", balance)
+    video = figures.video
+    if video:
+        yield MetricFamily("video_publishers", "Publishers that send video", video["publishers"])
+        yield MetricFamily("video_viewers", "Viewers by WHEP", video["viewers"])
+        yield MetricFamily("video_inputs", "Open live inputs", video["inputs"])
+        yield MetricFamily(
+            "video_frames_total", "Pictures decoded and JPEGs encoded for frame requests",
+            {("decoded",): video["decoded"], ("encoded",): video["encoded"]}, ("step",), is_counter=True,
+        )  # fmt: skip
+
+
+def _database(core: Core) -> Iterator[MetricFamily]:
+    database = core.database.statistics()
+    yield MetricFamily("database_units_in_flight", "Units of work on the database thread", database.in_flight)
+    yield MetricFamily(
+        "database_units_waiting", "Units of work that wait for a connection", database.waiting_for_connection
+    )
+    yield MetricFamily(
+        "database_connections", "Open connections by use",
+        {
+            ("idle",): database.connections_idle,
+            ("busy",): max(0, database.connections_open - database.connections_idle),
+        },
+        ("use",),
+    )  # fmt: skip
+
+
+def _chain(core: Core) -> Iterator[MetricFamily]:
+    chain = core.chain.snapshot()
+    yield MetricFamily("chain_head_block", "Newest block of the endpoint", chain["headNumber"] or 0)
+    yield MetricFamily("chain_lag_blocks", "Blocks that the watcher has not read", chain["lagBlocks"] or 0)
+    yield MetricFamily("chain_watcher_failures", "Failed rounds of the watcher in a row", chain["watcherFailures"] or 0)
+    yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(chain["haltedBecause"] is not None))
+    yield MetricFamily(
+        "chain_round_timestamp_seconds", "When the loop last completed a round",
+        {("relayer",): chain["relayerRoundAtMs"] / 1_000, ("watcher",): chain["seenAtMs"] / 1_000}, ("loop",),
+    )  # fmt: skip

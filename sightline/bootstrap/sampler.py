@@ -1,0 +1,71 @@
+"""Figures that need a query: counted every few seconds, so that a scrape of /metrics never waits."""
+
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from sightline.chain.service import ChainService
+from sightline.domain.errors import SightlineError
+from sightline.ports.clock import Clock
+from sightline.ports.video import VideoBackend
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.operations.counts import Counts, read_counts
+from sightline.video.embedded import EmbeddedBackend
+
+SAMPLE_EVERY_S: Final = 10.0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The last sample. A figure whose source did not answer keeps its earlier value."""
+
+    counts: Counts = field(default_factory=Counts)
+    video: dict[str, int] = field(default_factory=dict)
+    """Sums over the video workers."""
+    relayer_balance_wei: int | None = None
+    counted_at_ms: int = 0
+    """When the database was last counted; 0: not yet."""
+
+
+@final
+class Sampler:
+    """Takes samples. `run_once` is called every SAMPLE_EVERY_S."""
+
+    def __init__(self, database: Database, video: VideoBackend, chain: ChainService, clock: Clock) -> None:
+        self._database = database
+        self._video = video
+        self._chain = chain
+        self._clock = clock
+        self.figures = Figures()
+
+    async def run_once(self) -> None:
+        """Take a sample.
+
+        Raises:
+            SightlineError: A source did not answer; the figures of the others are taken.
+        """
+        failure: SightlineError | None = None
+        counts, video, balance = self.figures.counts, self.figures.video, self.figures.relayer_balance_wei
+        counted_at_ms = self.figures.counted_at_ms
+        try:
+            counts = await read_counts(self._database)
+            counted_at_ms = self._clock.now_ms()
+        except SightlineError as error:
+            failure = error
+        try:
+            balance = await self._chain.relayer_balance_wei()
+        except SightlineError as error:
+            failure = error
+        if isinstance(self._video, EmbeddedBackend):
+            try:
+                video = _sums(await self._video.stats())
+            except SightlineError as error:
+                failure = error
+        self.figures = Figures(counts=counts, video=video, relayer_balance_wei=balance, counted_at_ms=counted_at_ms)
+        if failure is not None:
+            raise failure
+
+
+def _sums(rows: list[dict[str, int]]) -> dict[str, int]:
+    names = {name for row in rows for name in row} - {"worker", "pid"}
+    return {name: sum(int(row.get(name, 0)) for row in rows) for name in sorted(names)}
