@@ -196,6 +196,18 @@ def restore(
 
 
 @app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Check host, settings, database and chain before a start, or beside a running server. Changes nothing."""
+    from sightline.bootstrap.maintenance.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(settings_of(config, data_dir=data_dir), as_json=as_json, say=typer.echo))
+
+
+@app.command()
 def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the server running and print commands to continue with.")

@@ -61,3 +61,18 @@ def lock_place(directory: Path, ids: Ids) -> str:
         boot = ids.uuid()
     status = (directory / LOCK_NAME).stat()
     return f"{boot} {status.st_dev} {status.st_ino}"
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process holds the lock of the directory. Creates nothing."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

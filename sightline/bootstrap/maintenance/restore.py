@@ -26,7 +26,7 @@ from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_da
 from sightline.bootstrap.run import kept_parts
 from sightline.config import Settings
 from sightline.storage.embedded.dump import PostgresTools
-from sightline.system.data_directory import write_parts
+from sightline.system.data_directory import CLUSTER, write_parts
 from sightline.system.lock import LOCK_NAME, lock_directory
 
 DRAFT: Final = "restore.unfinished"
@@ -68,7 +68,10 @@ async def restore_backup(settings: Settings, source: Path) -> Manifest:
         except BackupError:
             shutil.rmtree(draft)
             raise
-        write_parts(directory, kept_parts(settings))
+        # A backup of an earlier version lacks the parts that did not exist then; the first start creates them.
+        write_parts(
+            directory, [part for part in kept_parts(settings) if part is CLUSTER or part.path in manifest.sha256]
+        )
         await _restore_database(settings, draft, directory)
         _move_into_place(draft, directory)
     return manifest

@@ -74,3 +74,8 @@ async def check_addresses(net: NetOptions) -> list[AddressCheck]:
         problem = "only loopback works: browsers and other machines cannot connect"
         checks.append(AddressCheck(bind="*", advertised="*", ok=False, problem=problem))
     return checks
+
+
+def run_address_check(net: NetOptions) -> list[AddressCheck]:
+    """Run `check_addresses` outside of any event loop."""
+    return asyncio.run(check_addresses(net))

@@ -1,0 +1,52 @@
+"""The `doctor` command: checks the host, the settings and the services that a server needs. Changes nothing."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import trio
+
+from sightline.bootstrap.maintenance.findings import Finding, Level, warning
+from sightline.bootstrap.maintenance.host_checks import (
+    check_data_directory,
+    check_open_files,
+    check_ports,
+    check_tls,
+    check_udp,
+)
+from sightline.bootstrap.maintenance.service_checks import check_chain, check_database
+from sightline.config import Settings
+from sightline.system.clock import SystemClock
+from sightline.system.ids import SystemIds
+from sightline.system.lock import is_locked
+
+EXIT_FAILED: Final = 1
+
+
+def run_doctor(settings: Settings, *, as_json: bool, say: Callable[[str], None]) -> int:
+    """Print one line per check. Returns the exit code: 1 if a check failed, else 0."""
+    findings = trio.run(examine, settings)
+    if as_json:
+        say(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            remedy = f". {finding.remedy}." if finding.remedy else ""
+            say(f"{finding.level:<8} {finding.check:<15} {finding.detail}{remedy}")
+    return EXIT_FAILED if any(finding.level is Level.FAILED for finding in findings) else 0
+
+
+async def examine(settings: Settings) -> Sequence[Finding]:
+    """Run every check."""
+    clock = SystemClock()
+    is_running = is_locked(settings.data_dir)
+    findings = [*check_data_directory(settings, is_running=is_running), check_ports(settings, is_running=is_running)]
+    findings.append(check_open_files())
+    if os.geteuid() == 0:
+        findings.append(warning("account", "runs as root", "Run the server as an account of its own"))
+    findings += check_tls(settings, clock)
+    findings += await trio.to_thread.run_sync(lambda: list(check_udp(settings, is_running=is_running)))
+    findings += [finding async for finding in check_database(settings, clock, is_running=is_running)]
+    findings += [finding async for finding in check_chain(settings, SystemIds())]
+    return findings

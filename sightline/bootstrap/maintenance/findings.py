@@ -1,0 +1,40 @@
+"""What a check of `sightline doctor` found."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+
+class Level(StrEnum):
+    """OK; WARNING: the server starts but something may go wrong; FAILED: it does not start, or does not work."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    level: Level
+    detail: str
+    remedy: str = ""
+    """What to do; empty if the check is ok."""
+
+
+def ok(check: str, detail: str) -> Finding:
+    """A check that passed."""
+    return Finding(check, Level.OK, detail)
+
+
+def warning(check: str, detail: str, remedy: str) -> Finding:
+    """A check that found something that may go wrong."""
+    return Finding(check, Level.WARNING, detail, remedy)
+
+
+def failed(check: str, detail: str, remedy: str) -> Finding:
+    """A check that failed."""
+    return Finding(check, Level.FAILED, detail, remedy)

@@ -1,0 +1,133 @@
+"""Checks of database and chain for `sightline doctor`."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import trio
+
+from sightline.bootstrap.chain import relayer_key
+from sightline.bootstrap.maintenance.findings import Finding, failed, ok, warning
+from sightline.chain.embedded.copy import open_chain_snapshot
+from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.reader import hex_int
+from sightline.chain.signer import KeyRefusedError, Signer
+from sightline.config import Settings
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.clock import Clock
+from sightline.ports.ids import Ids
+from sightline.storage.database.migrate import known_migrations
+from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn
+
+VERSION_MIN: Final = 15
+CLOCK_WARNING_S: Final = 2.0
+CLOCK_FAILED_S: Final = 60.0
+DATABASE_TIMEOUT_S: Final = 10.0
+CHAIN_TIMEOUT_MS: Final = 5_000
+FACTS: Final = """
+SELECT current_setting('server_version_num')::int / 10000, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+  current_setting('fsync'), current_setting('full_page_writes'), to_regclass('schema_migration') IS NOT NULL
+"""
+MIGRATIONS: Final = "SELECT coalesce(max(number), 0) FROM schema_migration"
+
+
+async def check_database(settings: Settings, clock: Clock, *, is_running: bool) -> AsyncIterator[Finding]:
+    """Check version, durability, schema and clock of the database."""
+    setting = "SIGHTLINE_DATABASE_URL"
+    if settings.database_url is not None:
+        tools = PostgresTools(settings.database_url.get_secret_value())
+    elif is_running:
+        tools = PostgresTools(embedded_dsn(settings.data_dir.resolve() / "postgres"))
+    else:
+        yield ok("database", "embedded; it is checked when the server runs")
+        return
+    try:
+        with trio.fail_after(DATABASE_TIMEOUT_S):
+            before_ms = clock.now_ms()
+            version, at_ms, fsync, full_page, has_schema = (await tools.query(FACTS)).split("|")
+            newest = int(await tools.query(MIGRATIONS)) if has_schema == "t" else 0
+            after_ms = clock.now_ms()
+    except DumpError as error:
+        yield failed("database", str(error), f"Start it, or correct {setting}")
+        return
+    except trio.TooSlowError:
+        yield failed("database", f"no answer within {DATABASE_TIMEOUT_S:g} s", f"Start it, or correct {setting}")
+        return
+    if int(version) < VERSION_MIN:
+        yield failed("database", f"Postgres {version}", f"Use Postgres {VERSION_MIN} or newer")
+    else:
+        yield ok("database", f"Postgres {version}")
+    for name, value in (("fsync", fsync), ("full_page_writes", full_page)):
+        if value != "on":
+            yield failed("durability", f"{name} is {value}: acknowledged data can be lost", f"Set {name} = on")
+    known = max(migration.number for migration in known_migrations())
+    if newest > known:
+        yield failed("schema", f"migration {newest:04} is newer than this version", "Run the newer version")
+    elif newest < known:
+        yield ok("schema", f"migration {newest:04}; the next start brings it to {known:04}")
+    else:
+        yield ok("schema", f"migration {newest:04}, as this version")
+    yield clock_finding(before_ms, int(at_ms), after_ms)
+
+
+def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> Finding:
+    """Judge the clock of the database, which was read between two readings of this machine's clock."""
+    off_s = max(before_ms - database_ms, database_ms - after_ms, 0) / 1_000
+    detail = f"differs from the database's by {off_s:.1f} s"
+    if off_s > CLOCK_FAILED_S:
+        return failed("clock", detail, "Run NTP on both machines: leases and deadlines depend on it")
+    if off_s > CLOCK_WARNING_S:
+        return warning("clock", detail, "Run NTP on both machines")
+    return ok("clock", detail)
+
+
+async def check_chain(settings: Settings, ids: Ids) -> AsyncIterator[Finding]:
+    """Check the embedded chain's file, or the external endpoint, its contracts and the relayer's native coin."""
+    if settings.chain_rpc_url is None:
+        for finding in _check_chain_file(settings):
+            yield finding
+        return
+    url = settings.chain_rpc_url.get_secret_value()
+    try:
+        key = relayer_key(settings)
+        assert key is not None, "Settings has checked it"
+        relayer = Signer(key).address
+    except (KeyRefusedError, ValueError) as error:
+        yield failed("relayer", str(error), "Correct SIGHTLINE_CHAIN_RELAYER_KEY or _KEYSTORE")
+        return
+    try:
+        async with open_rpc(url, RpcOptions(timeout_ms=CHAIN_TIMEOUT_MS), ids) as rpc:
+            chain_id, usdc, settlement, balance = await rpc.batch(
+                [
+                    ("eth_chainId", []),
+                    ("eth_getCode", [settings.chain_usdc_address, "latest"]),
+                    ("eth_getCode", [settings.chain_settlement_address, "latest"]),
+                    ("eth_getBalance", [relayer, "latest"]),
+                ]
+            )
+    except (ChainUnavailableError, OSError, ValueError) as error:
+        yield failed("chain", f"no answer: {error}", "Correct SIGHTLINE_CHAIN_RPC_URL")
+        return
+    if isinstance(chain_id, RpcResponseError) or hex_int(chain_id) != settings.chain_id:
+        yield failed("chain", f"the endpoint's chain id is {chain_id}", f"SIGHTLINE_CHAIN_ID is {settings.chain_id}")
+    else:
+        yield ok("chain", f"chain {settings.chain_id} answers")
+    for name, code in (("USDC", usdc), ("SETTLEMENT", settlement)):
+        if isinstance(code, RpcResponseError) or code in ("0x", "", None):
+            yield failed("contracts", f"no contract at the {name} address", f"Correct SIGHTLINE_CHAIN_{name}_ADDRESS")
+    if isinstance(balance, RpcResponseError) or hex_int(balance) == 0:
+        yield failed("relayer", f"{relayer} has no native coin", "Send some to it: settlements cannot be sent")
+    else:
+        yield ok("relayer", f"{relayer} has native coin")
+
+
+def _check_chain_file(settings: Settings) -> Iterator[Finding]:
+    path = settings.data_dir.resolve() / "chain" / "chain.sqlite"
+    if not path.exists():
+        yield ok("chain", "embedded; the first start creates it")
+        return
+    try:
+        with open_chain_snapshot(path) as chain:
+            yield ok("chain", f"embedded; block {chain.head}")
+    except (OSError, sqlite3.Error) as error:
+        yield failed("chain", f"{path}: {error}", "Restore it from a backup")

@@ -1,0 +1,127 @@
+"""`sightline doctor` names each fault of a host with its remedy, and passes on a running server."""
+
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sightline.bootstrap.maintenance.doctor import run_doctor
+from sightline.bootstrap.maintenance.service_checks import clock_finding
+from sightline.config import Settings
+from tests.backup.conftest import sightline
+from tests.e2e.server import Server
+
+
+def examined(**settings: Any) -> tuple[int, dict[str, list[tuple[str, str, str]]]]:
+    """Run the doctor; returns its exit code and the findings by check."""
+    lines: list[str] = []
+    code = run_doctor(Settings.model_validate(settings), as_json=True, say=lines.append)
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for each in json.loads("".join(lines)):
+        found.setdefault(each["check"], []).append((each["level"], each["detail"], each["remedy"]))
+    return code, found
+
+
+def a_certificate(directory: Path, *, days: float) -> dict[str, Path]:
+    """Write a certificate that is valid for so many days from now, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    built = x509.CertificateBuilder(
+        name, name, key.public_key(), 1, now - timedelta(days=99), now + timedelta(days=days)
+    )
+    pem = built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    paths = {"tls_cert": directory / "cert.pem", "tls_key": directory / "key.pem"}
+    paths["tls_cert"].write_bytes(pem)
+    formats = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    paths["tls_key"].write_bytes(key.private_bytes(serialization.Encoding.PEM, *formats))
+    return paths
+
+
+def test_a_host_without_a_server_passes_and_nothing_is_created(tmp_path: Path) -> None:
+    code, found = examined(data_dir=tmp_path / "data", port=0)
+    assert code == 0
+    assert {check for check, findings in found.items() if any(level == "failed" for level, _, _ in findings)} == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_in_use_is_failed_with_the_setting_to_change(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, found = examined(data_dir=tmp_path, port=taken.getsockname()[1], internal_port=0)
+    assert code == 1
+    ((level, detail, remedy),) = found["ports"]
+    assert level == "failed"
+    assert "already in use" in detail
+    assert "SIGHTLINE_PORT" in remedy
+
+
+@pytest.mark.parametrize(("days", "level"), [(-1, "failed"), (5, "warning"), (90, "ok")])
+def test_the_life_of_the_certificate_is_judged(tmp_path: Path, days: int, level: str) -> None:
+    _, found = examined(data_dir=tmp_path, port=0, **a_certificate(tmp_path, days=days))
+    assert [finding[0] for finding in found["tls"]] == [level]
+
+
+def test_a_key_of_another_certificate_is_failed(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    files = a_certificate(tmp_path, days=90) | {"tls_key": a_certificate(tmp_path / "other", days=90)["tls_key"]}
+    code, found = examined(data_dir=tmp_path, port=0, **files)
+    assert (code, found["tls"][0][0]) == (1, "failed")
+
+
+def test_plain_http_on_a_public_address_is_a_warning(tmp_path: Path) -> None:
+    _, found = examined(data_dir=tmp_path, host="0.0.0.0", port=0)
+    assert found["tls"][0][0] == "warning"
+
+
+def test_a_database_and_a_chain_that_do_not_answer_are_failed(tmp_path: Path) -> None:
+    chain = {"chain_rpc_url": "http://127.0.0.1:1", "chain_id": 1, "chain_relayer_key": "11" * 32}
+    addresses = {"chain_usdc_address": "0x" + "1" * 40, "chain_settlement_address": "0x" + "2" * 40}
+    dsn = "postgresql://nobody:secret@127.0.0.1:1/none"
+    code, found = examined(data_dir=tmp_path, port=0, database_url=dsn, **chain, **addresses)
+    assert code == 1
+    assert (found["database"][0][0], found["chain"][0][0]) == ("failed", "failed")
+    assert "SIGHTLINE_DATABASE_URL" in found["database"][0][2]
+    assert "secret" not in json.dumps(found)
+
+
+def test_an_address_that_is_not_ours_is_a_udp_warning(tmp_path: Path) -> None:
+    _, found = examined(data_dir=tmp_path, port=0, video_bind_addresses="203.0.113.7")
+    problems = [detail for level, detail, _ in found["udp"] if level == "warning"]
+    assert len(problems) == 1
+    assert "203.0.113.7" in problems[0]
+    assert "cannot bind" in problems[0]
+
+
+def test_a_missing_part_is_failed(tmp_path: Path) -> None:
+    (tmp_path / "parts.json").write_text('{"parts": ["secrets.json"]}')
+    code, found = examined(data_dir=tmp_path, port=0)
+    assert (code, found["data directory"][0][0]) == (1, "failed")
+
+
+@pytest.mark.parametrize(
+    ("database_ms", "level"),
+    [(1_000, "ok"), (1_004, "ok"), (4_000, "warning"), (99_000, "failed"), (-99_000, "failed")],
+)
+def test_the_clock_is_compared_with_the_database_s(database_ms: int, level: str) -> None:
+    assert clock_finding(1_000, database_ms, 1_010).level == level
+
+
+async def test_a_running_server_passes_with_its_database_and_chain(server: Server) -> None:
+    await server.start()
+    done = await sightline("doctor", "--json", "--data-dir", server.directory / "data")
+    assert done.returncode == 0, done.stdout
+    found = {each["check"]: each for each in json.loads(done.stdout)}
+    assert {each["check"] for each in found.values() if each["level"] == "failed"} == set()
+    assert found["database"]["detail"] == "Postgres 18"
+    assert "as this version" in found["schema"]["detail"]
+    assert found["clock"]["level"] == "ok"
+    assert "embedded; block" in found["chain"]["detail"]
