@@ -77,21 +77,21 @@ def faucet(
     config: ConfigFile = None,
 ) -> None:
     """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
-    from sightline.bootstrap.faucet import run_faucet
+    from sightline.bootstrap.maintenance.faucet import run_faucet
 
     raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc))
 
 
 @app.command()
 def publish(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="H.264 video file.")],
+    source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
     whip: Annotated[str, typer.Option(help="WHIP URL to publish to.")],
     seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
 ) -> None:
-    """Publish a video file by WHIP in a loop, as a camera would."""
-    from sightline.video.publish import publish_file
+    """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
+    from sightline.video.publish import publish_source
 
-    raise typer.Exit(publish_file(file, whip, seconds))
+    raise typer.Exit(publish_source(source, whip, seconds))
 
 
 @app.command()
@@ -114,30 +114,43 @@ def verify(
 @app.command()
 def device(
     api: Annotated[str, typer.Option(help="URL of the server.")],
-    lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude of the device.")],
-    lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude of the device.")],
-    clip: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Video file to publish; default: the included clip."),
+    lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
+    lng: Annotated[float | None, typer.Option(min=-180, max=180, help="Longitude of a fixed device.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SIGHTLINE_SOURCE",
+            show_envvar=True,
+            help="rtsp://... URL of a camera, /dev/video0, or a video file; default: the included clip.",
+        ),
+    ] = None,
+    gps: Annotated[
+        str | None, typer.Option(help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA.")
     ] = None,
 ) -> None:
-    """Act as an operator's device: send heartbeats, start assigned sessions, publish video.
+    """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
 
-    The API key is read from SIGHTLINE_API_KEY.
+    Give --lat and --lng, or --gps. The API key is read from SIGHTLINE_API_KEY.
     """
     import trio
 
     from sightline.cli.device import DeviceOptions, run_device
     from sightline.system.logs import configure_logs
     from sightline.video.assets import clip_path
+    from sightline_client.operator import Position
 
     key = os.environ.get("SIGHTLINE_API_KEY")
     if not key:
         typer.echo("SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace.", err=True)
         raise typer.Exit(1)
+    if gps is None and (lat is None or lng is None):
+        typer.echo("The device has no position. Give --lat and --lng, or --gps.", err=True)
+        raise typer.Exit(2)
     configure_logs()
-    source = clip if clip is not None else clip_path()
-    raise typer.Exit(trio.run(run_device, DeviceOptions(api_url=api, api_key=key, lat=lat, lng=lng, clip=source)))
+    place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
+    chosen = source if source is not None else str(clip_path())
+    options = DeviceOptions(api_url=api, api_key=key, source=chosen, place=place, gps=gps)
+    raise typer.Exit(trio.run(run_device, options))
 
 
 @app.command()

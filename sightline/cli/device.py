@@ -3,18 +3,22 @@
 It sends heartbeats, starts the sessions that are assigned to its workspace, and publishes video by WHIP.
 """
 
+import os
 import signal
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import structlog
 import trio
 
+from sightline.cli.gps import GpsReceiver, NoFixError
 from sightline_client import ApiError, AsyncSightline, InvalidResponseError, NotReachedError
 from sightline_client.models import Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
+
+SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
+"""Tells the publisher its source: a command line would show a camera's password to other accounts."""
 
 log = structlog.get_logger("sightline.device")
 
@@ -22,13 +26,16 @@ log = structlog.get_logger("sightline.device")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """Server, credential, position and video file of a device."""
+    """Server, credential, position and video source of a device."""
 
     api_url: str
     api_key: str = field(repr=False)
-    lat: float
-    lng: float
-    clip: Path
+    source: str = field(repr=False)
+    """File, URL of a camera (may hold a password), or V4L2 device."""
+    place: Position | None = None
+    """Fixed place; None with `gps`."""
+    gps: str | None = None
+    """`gpsd://HOST[:PORT]` or a serial device."""
 
 
 async def run_device(options: DeviceOptions) -> int:
@@ -43,17 +50,34 @@ async def run_device(options: DeviceOptions) -> int:
             return 1
 
         async def publish(session: Session) -> None:
-            command = [sys.executable, "-m", "sightline.video.publish", str(options.clip)]
-            await trio.run_process([*command, "--whip", str(session.whip_url)], check=False, stdout=sys.stderr.fileno())
+            command = [sys.executable, "-m", "sightline.video.publish", "--whip", str(session.whip_url)]
+            env = {**os.environ, SOURCE_VARIABLE: options.source}
+            await trio.run_process(command, check=False, stdout=sys.stderr.fileno(), env=env)
+
+        receiver = GpsReceiver(options.gps) if options.gps is not None else None
+
+        def position() -> Position:
+            if receiver is not None:
+                return receiver.position()
+            assert options.place is not None, "the command requires a place or a receiver"
+            return options.place
 
         operator = Operator(
             client,
-            position=lambda: Position(lat=options.lat, lng=options.lng),
+            position=position,
             publish=publish,
             on_availability=_print_availability,
             report=log.info,
         )
         async with trio.open_nursery() as nursery:
+            if receiver is not None:
+                nursery.start_soon(receiver.follow)
+                try:
+                    await receiver.await_first()
+                except NoFixError as error:
+                    sys.stderr.write(f"{error}. Check --gps.\n")
+                    nursery.cancel_scope.cancel()
+                    return 1
             nursery.start_soon(operator.run)
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)

@@ -20,6 +20,7 @@ OTHER_VARIABLES: Final = frozenset(
         "SIGHTLINE_WALLET_KEY",
         "SIGHTLINE_DEPLOYER_KEY",
         "SIGHTLINE_OPERATOR",
+        "SIGHTLINE_SOURCE",
     }
 )
 """Variables with the prefix SIGHTLINE_ that are not settings of the server."""

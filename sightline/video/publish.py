@@ -1,10 +1,13 @@
-"""Publishes a video file by WHIP, in a loop and without encoding: `python -m sightline.video.publish FILE --whip URL`.
+"""Publishes a file (in a loop) or a camera by WHIP, without encoding.
+
+Command: `python -m sightline.video.publish SOURCE --whip URL`.
 
 Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost.
 """
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -16,9 +19,12 @@ import av
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
+from sightline.video.live_source import LiveTrack, SourceLostError, UnusableSourceError, is_live, open_live_track
 from sightline.video.rtc import patches
 from sightline.video.whip_client import OfferClient, OfferRefusedError
 
+SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
+"""Names the source where a command line would show the password of a camera's URL to other accounts."""
 CONNECT_S: Final = 10.0
 STOP_GRACE_S: Final = 1.5
 CLOSE_S: Final = 1.0
@@ -104,22 +110,29 @@ def _read_packets(container: Any, stream: Any) -> list[tuple[bytes, int]]:
     return packets
 
 
-async def publish(path: Path, whip_url: str, seconds: float | None, stop: asyncio.Event) -> None:
-    """Publish until `stop` is set or `seconds` are over.
+async def _open_track(source: str) -> FileTrack | LiveTrack:
+    return await open_live_track(source) if is_live(source) else FileTrack(Path(source))
+
+
+async def publish(source: str, whip_url: str, seconds: float | None, stop: asyncio.Event) -> None:
+    """Publish until `stop` is set or `seconds` are over. A camera that is lost is opened again.
 
     Raises:
-        UnusableFileError: The file cannot be published.
+        UnusableFileError, UnusableSourceError: The source cannot be published.
         OfferRefusedError: The server refused the first offer, or every offer for 90 s after a lost connection.
     """
-    FileTrack(path).stop()  # report an unusable file before connecting
+    if not is_live(source):
+        FileTrack(Path(source)).stop()  # report an unusable file before connecting
     patches.tune_stock_peers()
     loop = asyncio.get_running_loop()
     ends_at = None if seconds is None else loop.time() + seconds
     connected_once, failures, lost_at = False, 0, 0.0
     while not stop.is_set() and (ends_at is None or loop.time() < ends_at):
         try:
-            await _publish_once(path, whip_url, ends_at, stop)
+            await _publish_once(source, whip_url, ends_at, stop)
             connected_once, failures = True, 0
+        except SourceLostError as error:
+            sys.stderr.write(f"publish: {error}; trying again\n")
         except OfferRefusedError as error:
             if not connected_once or loop.time() - lost_at > GIVE_UP_AFTER_S:
                 raise
@@ -130,13 +143,14 @@ async def publish(path: Path, whip_url: str, seconds: float | None, stop: asynci
         await _wait_any(stop, RETRY_S[min(failures, len(RETRY_S)) - 1])
 
 
-async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> None:
+async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> None:
     """Run one connection until it is lost or stopped, or the time is over."""
     loop = asyncio.get_running_loop()
+    track = await _open_track(source)
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     client = OfferClient(whip_url)
-    track = FileTrack(path)
     changed = asyncio.Event()
+    track.on("ended", changed.set)
     peer.on("connectionstatechange", changed.set)
     try:
         transceiver = peer.addTransceiver(track, direction="sendonly")
@@ -152,13 +166,14 @@ async def _publish_once(path: Path, whip_url: str, ends_at: float | None, stop: 
             raise OfferRefusedError("media did not connect: is UDP to the server open?")
         sys.stdout.write("connected\n")
         sys.stdout.flush()
-        while peer.connectionState == "connected" and not stop.is_set():
+        while peer.connectionState == "connected" and track.readyState == "live" and not stop.is_set():
             changed.clear()
             left = None if ends_at is None else ends_at - loop.time()
             if left is not None and left <= 0:
                 break
             await _wait_first(stop, changed, left)
     finally:
+        track.stop()
         # A server that is down answers no DELETE, and stopping must not take long.
         for close in (client.close, peer.close):
             with suppress(TimeoutError):
@@ -183,15 +198,15 @@ async def _wait_first(one: asyncio.Event, other: asyncio.Event, at_most_s: float
             wait.cancel()
 
 
-def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) -> int:
-    """Publish a file until SIGTERM, Ctrl-C or `seconds` are over; blocks. Returns an exit code."""
+def publish_source(source: str, whip_url: str, seconds: float | None = None) -> int:
+    """Publish a file or a camera until SIGTERM, Ctrl-C or `seconds` are over; blocks. Returns an exit code."""
 
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        work = asyncio.create_task(publish(Path(path), whip_url, seconds, stop))
+        work = asyncio.create_task(publish(source, whip_url, seconds, stop))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
         # A connected publisher ends by itself once `stop` is set; one that is still connecting is cancelled.
@@ -202,7 +217,7 @@ def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) 
 
     try:
         asyncio.run(run())
-    except (UnusableFileError, OfferRefusedError) as error:
+    except (UnusableFileError, UnusableSourceError, OfferRefusedError) as error:
         sys.stderr.write(f"publish: {error}\n")
         return 1
     return 0
@@ -210,12 +225,14 @@ def publish_file(path: Path | str, whip_url: str, seconds: float | None = None) 
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="sightline.video.publish", description="Publish a video file by WHIP.")
-    parser.add_argument("file")
+    parser = argparse.ArgumentParser(prog="sightline.video.publish", description="Publish a file or a camera by WHIP.")
+    parser.add_argument("source", nargs="?", default=os.environ.get(SOURCE_VARIABLE))
     parser.add_argument("--whip", required=True, metavar="URL")
     parser.add_argument("--seconds", type=float, default=None)
     given = parser.parse_args()
-    return publish_file(given.file, given.whip, given.seconds)
+    if given.source is None:
+        parser.error(f"name a source, or set {SOURCE_VARIABLE}")
+    return publish_source(given.source, given.whip, given.seconds)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ class Administration:
 
     async def sweep(self) -> None:
         """End unfinished sessions of suspended workspaces, such as one that was created during the suspension."""
+        await self.load()
         for workspace_id in list(self._suspended):
             await self._end_all(workspace_id)
 
