@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.maintenance.findings import Finding, Level, warning
+from sightline.bootstrap.maintenance.findings import HostFinding, Level, warning
 from sightline.bootstrap.maintenance.host_checks import (
     check_data_directory,
     check_open_files,
@@ -37,7 +37,7 @@ def run_doctor(settings: Settings, *, as_json: bool, say: Callable[[str], None])
     return EXIT_FAILED if any(finding.level is Level.FAILED for finding in findings) else 0
 
 
-async def examine(settings: Settings) -> Sequence[Finding]:
+async def examine(settings: Settings) -> Sequence[HostFinding]:
     """Run every check."""
     clock = SystemClock()
     is_running = is_locked(settings.data_dir)

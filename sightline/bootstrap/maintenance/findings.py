@@ -15,7 +15,7 @@ class Level(StrEnum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostFinding:
     """The result of one check."""
 
     check: str
@@ -25,16 +25,16 @@ class Finding:
     """What to do; empty if the check is ok."""
 
 
-def ok(check: str, detail: str) -> Finding:
+def ok(check: str, detail: str) -> HostFinding:
     """A check that passed."""
-    return Finding(check, Level.OK, detail)
+    return HostFinding(check, Level.OK, detail)
 
 
-def warning(check: str, detail: str, remedy: str) -> Finding:
+def warning(check: str, detail: str, remedy: str) -> HostFinding:
     """A check that found something that may go wrong."""
-    return Finding(check, Level.WARNING, detail, remedy)
+    return HostFinding(check, Level.WARNING, detail, remedy)
 
 
-def failed(check: str, detail: str, remedy: str) -> Finding:
+def failed(check: str, detail: str, remedy: str) -> HostFinding:
     """A check that failed."""
-    return Finding(check, Level.FAILED, detail, remedy)
+    return HostFinding(check, Level.FAILED, detail, remedy)

@@ -11,7 +11,7 @@ from typing import Final
 
 from cryptography import x509
 
-from sightline.bootstrap.maintenance.findings import Finding, failed, ok, warning
+from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.ports import reserve_ports
 from sightline.bootstrap.run import kept_parts
 from sightline.bootstrap.start_errors import StartError
@@ -31,7 +31,7 @@ CERTIFICATE_DAYS: Final = 21
 DAY_S: Final = 86_400
 
 
-def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
+def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[HostFinding]:
     """Check existence, permissions, parts and free space of the data directory."""
     directory = settings.data_dir.resolve()
     place = next(path for path in (directory, *directory.parents) if path.exists())
@@ -54,7 +54,7 @@ def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Fi
         yield ok("disk", detail)
 
 
-def _parts(settings: Settings, directory: Path, *, is_running: bool) -> Finding:
+def _parts(settings: Settings, directory: Path, *, is_running: bool) -> HostFinding:
     try:
         check_parts(directory, kept_parts(settings))
     except PartMissingError as error:
@@ -67,7 +67,7 @@ def _parts(settings: Settings, directory: Path, *, is_running: bool) -> Finding:
     return ok("data directory", f"{directory} is complete; a server runs on it (pid {pid})")
 
 
-def check_ports(settings: Settings, *, is_running: bool) -> Finding:
+def check_ports(settings: Settings, *, is_running: bool) -> HostFinding:
     """Check that both listeners can bind."""
     if is_running:
         return ok("ports", "not tried: the running server has them")
@@ -79,7 +79,7 @@ def check_ports(settings: Settings, *, is_running: bool) -> Finding:
         return failed("ports", problem, remedy or "See docs/ops/run.md")
 
 
-def check_open_files() -> Finding:
+def check_open_files() -> HostFinding:
     """Check the limit of open files, which the server raises to its hard limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = FILES_AMPLE if hard == resource.RLIM_INFINITY else hard
@@ -91,7 +91,7 @@ def check_open_files() -> Finding:
     return ok("open files", detail)
 
 
-def check_tls(settings: Settings, clock: Clock) -> Iterator[Finding]:
+def check_tls(settings: Settings, clock: Clock) -> Iterator[HostFinding]:
     """Check the TLS files and the remaining life of the certificate."""
     if settings.tls_cert is None:
         is_https = (settings.public_url or "").startswith("https:")
@@ -118,7 +118,7 @@ def check_tls(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield ok("tls", f"the key fits the certificate, which is valid for {days:.0f} more days")
 
 
-def check_udp(settings: Settings, *, is_running: bool) -> Iterator[Finding]:
+def check_udp(settings: Settings, *, is_running: bool) -> Iterator[HostFinding]:
     """Send a datagram to each address that is sent to clients."""
     if settings.video_backend != "embedded":
         yield ok("udp", f"not needed: media goes to {settings.video_backend}")

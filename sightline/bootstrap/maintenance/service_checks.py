@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from sightline.bootstrap.chain import relayer_key
-from sightline.bootstrap.maintenance.findings import Finding, failed, ok, warning
+from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.chain.embedded.copy import open_chain_snapshot
 from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
@@ -31,7 +31,7 @@ SELECT current_setting('server_version_num')::int / 10000, (extract(epoch FROM c
 MIGRATIONS: Final = "SELECT coalesce(max(number), 0) FROM schema_migration"
 
 
-async def check_database(settings: Settings, clock: Clock, *, is_running: bool) -> AsyncIterator[Finding]:
+async def check_database(settings: Settings, clock: Clock, *, is_running: bool) -> AsyncIterator[HostFinding]:
     """Check version, durability, schema and clock of the database."""
     setting = "SIGHTLINE_DATABASE_URL"
     if settings.database_url is not None:
@@ -70,7 +70,7 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     yield clock_finding(before_ms, int(at_ms), after_ms)
 
 
-def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> Finding:
+def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> HostFinding:
     """Judge the clock of the database, which was read between two readings of this machine's clock."""
     off_s = max(before_ms - database_ms, database_ms - after_ms, 0) / 1_000
     detail = f"differs from the database's by {off_s:.1f} s"
@@ -81,7 +81,7 @@ def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> Finding:
     return ok("clock", detail)
 
 
-async def check_chain(settings: Settings, ids: Ids) -> AsyncIterator[Finding]:
+async def check_chain(settings: Settings, ids: Ids) -> AsyncIterator[HostFinding]:
     """Check the embedded chain's file, or the external endpoint, its contracts and the relayer's native coin."""
     if settings.chain_rpc_url is None:
         for finding in _check_chain_file(settings):
@@ -121,7 +121,7 @@ async def check_chain(settings: Settings, ids: Ids) -> AsyncIterator[Finding]:
         yield ok("relayer", f"{relayer} has native coin")
 
 
-def _check_chain_file(settings: Settings) -> Iterator[Finding]:
+def _check_chain_file(settings: Settings) -> Iterator[HostFinding]:
     path = settings.data_dir.resolve() / "chain" / "chain.sqlite"
     if not path.exists():
         yield ok("chain", "embedded; the first start creates it")
