@@ -1,8 +1,6 @@
 """Tabs of the console as people use them: a consumer and an operator at a desk, and a phone as camera."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -53,12 +51,6 @@ class ConsoleServer:
     def end(self) -> None:
         self._server.end()
 
-    def pay(self, address: str, micro: int) -> None:
-        """Send test money as the person who runs the server would."""
-        data = str(self._server.directory / "data")
-        command = [sys.executable, "-m", "sightline.cli", "faucet", "--data-dir", data, address, str(micro)]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
-
 
 @dataclass
 class Tab:
@@ -66,6 +58,7 @@ class Tab:
 
     page: Page
     url: str
+    place: tuple[float, float]
     problems: list[str] = field(default_factory=list)
     allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/",)
     """Console errors that are right. The browser logs each 4xx: WHEP's 409 says that the camera is not on yet, and the
@@ -102,17 +95,20 @@ class Tab:
 
 
 @contextmanager
-def a_tab(browser: Browser, url: str, viewport: ViewportSize = DESK, **options: Any) -> Iterator[Tab]:
-    """Open a tab with a profile of its own."""
-    latitude, longitude = PLACE
+def a_tab(
+    browser: Browser, url: str, viewport: ViewportSize = DESK, *, place: tuple[float, float] = PLACE
+) -> Iterator[Tab]:
+    """Open a tab with a profile of its own. Tests that share a server are at different places: an operator of one of
+    them must not be sent to a session of another.
+    """
+    latitude, longitude = place
     context = browser.new_context(
         viewport=viewport,
         geolocation={"latitude": latitude, "longitude": longitude, "accuracy": 8},
         permissions=["geolocation", "camera", "microphone"],
         reduced_motion="reduce",
-        **options,
     )
-    tab = Tab(context.new_page(), url)
+    tab = Tab(context.new_page(), url, place)
     tab.page.on("console", tab.heard)
     tab.page.on("pageerror", lambda error: tab.problems.append(str(error)))
     tab.page.on("request", tab.asked)
@@ -157,7 +153,7 @@ def come_online(phone: Tab, link: str) -> None:
 def request_view(consumer: Tab, instructions: str) -> str:
     """Ask for a view and return the session's id; an operator must be online."""
     consumer.go("buy")
-    consumer.page.fill("#place", f"{PLACE[0]}, {PLACE[1]}")
+    consumer.page.fill("#place", f"{consumer.place[0]}, {consumer.place[1]}")
     consumer.page.fill("#instructions", instructions)
     consumer.click("#request:not([disabled])")
     consumer.page.wait_for_url("**/#/watch/*", timeout=PATIENCE_MS)

@@ -4,15 +4,18 @@ from playwright.sync_api import Browser, expect
 
 from tests.console.people import PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
 
+PARIS = (48.856614, 2.352222)
+ROME = (41.902783, 12.496366)
+
 
 def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s_of_its_return(
     browser: Browser, server: ConsoleServer
 ):
-    with a_tab(browser, server.url) as consumer, a_tab(browser, server.url) as operator:
+    with a_tab(browser, server.url, place=PARIS) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)
-        with a_tab(browser, server.url, PHONE) as phone:
+        with a_tab(browser, server.url, PHONE, place=PARIS) as phone:
             come_online(phone, link)
             request_view(consumer, "North gate")
             phone.click("#start")
@@ -20,7 +23,7 @@ def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s
         consumer.page.wait_for_selector(".stage:not([data-picture=playing])", timeout=3_000)
         consumer.shows(".stage .cover")
         consumer.shows(".banner.warn", "ends by itself", within_ms=20_000)
-        with a_tab(browser, server.url, PHONE) as phone:
+        with a_tab(browser, server.url, PHONE, place=PARIS) as phone:
             phone.page.goto(link)
             phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=15_000)
             consumer.picture("playing", within_ms=3_000)
@@ -31,9 +34,9 @@ def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s
 
 def test_every_screen_recovers_when_the_server_is_killed_and_started_again(browser: Browser, server: ConsoleServer):
     with (
-        a_tab(browser, server.url) as consumer,
+        a_tab(browser, server.url, place=ROME) as consumer,
         a_tab(browser, server.url) as operator,
-        a_tab(browser, server.url, PHONE) as phone,
+        a_tab(browser, server.url, PHONE, place=ROME) as phone,
     ):
         for tab in (consumer, operator, phone):
             tab.allowed = (r"ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED)|40[49] ",)

@@ -49,7 +49,6 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
     with a_tab(browser, url) as consumer, a_tab(browser, url) as operator, a_tab(browser, url, PHONE) as phone:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         address = consumer.page.evaluate("fetch('/api/v1/me').then((a) => a.json()).then((b) => b.data.walletAddress)")
-        server.pay(address, 50_000_000)
         consumer.click("#faucet")
         consumer.click("#approve")
         consumer.shows("#to-buy")
@@ -66,6 +65,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         consumer.picture("playing", within_ms=15_000)
         phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=10_000)
         expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[4-9]|[1-5]\d)"), timeout=30_000)
+        consumer.shows("#operator", "± 8 m")
         consumer.click("#end")
         consumer.click("#to-receipt")
         consumer.shows(".badge.confirmed", within_ms=30_000)
@@ -76,7 +76,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         charged = int(receipt["session"]["chargedMicroUsdc"])
         paid = receipt["settlement"]["payload"]
         assert charged > 0
-        assert balance(url, address) == 50_000_000 - charged
+        assert balance(url, address) == 10_000_000 - charged
         assert balance(url, paid["to"]) == int(paid["toAmount"])
 
         consumer.page.route("**/receipt", forge)

@@ -28,7 +28,8 @@ interface Failure {
   lastSequence?: number;
 }
 interface Answer<T> {
-  data?: Envelope<T>;
+  /** Text where a call can also answer another format than JSON. */
+  data?: Envelope<T> | string;
   error?: unknown;
   response: Response;
 }
@@ -45,7 +46,7 @@ export async function need<T>(answer: Promise<Answer<T>>): Promise<T> {
   } catch (error) {
     throw new ApiError(0, "OFFLINE", String(error));
   }
-  if (got.data !== undefined) {
+  if (typeof got.data === "object") {
     clockOffsetMs = Date.parse(got.data.timestamp) - Date.now();
     return got.data.data;
   }

@@ -134,6 +134,7 @@ effect(() => {
     onEvent: (name, data) => {
       if (name === "workspace") workspace.value = data as Model["Workspace"];
       if (name === "assignment" || name === "session" || name === "request") tell(data as Session);
+      if (name === "requestClosed") told.value = new Map([...told.value].filter(([each]) => each !== (data as { sessionId: string }).sessionId));
     },
   });
 });

@@ -2,15 +2,17 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
-import { api, need, once } from "../api";
+import { api, need, once, type Model } from "../api";
 import { clock, dateTime, metres, parsePoint, point, usdc } from "../format";
 import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page } from "../parts";
 import { link } from "../router";
-import { keep, notify, report, tell, told, workspace, type Session } from "../store";
+import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t } from "../strings";
 
 const RADII = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000] as const;
 const OPEN_EVERY_MS = 5000;
+const EARNING_DAYS = 14;
+const DAY_MS = 86_400_000;
 
 export default function Operate() {
   const shown = workspace.value;
@@ -21,6 +23,7 @@ export default function Operate() {
         <div class="stack">
           <Assigned />
           <Requests />
+          <Earnings />
         </div>
         <div class="stack">
           <Phone />
@@ -135,8 +138,10 @@ function Requests() {
     const timer = setInterval(() => document.hidden || load().catch(() => undefined), OPEN_EVERY_MS);
     return () => clearInterval(timer);
   }, []);
+  // The stream begins with up to 200 sessions: one look at the list for all of them.
   useEffect(() => {
-    if (items.value !== null) void load().catch(() => undefined);
+    const timer = setTimeout(() => void load().catch(() => undefined), 300);
+    return () => clearTimeout(timer);
   }, [told.value]);
   const accept = async (session: Session): Promise<void> => {
     const body = { operatorWorkspaceId: workspace.value?.id ?? "" };
@@ -162,6 +167,30 @@ function Requests() {
           ))}
         </ul>
       )}
+    </Card>
+  );
+}
+
+function Earnings() {
+  const usage = useSignal<Pick<Model["Usage"], "items" | "total"> | null>(null);
+  const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+  const query = { side: "operator" as const, from: day(now.value - (EARNING_DAYS - 1) * DAY_MS), to: day(now.value) };
+  useEffect(() => {
+    need(api.GET("/api/v1/usage", { params: { query } })).then((found) => (usage.value = found)).catch(report);
+  }, [query.to]);
+  const shown = usage.value;
+  if (shown === null) return null;
+  const most = Math.max(1, ...shown.items.map((each) => Number(each.amountMicroUsdc)));
+  const summary = t("earningsOf", { amount: usdc(shown.total.amountMicroUsdc), count: shown.total.sessions });
+  return (
+    <Card title={t("earnings")} aside={<a class="button quiet" download href={`/api/v1/usage?${new URLSearchParams({ ...query, format: "csv" })}`}><Icon name="download" />CSV</a>}>
+      <p class="price"><span class="number">{usdc(shown.total.amountMicroUsdc)}</span></p>
+      <div class="days" role="img" aria-label={summary}>
+        {shown.items.map((each) => (
+          <span key={each.date} ref={(node) => { if (node !== null) node.style.height = `${Math.max(3, (Number(each.amountMicroUsdc) / most) * 100)}%`; }} />
+        ))}
+      </div>
+      <p class="hint">{summary}</p>
     </Card>
   );
 }

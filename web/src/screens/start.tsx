@@ -1,7 +1,7 @@
 // From nothing to ready: wallet, workspace, test money, allowance.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { api, need, once, randomId } from "../api";
+import { ApiError, api, need, once, randomId } from "../api";
 import { encodeCall } from "../chain/rpc";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet, type Signer } from "../chain/signer";
 import { short, usdc } from "../format";
@@ -10,8 +10,8 @@ import { go } from "../router";
 import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 
-const TEST_MONEY = 50_000_000n;
-const ALLOWANCE = 25_000_000n;
+const TEST_MONEY = 10_000_000n;
+const ALLOWANCE = 10_000_000n;
 type Role = "CONSUMER" | "SUPPLIER";
 
 async function signIn(signer: Signer): Promise<void> {
@@ -50,6 +50,7 @@ const Step = ({ done, isNext, title, text, children }: { done: boolean; isNext: 
 
 export default function Start() {
   const signer = useSignal<Signer | null>(null);
+  const hasFaucet = useSignal(true);
   const name = useSignal("");
   const roles = useSignal<"both" | Role>("both");
   useEffect(() => {
@@ -87,7 +88,14 @@ export default function Start() {
     notify("allowed");
   };
   const fund = async (): Promise<void> => {
-    await refreshFunds();
+    try {
+      if (hasFaucet.value) await need(api.POST("/api/v1/wallet/faucet", { headers: once(), body: { amountMicroUsdc: String(TEST_MONEY) } }));
+    } catch (error) {
+      if (!(error instanceof ApiError && error.detail === "faucet:notOffered")) throw error;
+      hasFaucet.value = false;
+      return;
+    }
+    await until(() => BigInt(funds.value?.trackedBalance ?? "0") > 0n);
     if (BigInt(funds.value?.trackedBalance ?? "0") > 0n) notify("funded");
   };
   const setUp = async (): Promise<void> => {
@@ -130,8 +138,8 @@ export default function Start() {
               )}
               {title === "stepMoney" && (
                 <div class="form">
-                  <p>{t("moneyByCommand")} <code>sightline faucet {me.value?.walletAddress} {String(TEST_MONEY)}</code></p>
-                  <Button id="faucet" kind="main" run={fund}>{t("checkAgain")}</Button>
+                  {!hasFaucet.value && <p>{t("moneyByCommand")} <code>{me.value?.walletAddress}</code></p>}
+                  <Button id="faucet" kind="main" run={fund}>{hasFaucet.value ? t("getTestMoney", { amount: usdc(TEST_MONEY) }) : t("checkAgain")}</Button>
                 </div>
               )}
               {title === "stepAllowance" && <Button id="approve" kind="main" run={allow}>{t("allowUpTo", { amount: usdc(ALLOWANCE) })}</Button>}

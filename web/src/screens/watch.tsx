@@ -2,7 +2,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
-import { clock, point, timeOf, usdc } from "../format";
+import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { follow } from "../live/events";
 import { Player } from "../live/player";
 import { frame, Stills, type Still } from "../live/stills";
@@ -12,6 +12,7 @@ import { now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 
 type Meter = Model["Meter"];
+type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
 const PAUSE_MAX_MS = 60_000;
 const PAUSES_MAX_MS = 180_000;
@@ -54,6 +55,7 @@ export default function Watch() {
   const id = place.value.id;
   const session = useSignal<Session | null>(null);
   const meter = useSignal<Meter | null>(null);
+  const operator = useSignal<Position | null>(null);
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
 
@@ -70,6 +72,7 @@ export default function Watch() {
       onEvent: (name, data) => {
         if (name === "session") tell((session.value = data as Session));
         if (name === "meter") meter.value = data as Meter;
+        if (name === "location") operator.value = data as Position;
       },
     });
   }, [id]);
@@ -110,7 +113,7 @@ export default function Watch() {
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
         </div>
-        <Cost session={shown} meter={meter.value} isConsumer={isConsumer} />
+        <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
       </div>
     </Page>
   );
@@ -226,7 +229,7 @@ function Pause({ meter }: { meter: Meter }) {
   );
 }
 
-function Cost({ session, meter, isConsumer }: { session: Session; meter: Meter | null; isConsumer: boolean }) {
+function Cost({ session, meter, operator, isConsumer }: { session: Session; meter: Meter | null; operator: Position | null; isConsumer: boolean }) {
   const rate = BigInt(session.ratePerSecondMicroUsdc);
   const hold = BigInt(session.holdMicroUsdc);
   const isLive = session.state === "LIVE";
@@ -248,6 +251,7 @@ function Cost({ session, meter, isConsumer }: { session: Session; meter: Meter |
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
           [t("longest"), clock(session.maxDurationSeconds)],
           [t("ratePerSecond"), usdc(rate)],
+          ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{t("plusMinus", { distance: metres(distanceM(operator.lat, operator.lng, session.requestedLat, session.requestedLng)), accuracy: metres(operator.accuracyMeters) })}</span>] as const]),
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
