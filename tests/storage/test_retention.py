@@ -18,6 +18,7 @@ from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.retention import (
     ATTEMPTS,
     BATCH_ROWS,
+    FAUCET_DAYS,
     IDEMPOTENCY,
     NONCES,
     REVOKED_KEYS,
@@ -208,6 +209,10 @@ FILL_OLD = {
         SELECT gen_random_uuid(), '0x1', $1::bigint - 12 * 3600000 - 1 - n % 2, 0, '::1', ''
         FROM generate_series(1, $2::integer) n
     """,
+    "faucet_day": """
+        INSERT INTO faucet_day (address, day, amount)
+        SELECT n::text, $1::bigint / 86400000 - 2 - n % 2, 1 FROM generate_series(1, $2::integer) n
+    """,
 }
 """A statement for each table that adds $2 rows that are too old at $1, with two different ages."""
 
@@ -279,6 +284,7 @@ async def test_a_webhook_event_is_deleted_with_its_deliveries_after_thirty_days(
         (REVOKED_KEYS, "api_key_revoked"),
         (SESSIONS, "session_closed"),
         (ATTEMPTS, "settlement_attempt_by_age"),
+        (FAUCET_DAYS, "faucet_day_by_age"),
         (WEBHOOKS, "webhook_message_by_age"),
     ],
 )

@@ -73,7 +73,7 @@ WITH gone AS (
   RETURNING proved_at_ms)
 SELECT count(*) AS deleted, max(proved_at_ms) AS newest FROM gone
 """
-FAUCET_DAYS: Final = _oldest("faucet_day", "day < $1 / 86400000", "day")
+FAUCET_DAYS: Final = _oldest("faucet_day", "(day * 86400000::bigint)")
 ATTEMPTS: Final = """
 WITH gone AS (
   DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
