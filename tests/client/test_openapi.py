@@ -71,6 +71,23 @@ WITHOUT_METHOD = {
     "getReceipt": "View.receipt reads session, meter and settlement",
     "listMeterEvents": "part of getReceipt",
     "getCertificates": "a PEM file outside of /api/v1",
+    **dict.fromkeys(("getCoverage", "getUsage", "useFaucet"), "for the console; AsyncSightline.call reaches them"),
+    **dict.fromkeys(
+        (
+            "createWebhook",
+            "listWebhooks",
+            "getWebhook",
+            "updateWebhook",
+            "deleteWebhook",
+            "rotateWebhookSecret",
+            "pingWebhook",
+            "listWebhookDeliveries",
+            "getWebhookDelivery",
+            "resendWebhookDelivery",
+            "replayWebhookEvents",
+        ),
+        "webhooks; AsyncSightline.call reaches them",
+    ),
 }
 RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
 COMPOSED = {"createWorkspace": {"walletAddress", "nonce", "signature"}, "postLocation": None, "postLocations": None}

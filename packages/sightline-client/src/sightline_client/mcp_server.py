@@ -42,6 +42,8 @@ Connect: TypeAlias = Callable[[Ctx], AbstractAsyncContextManager[AsyncSightline]
 
 LIVE_WITHIN_S: Final = 20.0
 POLL_S: Final = 0.5
+LEASE_S: Final = 60
+"""A view whose agent asks for nothing for this long ends."""
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
 """Larger pictures are scaled down by vision models."""
@@ -120,6 +122,7 @@ class Tools:
                 seconds=seconds,
                 quote_id=quote_id,
                 instructions=instructions,
+                consumer_lease_seconds=LEASE_S,
                 idempotency_key=f"mcp-{quote_id}",
             )
             if session.hold_micro_usdc > limit:

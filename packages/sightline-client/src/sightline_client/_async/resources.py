@@ -252,6 +252,7 @@ class AsyncSessions:
         workspace_id: str | None = None,
         instructions: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        consumer_lease_seconds: int | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
         """Request a session. The charge is at most `rate x seconds`, which is held until the session is over.
@@ -262,6 +263,7 @@ class AsyncSessions:
             radius_meters: Radius of the geofence, 50 to 10000; default 500.
             instructions: Text for the operator.
             metadata: At most 2 KB of JSON that is returned to the consumer only.
+            consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
             idempotency_key: The same key creates no second session, also in another process.
         """
         body = given(
@@ -274,6 +276,7 @@ class AsyncSessions:
             workspaceId=workspace_id,
             instructions=instructions,
             metadata=metadata,
+            consumerLeaseSeconds=consumer_lease_seconds,
         )
         return await self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)
 

@@ -1,0 +1,30 @@
+"""A server with a funded consumer and a filming operator, as `sightline dev` runs it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import open_data_directory
+
+COMMAND = [sys.executable, "-m", "sightline.cli"]
+
+
+@pytest.fixture(scope="module")
+def dev() -> Iterator[dict[str, Any]]:
+    """What `sightline dev --json` prints; the server, the operator and its device run until the module's end."""
+    with open_data_directory() as directory:
+        line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        try:
+            yield said
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            process.stdout.close()
