@@ -31,7 +31,7 @@ def loaded_with(name: str) -> set[str]:
         if current not in found:
             found.add(current)
             source = gzip.decompress((BUILT / f"{current}.gz").read_bytes()).decode()
-            queue += re.findall(r'(?:from|import)\s*"\./([\w-]+\.js)"', source)
+            queue += re.findall(r'(?:from|import)\s*"(?:\./|/console/)([\w-]+\.js)"', source)
     return found
 
 
