@@ -271,14 +271,17 @@ class _Checks:
     report: _Report
     keccak256: Keccak
     last: dict[str, _Event] = field(default_factory=dict)
-    """The last event of each kind."""
+    """The last event of each kind; none of kind ASSIGNED after the request was opened again."""
 
     def hash_chain(self) -> None:
         """Recompute the hashes, and compare the session's terms and states with the events."""
         session, meter, events = self.root["session"], self.root["meter"], self.root["events"]
         head = _chained(self.report, session["id"], events)
         self.report.expect(meter["headHash"], head)
-        self.last = {event.kind: event for event in _events(events)}
+        for event in _events(events):
+            if event.kind == "REOPENED":  # the operator did not start and was released
+                self.last.pop("ASSIGNED", None)
+            self.last[event.kind] = event
         ended = self.last.get("ENDED")
         self.report.expect(meter["endedHeadHash"], None if ended is None else ended.hash)
         over = next((self.last[kind] for kind in _LAST_KINDS if kind in self.last), None)

@@ -155,7 +155,10 @@ class Receipt implements Verification {
     const [session, meter, events] = [this.root.at("session"), this.root.at("meter"), this.root.at("events")];
     const head = this.chained(session.at("id"), events);
     this.expect(meter.at("headHash"), head);
-    this.last = new Map(events.items().map((event) => [event.at("kind").text(), eventOf(event)]));
+    for (const event of events.items().map(eventOf)) {
+      if (event.kind === "REOPENED") this.last.delete("ASSIGNED"); // the operator did not start and was released
+      this.last.set(event.kind, event);
+    }
     this.expect(meter.at("endedHeadHash"), this.last.get("ENDED")?.hash ?? null);
     const over = this.last.get("ENDED") ?? this.last.get("CANCELLED") ?? this.last.get("EXPIRED");
     if (over === undefined) throw new Malformed("events", "have no end of the session");

@@ -29,6 +29,7 @@ from sightline.ports.webhooks import (
 
 _TYPES = {
     EventKind.CREATED: WebhookEventType.SESSION_REQUESTED,
+    EventKind.REOPENED: WebhookEventType.SESSION_REQUESTED,
     EventKind.ASSIGNED: WebhookEventType.SESSION_ASSIGNED,
     EventKind.STARTED: WebhookEventType.SESSION_LIVE,
     EventKind.PAUSED: WebhookEventType.SESSION_PAUSED,

@@ -130,6 +130,11 @@ def cancelled() -> Story:
     return Story().tell(Cancel(), 3_000)
 
 
+def reopened() -> Story:
+    """A request whose operator did not start in time, and that its consumer withdrew then."""
+    return Story().tell(Assign(an_operator(wallet_address=PAYEE)), 2_000).tell(Cancel(), 130_000)
+
+
 def on_chain(receipt: Json) -> Json:
     """What a node of the chain answers for the settlement of a true receipt."""
     payload, contracts = receipt["settlement"]["payload"], receipt["contracts"]
