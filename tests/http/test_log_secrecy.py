@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from sightline.system.logs import configure_logs
-from tests.http.world import World, WorldOptions, data_of, open_world
+from tests.http.world import BERLIN, World, WorldOptions, data_of, open_world
 
 
 @pytest.fixture
@@ -105,3 +105,12 @@ async def test_access_lines_name_the_caller_s_address_and_the_session(quiet_logs
     named = [line["route"] for line in lines if line.get("session_id") == session["id"]]
     assert named == ["/api/v1/sessions/{id}", "/api/v1/settlements/{sessionId}"]
     assert [line for line in lines if line["route"] == "/api/v1/workspaces/{id}" and "session_id" in line] == []
+
+
+async def test_the_access_line_of_a_503_names_what_failed(quiet_logs: io.StringIO, world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    world.relations.is_down = True
+    assert (await consumer.key.post("/api/v1/sessions", BERLIN)).status_code == 503
+    lines = [json.loads(line) for line in quiet_logs.getvalue().splitlines() if '"http_call"' in line]
+    assert [bool(line["cause"]) for line in lines if line["status"] == 503] == [True]
+    assert all("cause" not in line for line in lines if line["status"] < 500)

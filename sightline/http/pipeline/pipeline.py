@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
-from sightline.domain.errors import RefusedError, StoreUnavailableError, UnavailableError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
@@ -58,6 +58,8 @@ class Incoming:
     principal: Principal | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     rate_headers: RawHeaders = field(default_factory=list)
+    cause: str | None = None
+    """Which dependency failed and how, for the access line of a 503 or 504."""
 
     @property
     def is_read(self) -> bool:
@@ -288,6 +290,8 @@ class Pipeline:
         if mapped is None:
             self._log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)
             mapped = ApiError(Code.INTERNAL_ERROR)
+        if isinstance(error, UnavailableError | OutcomeUnknownError):
+            request.cause = str(error)
         headers: RawHeaders = [(b"content-type", _JSON), _NO_STORE, *mapped.headers]
         if any(name == b"ratelimit" for name, _ in mapped.headers):
             request.rate_headers = []  # another budget than the call's own is the one that is used up
@@ -317,6 +321,8 @@ class Pipeline:
             fields["session_id"] = session_id
         if outgoing.code is not None:
             fields["code"] = outgoing.code.value
+        if request.cause is not None:
+            fields["cause"] = request.cause
         self._log.info(
             "http_call",
             request_id=request.request_id,

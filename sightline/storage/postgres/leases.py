@@ -125,6 +125,8 @@ class LeaseKeeper:
                         if connection is not None:
                             connection.terminate()
                             connection = None
+                else:
+                    log.warning("lease_not_renewed", failures=failures, error="the event loop is stuck or very slow")
                 await asyncio.sleep(RENEW_EVERY_S)
         finally:
             if connection is not None:
