@@ -64,7 +64,7 @@ def config(config: ConfigFile = None) -> None:
     table = Table("variable", "value", "source", "meaning")
     for name, field in Settings.model_fields.items():
         value = getattr(loaded.settings, name)
-        shown = ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
         table.add_row(f"SIGHTLINE_{name.upper()}", shown, loaded.sources[name], field.description or "")
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 

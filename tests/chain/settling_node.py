@@ -206,7 +206,7 @@ class SettlingNode:
         return [
             {
                 "transactionHash": transaction.tx_hash, "blockNumber": hex(block.number),
-                "blockHash": block.block_hash,
+                "blockHash": block.block_hash, "logIndex": "0x0",
                 "topics": [SETTLED_TOPIC, session, address_topic(call.payer), address_topic(call.payee)],
                 "data": word(call.to_amount) + word(call.fee_amount)[2:] + "0" * 64 * 3,
             }
