@@ -8,6 +8,7 @@ clock, and runs one percent slower until both are equal.
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, final
 
 import structlog
@@ -26,6 +27,11 @@ log = structlog.get_logger()
 
 def _boot_ns() -> int:
     return time.clock_gettime_ns(_BOOT_CLOCK)
+
+
+def utc_now() -> datetime:
+    """The wall clock, for the timestamps of log lines. It is not server time, which never goes back."""
+    return datetime.now(UTC)
 
 
 def boot_now_ms() -> int:

@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, TextIO
 
@@ -12,6 +12,8 @@ import orjson
 import structlog
 from structlog.processors import format_exc_info
 from structlog.types import EventDict, WrappedLogger
+
+from sightline.system.clock import utc_now
 
 REDACTED: Final = "[redacted]"
 
@@ -84,7 +86,7 @@ def render_line(logger: WrappedLogger, method: str, event: EventDict) -> str:
     field name only; `_to_json` searches the whole line for secrets once.
     """
     event["level"] = method
-    event["timestamp"] = datetime.now(UTC)  # noqa: TID251  for readers of the log only
+    event["timestamp"] = utc_now()
     if "exc_info" in event:
         event = format_exc_info(logger, method, event)
     if _PLAIN.issuperset(map(type, event.values())) and _are_harmless(tuple(event)):
