@@ -80,7 +80,8 @@ async def until_logged(path: Path, text: str) -> None:
 
 def test_the_picture_in_the_first_screen_is_a_frame_of_the_demo() -> None:
     first_screen = "\n".join(README.splitlines()[:30])
-    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", first_screen)
+    picture, *others = re.findall(r"!\[[^]]+\]\(([^)]+)\)", first_screen)
+    assert [other for other in others if not (ROOT / other).exists()] == []
     height, width, _, _ = simplejpeg.decode_jpeg_header((ROOT / picture).read_bytes())
     assert (width, height) == (1280, 720)
 

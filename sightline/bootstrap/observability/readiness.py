@@ -24,7 +24,6 @@ class Readiness:
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
         database = await probe_database(self._core.database, self._core.actors.deps.epochs)
-        fenced = database.fenced_shards
         checks = {
             "database": ReadinessCheck(
                 is_ok=database.problem is None,
@@ -32,13 +31,7 @@ class Readiness:
                 if database.problem is None
                 else f"The database accepts no writes: {database.problem}.",
             ),
-            "ownership": ReadinessCheck(
-                is_ok=fenced == 0,
-                detail="No other server has taken over."
-                if fenced == 0
-                else "Another server uses this database and has taken over: stop one of them.",
-                figures={"fencedShards": fenced},
-            ),
+            "ownership": self._ownership(database.fenced_shards),
             "actors": self._actors(),
             "relayer": self._relayer(),
             "watcher": self._watcher(),
@@ -52,6 +45,18 @@ class Readiness:
                 figures={"workersReady": ready, "workers": wanted},
             )
         return checks
+
+    def _ownership(self, fenced: int) -> ReadinessCheck:
+        is_leased = self._core.ownership.is_valid()
+        if fenced:
+            detail = "Another server uses this database and has taken over: stop one of them."
+        elif not is_leased:
+            detail = "The lease of the shards was not renewed for seconds; calls are answered 503 until it is."
+        else:
+            detail = "No other server has taken over."
+        return ReadinessCheck(
+            is_ok=fenced == 0 and is_leased, detail=detail, figures={"fencedShards": fenced, "leased": is_leased}
+        )
 
     def _actors(self) -> ReadinessCheck:
         registry, bound = self._core.actors.registry, self._core.settings.ready_parked_actors
