@@ -175,7 +175,7 @@ class BreakableRelations:
 
     @property
     def is_apart(self) -> bool:
-        return self._graph.is_apart
+        return self.is_down or self._graph.is_apart  # only a separate graph can be down while the store answers
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         return await self._look().stage(updates)

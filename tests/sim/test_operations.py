@@ -30,6 +30,10 @@ RATES = st.sampled_from(
 )
 
 
+GRAPH_APART_SEED = 5
+"""A seed whose world has the authorization graph in a separate system: its edges are staged before the commit."""
+
+
 def told(*operations, seed=1, rates=None):
     """Run a list of operations and return its report."""
     return play(seed, story_of(operations, rates=rates), name="story")
@@ -74,7 +78,7 @@ def test_a_planted_bug_shrinks_to_its_shortest_story(monkeypatch):
     @settings(max_examples=200, deadline=None, database=None, phases=(Phase.generate, Phase.shrink), derandomize=True)
     @given(operations=OPERATIONS)
     def hunt(operations):
-        report = told(*operations)
+        report = told(*operations, seed=GRAPH_APART_SEED)
         if report.violation is not None:
             found.append(operations)
         assert report.violation is None
