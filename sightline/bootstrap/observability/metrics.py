@@ -17,7 +17,7 @@ def read_metrics(core: Core) -> Iterator[MetricFamily]:
     """Read all values; nothing waits. Values that need a query are those of the last sample."""
     yield MetricFamily(
         "build_info", "Version of the server; the value is 1",
-        {(version("sightline"), core.settings.build_sha): 1}, ("version", "build_sha"),
+        {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
     )  # fmt: skip
     yield from _actors(core)
     yield from _sampled(core)
