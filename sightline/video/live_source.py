@@ -56,7 +56,9 @@ class LiveTrack(MediaStreamTrack):
         self._container = container
         self._stream = stream
         self._home = asyncio.get_running_loop()  # `_loop` and `_events` are names of the base class
-        self._packets: asyncio.Queue[tuple[bytes, int] | None] = asyncio.Queue(QUEUE_PACKETS_MAX)
+        self._packets: asyncio.Queue[tuple[bytes, int] | None] = asyncio.Queue(
+            QUEUE_PACKETS_MAX + 1
+        )  # one place for the end
         self._is_waiting_for_key = True
         self._leave = threading.Event()
         self._thread = threading.Thread(target=self._read, name="live-source", daemon=True)
@@ -94,16 +96,15 @@ class LiveTrack(MediaStreamTrack):
                 self._home.call_soon_threadsafe(self._end)
 
     def _put(self, data: bytes, ticks: int, is_key: bool) -> None:
-        if self._packets.full():
+        is_full = self._packets.qsize() >= QUEUE_PACKETS_MAX
+        if is_full:
             self._is_waiting_for_key = True
-        if (self._is_waiting_for_key and not is_key) or self._packets.full():
+        if is_full or (self._is_waiting_for_key and not is_key):
             return
         self._is_waiting_for_key = False
         self._packets.put_nowait((data, ticks))
 
     def _end(self) -> None:
-        while self._packets.full():
-            self._packets.get_nowait()
         self._packets.put_nowait(None)
 
 

@@ -54,6 +54,17 @@ def test_packets_are_forwarded_unchanged_from_a_keyframe_on_and_the_track_ends_w
     assert all(bytes(packet)[-64:] in pictures for packet in packets), "a packet was transcoded"
 
 
+def test_the_end_of_a_source_that_was_read_ahead_drops_no_packet_from_the_front() -> None:
+    async def run() -> list[av.Packet]:
+        track = await open_live_track(f"file://{clip_path()}")
+        await asyncio.to_thread(track._thread.join)
+        await asyncio.sleep(0)  # the calls of the thread run
+        return await all_packets(track)
+
+    first = bytes(asyncio.run(run())[0])
+    assert {part[0] & 31 for part in first.split(b"\0\0\1")[1:] if part} >= {7, 8, 5}
+
+
 def test_a_camera_that_does_not_answer_is_lost_and_not_unusable() -> None:
     with pytest.raises(SourceLostError, match=r"rtsp://127\.0\.0\.1:1/stream"):
         asyncio.run(open_live_track("rtsp://user:secret@127.0.0.1:1/stream"))
