@@ -26,5 +26,8 @@ def dev() -> Iterator[dict[str, Any]]:
             yield said
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
-            process.stdout.close()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+                process.stdout.close()
