@@ -114,6 +114,8 @@ class Rows:
     """State by session id."""
     settlements: dict[str, str]
     """State by session id."""
+    reopened: Counter[str] = field(default_factory=Counter)
+    """By session id: how often its operator did not start in time, so that it was assigned again or not at all."""
 
 
 @dataclass
@@ -168,6 +170,10 @@ def _answers(history: History) -> Iterator[str]:
             yield f"another answer to the same key {made.key}: {made.method} {made.path}"
 
 
+def _reopened(found: Found, session_id: str) -> int:
+    return 0 if found.rows is None else found.rows.reopened[session_id]
+
+
 def _effects(history: History, found: Found) -> Iterator[str]:
     """Check that exactly one call requested each effect and got an answer that reports it."""
     created = Counter(made.session_id for made in history.done("create"))
@@ -189,7 +195,7 @@ def _effects(history: History, found: Found) -> Iterator[str]:
         session_id, reason = session["id"], session["endReason"]
         happened = {
             "created": (created[session_id], True),
-            "assigned": (assigned[session_id], session["assignedAt"] is not None),
+            "assigned": (assigned[session_id] - _reopened(found, session_id), session["assignedAt"] is not None),
             "started": (started[session_id], session["startedAt"] is not None),
             "cancelled": (withdrawn[session_id], reason == "CONSUMER_CANCELLED"),
             "dropped": (dropped[session_id], reason == "OPERATOR_CANCELLED"),
@@ -234,6 +240,8 @@ def _records(history: History, found: Found) -> Iterator[str]:
         said = made.told[0].data
         said = said.get("session", said)
         for name in AGREES[made.action] if session is not None else ():
+            if made.action in {"dispatch", "accept"} and _reopened(found, made.session_id):
+                continue  # a later assignment, or none, is shown
             if session is not None and said[name] != session[name]:
                 yield f"session {made.session_id}: {made.action} said {name} {said[name]}, now {session[name]}"
     names = {made.workspace_id: made.told[0].data["name"] for made in history.done("patch")}

@@ -129,6 +129,8 @@ class System:
                 found.sessions[str(row["id"])] = row["state"]
             for row in await connection.fetch("SELECT session_id, state FROM settlement"):
                 found.settlements[str(row["session_id"])] = row["state"]
+            for row in await connection.fetch("SELECT session_id FROM session_event WHERE kind = 'REOPENED'"):
+                found.reopened[str(row["session_id"])] += 1
 
         await on_database(self.database_dsn, read)
         return found
