@@ -186,6 +186,9 @@ class AsyncView:
     async def receipt(self, *, wait_s: float = 120.0) -> Receipt:
         """Wait until the payment is CONFIRMED, and return the receipt. Call it after the session is over.
 
+        A session without a charge has no payment to wait for: the server settles such sessions in a batch, up to ten
+        minutes later.
+
         Raises:
             ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
         """
@@ -197,8 +200,7 @@ class AsyncView:
         deadline_s = monotonic_s() + wait_s
         while True:
             settlement = await self._sessions.settlement(session.id)
-            # A session that never was LIVE is not settled.
-            if settlement.state == SettlementState.CONFIRMED or session.started_at is None:
+            if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
                 session = await self.refresh()
                 return Receipt(session, await self._sessions.meter(session.id), settlement)
             if monotonic_s() > deadline_s:
