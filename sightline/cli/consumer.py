@@ -202,12 +202,14 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Request a session, save its frames, end it at Ctrl-C, and print the receipt."""
+    from sightline.cli.signals import stop_like_ctrl_c
     from sightline_client import usdc
 
     with one_line_errors(), _client(api) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
+        stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
                 for frame in view.frames(fps=fps, width=width):

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
+from sightline.cli.signals import stop_like_ctrl_c
 from sightline.domain.receipt import verify_receipt
 from sightline.system.keccak import keccak256
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
@@ -210,6 +211,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
     demo = Demo(console, directory, frame_path, keep=keep)
+    stop_like_ctrl_c()
     try:
         trio.run(demo.run)
     except KeyboardInterrupt:

@@ -9,16 +9,18 @@ from typing import Final
 import trio
 
 from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError
+from sightline.cli.signals import stop_like_ctrl_c
 from sightline_client import AsyncSightline
 
 FUNDS: Final = 1_000_000_000
 
 
 def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_json: bool) -> int:
-    """Run until Ctrl-C. Returns the exit code."""
+    """Run until Ctrl-C or SIGTERM. Returns the exit code."""
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
     directory.mkdir(parents=True, exist_ok=True)
     local = LocalServer(directory, port=port)
+    stop_like_ctrl_c()
     try:
         trio.run(_serve, local, place, as_json)
     except KeyboardInterrupt:

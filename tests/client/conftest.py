@@ -1,7 +1,6 @@
 """A server with a funded consumer and a filming operator, as `sightline dev` runs it."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,9 +24,9 @@ def dev() -> Iterator[dict[str, Any]]:
         try:
             yield said
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             try:
-                process.wait(60)
+                assert process.wait(60) == 0, "SIGTERM stops it like Ctrl-C"
             finally:
                 process.kill()
                 process.stdout.close()

@@ -29,15 +29,33 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
 ) -> None:
     place = (str(dev["lat"]), str(dev["lng"]))
     said = json.loads(
-        sightline(dev, "watch", *place, "--count", "2", "--width", "320", "--out", str(tmp_path), "--json")
+        sightline(dev, "watch", *place, "--count", "4", "--width", "320", "--out", str(tmp_path), "--json")
     )
     frames = sorted(tmp_path.glob("*.jpg"))
-    assert said["frames"] == len(frames) == 2
+    assert said["frames"] == len(frames) == 4
     assert simplejpeg.decode_jpeg_header(frames[0].read_bytes())[1] == 320
     assert said["txHash"].startswith("0x")
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.000001", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
+
+
+@pytest.mark.timeout(180)
+def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_path: Path) -> None:
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    place = (str(dev["lat"]), str(dev["lng"]))
+    watch = subprocess.Popen(
+        [*COMMAND, "watch", *place, "--seconds", "600", "--out", str(tmp_path), "--json"],
+        env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with watch:
+        assert watch.stderr is not None
+        assert "ms old" in watch.stderr.readline()
+        watch.terminate()
+        printed, _ = watch.communicate(timeout=60)
+    assert watch.returncode == 0
+    session_id = json.loads(printed)["sessionId"]
+    assert "while the session is ENDED" in sightline(dev, "end", session_id, code=1)
 
 
 def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str, Any]) -> None:

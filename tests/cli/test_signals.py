@@ -1,0 +1,36 @@
+"""SIGTERM, and SIGINT that was ignored at the start, stop a command as Ctrl-C does."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = """
+import signal, trio
+from sightline.cli.signals import stop_like_ctrl_c
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+stop_like_ctrl_c()
+
+async def work():
+    try:
+        print("works", flush=True)
+        await trio.sleep_forever()
+    finally:
+        print("ended", flush=True)
+
+try:
+    trio.run(work)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_ends_what_it_began(sent: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "works\n"
+        process.send_signal(sent)
+        assert process.communicate(timeout=20)[0] == "ended\ninterrupted\n"
