@@ -241,7 +241,7 @@ class GetWorkspace(Command["GetWorkspace", Workspace | None]):
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
-    """Claim the operator for a session, where the relations graph is kept apart from the store."""
+    """Claim the operator for a session, as a write of its own. Used only with an external relations graph."""
 
     claim: ClaimByDispatch | ClaimByAccept
 

@@ -12,7 +12,7 @@ _EXPLAINED = {
     PictureVerdict.TRUSTED: "signed by a certificate of the given root, and not changed since",
     PictureVerdict.UNTRUSTED: "not changed since it was signed, but the signer is not trusted. Pass --root with the "
     "server's root certificate (GET /.well-known/sightline-certificates.pem)",
-    PictureVerdict.CHANGED: "CHANGED since it was signed",
+    PictureVerdict.CHANGED: "CHANGED since it was signed, or signed with a certificate that is not valid",
     PictureVerdict.UNSIGNED: "not signed. Ask the server for a signed frame with ?signed=1",
 }
 

@@ -20,8 +20,10 @@ from sightline.ports.ids import Ids
 FOLDER: Final = "evidence"
 ROOT_KEY: Final = "root_key.pem"
 ROOT: Final = "root.pem"
-ROOT_DAYS: Final = 3650
-SIGNING_DAYS: Final = 397
+ROOT_DAYS: Final = 18_250
+SIGNING_DAYS: Final = 9_125
+"""25 years. Without a timestamp authority a verifier compares the validity with the present time, so a frame verifies
+for this long. The signing key is in memory only."""
 _SLACK: Final = timedelta(hours=1)
 """Certificates are valid from this long before their creation, for verifiers with a slow clock."""
 

@@ -1,4 +1,4 @@
-"""Reads the content credentials of a picture and says whether they are genuine."""
+"""Verifies the C2PA content credentials of a picture."""
 
 import io
 import json
@@ -19,7 +19,7 @@ class PictureVerdict(StrEnum):
     UNTRUSTED = "untrusted"
     """Unchanged since it was signed, but the root of its certificate was not given or is another one."""
     CHANGED = "changed"
-    """The picture, its metadata or the manifest differs from what was signed."""
+    """The picture, its metadata or the manifest differs from what was signed, or the certificate is not valid now."""
     UNSIGNED = "unsigned"
     """There is no C2PA manifest."""
 
@@ -46,7 +46,8 @@ def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
     """
     import c2pa
 
-    settings: dict[str, Any] = {"verify": {"verify_trust": True}}
+    # A file can name a manifest elsewhere: it is not fetched, since the file may come from a stranger.
+    settings: dict[str, Any] = {"verify": {"verify_trust": True, "remote_manifest_fetch": False}}
     if roots is not None:
         settings["trust"] = {"trust_anchors": roots}
     try:

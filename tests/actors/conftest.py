@@ -48,7 +48,7 @@ async def world(nursery):
 
 @pytest.fixture
 async def world_apart(nursery):
-    """As `world`, with a relations graph that is kept apart from the store: claim and assignment are two writes."""
+    """Like `world`, with an external relations graph (SpiceDB): claim and assignment are separate writes."""
     world = World(graph_apart=True)
     await nursery.start(world.run)
     return world

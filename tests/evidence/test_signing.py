@@ -116,3 +116,10 @@ async def test_the_command_prints_what_a_frame_proves(tmp_path: Path) -> None:
     (tmp_path / "frame.jpg").write_bytes(picture[:-40] + bytes(20) + picture[-20:])
     changed = CliRunner().invoke(app, ["verify", frame, "--root", root])
     assert (changed.exit_code, "CHANGED" in changed.output, SESSION_ID in changed.output) == (1, True, False)
+
+
+def test_a_frame_verifies_for_25_years_because_it_carries_no_timestamp(tmp_path: Path) -> None:
+    chain = x509.load_pem_x509_certificates(evidence_in(tmp_path).certificates())
+    years = [(each.not_valid_after_utc - each.not_valid_before_utc).days / 365 for each in chain]
+    assert years[0] >= 25
+    assert chain[1].not_valid_after_utc > chain[0].not_valid_after_utc

@@ -1,4 +1,4 @@
-"""One attempt: what each answer of an endpoint means, and that no endpoint can hold the sender up."""
+"""One delivery attempt: the meaning of each response, and the limit on the time that an endpoint can take."""
 
 import pytest
 import trio

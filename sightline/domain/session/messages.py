@@ -170,7 +170,7 @@ class ReleaseOperator:
     workspace_id: str
     start_timed_out: bool
     is_withdrawn: bool = False
-    """Whether the session goes on without the operator, whose relation to it must be removed."""
+    """Whether the session continues without this operator; its relation to the session is then removed."""
 
 
 @final

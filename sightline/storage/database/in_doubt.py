@@ -1,4 +1,4 @@
-"""Writes whose outcome is unknown: ends the backends that may still commit them before their rows are read again.
+"""Ends the backends that may still commit a write of unknown outcome, before the row of that write is read again.
 
 A connection that was lost in mid-write leaves a backend that may still run: stopped, waiting for a lock, or with the
 statement unread in its socket. If an actor loads its row before that backend commits, it acts on the state before the
@@ -59,4 +59,7 @@ class WritesInDoubt:
         running = await self._database.read(lambda connection: connection.fetchval(_END, pids, END_TIMEOUT_MS, ages_s))
         if running:
             raise StoreUnavailableError("a write in doubt is still running in the database")
-        self._backends.pop(key, None)
+        for pid in pids:  # a write that came into doubt meanwhile stays
+            doubted.pop(pid, None)
+        if not doubted:
+            self._backends.pop(key, None)

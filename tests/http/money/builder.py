@@ -1,4 +1,4 @@
-"""Receipts of sessions that the state machine has run, true and forged, and what the chain says of them."""
+"""Receipts of sessions that ran through the state machine, valid and forged, with the matching chain data."""
 
 from collections.abc import Sequence
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""One JPEG frame of a live session, with what the server says of it."""
+"""A JPEG frame of a live session and its metadata from the response headers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
