@@ -4,7 +4,6 @@ The signing certificate follows the C2PA certificate profile (C2PA 2.1, section 
 usage for documents, and an issuer other than itself.
 """
 
-import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sightline.ports.ids import Ids
+from sightline.system.files import write_durably
 
 FOLDER: Final = "evidence"
 ROOT_KEY: Final = "root_key.pem"
@@ -100,8 +100,8 @@ def _create_root(folder: Path, ids: Ids, now: datetime) -> None:
     )
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     # The certificate is written last: its presence says that the key is complete.
-    _write(folder / ROOT_KEY, pem)
-    _write(folder / ROOT, _pem(root))
+    write_durably(folder / ROOT_KEY, pem)
+    write_durably(folder / ROOT, _pem(root))
 
 
 def _builder(
@@ -144,13 +144,3 @@ def _name(common_name: str) -> x509.Name:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_suffix(".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(path)

@@ -5,13 +5,14 @@ loss: an empty database looks healthy, and new secrets invalidate every API key.
 """
 
 import json
-import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
+
+from sightline.system.files import write_durably
 
 FILE_NAME: Final = "parts.json"
 """File that lists the parts that existed when a server was last ready on this directory."""
@@ -71,21 +72,16 @@ def record_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     known = _read_list(data_dir) or set()
     found = known | {part.path for part in wanted if (data_dir / part.path).exists()}
     if found != known:
-        _write_list(data_dir, found)
+        write_durably(data_dir / FILE_NAME, _listed(found))
 
 
 def write_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     """List these parts before they exist. Until all of them do, `check_parts` refuses the directory."""
-    _write_list(data_dir, {part.path for part in wanted})
+    write_durably(data_dir / FILE_NAME, _listed({part.path for part in wanted}))
 
 
-def _write_list(data_dir: Path, paths: set[str]) -> None:
-    draft = data_dir / f"{FILE_NAME}.new"
-    with draft.open("w") as out:
-        json.dump({"parts": sorted(paths)}, out)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(data_dir / FILE_NAME)
+def _listed(paths: set[str]) -> bytes:
+    return json.dumps({"parts": sorted(paths)}).encode()
 
 
 def _read_list(data_dir: Path) -> set[str] | None:

@@ -4,12 +4,12 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
 from sightline.ports.ids import Ids
+from sightline.system.files import write_durably
 
 FILE_NAME: Final = "secrets.json"
 SECRET_BYTES: Final = 32
@@ -52,13 +52,7 @@ def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
     names = list(Secrets.__dataclass_fields__)
     if not path.exists():
         made = {name: base64.b64encode(ids.token_bytes(SECRET_BYTES)).decode() for name in names}
-        draft = path.with_suffix(".new")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as out:
-            json.dump(made, out, indent=2)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(path)
+        write_durably(path, json.dumps(made, indent=2).encode())
     stored = json.loads(path.read_text())
     missing = [name for name in names if name not in stored]
     if missing:

@@ -13,6 +13,8 @@ from typing import Final, final
 
 import orjson
 
+from sightline.system.files import sync_directory
+
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 DATABASE: Final = "database.dump"
@@ -109,15 +111,6 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file in hex."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

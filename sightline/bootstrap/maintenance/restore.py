@@ -20,13 +20,13 @@ from sightline.bootstrap.maintenance.archive import (
     BackupError,
     Manifest,
     read_archive,
-    sync_directory,
 )
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
 from sightline.bootstrap.run import kept_parts
 from sightline.config import Settings
 from sightline.storage.embedded.dump import PostgresTools
 from sightline.system.data_directory import CLUSTER, write_parts
+from sightline.system.files import sync_directory
 from sightline.system.lock import LOCK_NAME, lock_directory
 
 DRAFT: Final = "restore.unfinished"

@@ -1,7 +1,6 @@
 """Creates keys, funded accounts and both contracts on the first start of an embedded chain; contains the faucet."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -15,6 +14,7 @@ from sightline.chain.embedded.machine import Machine
 from sightline.chain.fees import Fees
 from sightline.chain.signer import Signer
 from sightline.ports.ids import Ids
+from sightline.system.files import write_durably
 from sightline.system.keccak import keccak256
 
 ETHER: Final = 10**18
@@ -39,23 +39,11 @@ class ContractTerms:
     admin_delay_s: int
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file atomically, readable by its owner only."""
-    partial = path.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-
-
 def load_keys(directory: Path, ids: Ids) -> dict[str, str]:
     """Load the chain's private keys by role; create them on the first call."""
     path = directory / KEYS_FILE
     if not path.exists():
-        write_private(path, json.dumps({role: "0x" + ids.token_bytes(32).hex() for role in ROLES}))
+        write_durably(path, json.dumps({role: "0x" + ids.token_bytes(32).hex() for role in ROLES}).encode())
     return {role: str(key) for role, key in json.loads(path.read_text(encoding="ascii")).items()}
 
 
@@ -63,7 +51,7 @@ def load_secret(directory: Path, ids: Ids) -> str:
     """Load the secret that authorises faucet requests; create it on the first call."""
     path = directory / SECRET_FILE
     if not path.exists():
-        write_private(path, ids.token_bytes(32).hex())
+        write_durably(path, ids.token_bytes(32).hex().encode())
     return path.read_text(encoding="ascii").strip()
 
 

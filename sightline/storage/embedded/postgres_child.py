@@ -38,6 +38,7 @@ from urllib.parse import quote
 import psutil  # type: ignore[import-untyped]
 
 from sightline.storage.embedded.postgres_account import Account, AccountError, choose_account, open_path_for
+from sightline.system.files import sync_directory
 from sightline.system.parent import leave_with_parent, say_ready
 
 SOCKET_NAME = ".s.PGSQL.5432"
@@ -182,15 +183,7 @@ def make_cluster(layout: Layout, account: Account) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         raise EmbeddedPostgresError(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
     draft.rename(layout.cluster)
-    _sync_directory(layout.cluster.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(layout.cluster.parent)
 
 
 def _refuse_foreign(cluster: Path, account: Account) -> None:
