@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ Of 10,000 operators who cover 5 km each, about 260 cover any one point.
 """
 RADIUS_M = 5_000
 SETTERS = 12
+WAKE_TRIES = 100
+WAKE_TIMEOUT_S = 10
 
 
 @dataclass
@@ -55,8 +58,17 @@ class Target:
         self.process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Resume the server."""
+        """Resume the server, and wait until it answers: Sightline renews its lease first."""
         self.process.send_signal(signal.SIGCONT)
+        ask = f"GET /api/v1/config HTTP/1.1\r\nHost: {HOST}:{self.port}\r\nConnection: close\r\n\r\n".encode()
+        for _ in range(WAKE_TRIES):
+            with socket.create_connection((HOST, self.port), timeout=WAKE_TIMEOUT_S) as connection:
+                connection.sendall(ask)
+                status = connection.recv(64).split(b" ")[1]
+            if status != b"503":
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} answers 503 {WAKE_TRIES * 0.05:.0f} s after it was resumed")
 
     def rss_kb(self) -> int:
         """Return the resident memory of the serving process."""

@@ -1,5 +1,6 @@
 """The keeper of a server's lease on a real Postgres: it renews, notices a loss, and does not trust an old renewal."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -105,6 +106,25 @@ async def test_a_trio_loop_that_hangs_does_not_keep_the_lease(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run)
         await until(lambda: not keeper.is_valid())
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_trio_loop_that_runs_again_has_its_lease_at_once_and_not_after_the_next_interval(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases_module, "TICK_EVERY_S", 0.05)
+    monkeypatch.setattr(leases_module, "TICK_MAX_MS", 200)
+    keeper = await a_keeper(database, "first", trio.Event())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        hang = threading.Event()
+        while keeper.is_valid():
+            hang.wait(0.05)  # holds the trio loop up, as a suspension of the process does
+        monkeypatch.setattr(leases_module, "RENEW_EVERY_S", 1_000)
+        hang.wait(0.2)
+        await until(keeper.is_valid)
         nursery.cancel_scope.cancel()
 
 

@@ -21,6 +21,8 @@ RENEW_DEADLINE_S: Final = 1.0
 TICK_EVERY_S: Final = 0.5
 TICK_MAX_MS: Final = 2_000
 """The lease is not renewed while trio has not run for this long: a server that hangs must not keep it."""
+LOOK_EVERY_S: Final = 0.05
+"""How often a keeper looks whether trio runs again. After a suspension calls are refused until it does and the lease is renewed."""
 
 _TTL: Final = timedelta(milliseconds=TTL_MS)
 _JOIN: Final = "SELECT holder, id, epoch FROM join_server($1, $2, $3, $4)"
@@ -109,25 +111,30 @@ class LeaseKeeper:
         failures = 0
         try:
             while True:
+                await self._trio_runs()
                 sent_ms = boot_now_ms()
-                if sent_ms - self._ticked_at_ms < TICK_MAX_MS:
-                    try:
-                        async with asyncio.timeout(RENEW_DEADLINE_S):
-                            if connection is None:
-                                connection = await connect(options)
-                            if not await _renew(connection, self._incarnation):
-                                return
-                        self._valid_until_ms = sent_ms + VALID_MS
-                        failures = 0
-                    except (TimeoutError, *NOT_CONNECTED) as error:
-                        failures += 1
-                        log.warning("lease_not_renewed", failures=failures, error=repr(error))
-                        if connection is not None:
-                            connection.terminate()
-                            connection = None
-                else:
-                    log.warning("lease_not_renewed", failures=failures, error="the event loop is stuck or very slow")
+                try:
+                    async with asyncio.timeout(RENEW_DEADLINE_S):
+                        if connection is None:
+                            connection = await connect(options)
+                        if not await _renew(connection, self._incarnation):
+                            return
+                    self._valid_until_ms = sent_ms + VALID_MS
+                    failures = 0
+                except (TimeoutError, *NOT_CONNECTED) as error:
+                    failures += 1
+                    log.warning("lease_not_renewed", failures=failures, error=repr(error))
+                    if connection is not None:
+                        connection.terminate()
+                        connection = None
                 await asyncio.sleep(RENEW_EVERY_S)
         finally:
             if connection is not None:
                 connection.terminate()
+
+    async def _trio_runs(self) -> None:
+        """Return when the trio loop has run within the last TICK_MAX_MS."""
+        if boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:
+            log.warning("lease_not_renewed", error="the event loop is stuck or very slow, or the process was suspended")
+            while boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:
+                await asyncio.sleep(LOOK_EVERY_S)
