@@ -60,7 +60,7 @@ class Target:
     def wake(self) -> None:
         """Resume the server, and wait until it answers: Sightline renews its lease first."""
         self.process.send_signal(signal.SIGCONT)
-        ask = f"GET /api/v1/config HTTP/1.1\r\nHost: {HOST}:{self.port}\r\nConnection: close\r\n\r\n".encode()
+        ask = f"GET /health/ready HTTP/1.1\r\nHost: {HOST}:{self.port}\r\nConnection: close\r\n\r\n".encode()
         for _ in range(WAKE_TRIES):
             with socket.create_connection((HOST, self.port), timeout=WAKE_TIMEOUT_S) as connection:
                 connection.sendall(ask)
