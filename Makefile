@@ -76,7 +76,7 @@ interop: $(VENV)/.dev
 	./scripts/interop.sh $(ARGS)
 
 web:
-	cd web && npm ci --no-audit --no-fund --silent && npm run --silent build
+	npm ci --no-audit --no-fund --silent && npm run --silent build -w web
 
 sdk: $(VENV)/.dev
 	$(BIN)/python scripts/sync_client.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the npm packages that build the console, for tests/console. Chromium comes with scripts/interop_video.sh.
+# Installs the npm packages of the console and of packages/sightline-js, for tests/console and tests/typescript. Chromium comes with scripts/interop_video.sh.
 # Needs node and npm.
 set -euo pipefail
-cd "$(dirname "$0")/../web"
+cd "$(dirname "$0")/.."
 
 npm ci --no-audit --no-fund --silent

@@ -1,19 +1,19 @@
 // Builds the console into ../sightline/web: types from the OpenAPI document, type check, bundle, gzip.
-// The output depends on the sources and package-lock.json alone, so two builds have the same bytes.
+// The output depends on the sources, packages/sightline-js and package-lock.json alone, so two builds have the same bytes.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { gzipSync } from "fflate";
-import openapi, { astToString } from "openapi-typescript";
+import "../packages/sightline-js/generate.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const target = process.argv[2] ?? join(here, "..", "sightline", "web");
 
-const types = await openapi(new URL("../docs/openapi.json", import.meta.url), { alphabetize: true });
-writeFileSync(join(here, "src", "schema.gen.d.ts"), astToString(types));
-execFileSync(process.execPath, [join(here, "node_modules", "typescript", "bin", "tsc"), "--noEmit", "-p", here], { stdio: "inherit" });
+const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+execFileSync(process.execPath, [tsc, "--noEmit", "-p", here], { stdio: "inherit" });
 
 const built = await build({
   absWorkingDir: here,
@@ -21,6 +21,7 @@ const built = await build({
   assetNames: "[name]-[hash]",
   bundle: true,
   chunkNames: "[name]-[hash]",
+  conditions: ["source"],
   entryNames: "[name]-[hash]",
   format: "esm",
   jsx: "automatic",

@@ -27,7 +27,7 @@ from tests.console.people import (
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / ".interop" / "console"
 IMAGES = ROOT / "docs" / "images"
-AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 MUNICH = (48.137154, 11.576124)
 NARROW = ViewportSize(width=320, height=640)
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

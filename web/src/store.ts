@@ -1,7 +1,7 @@
 // The state that screens share. Everything else is local to its screen.
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
-import { follow } from "./live/events";
+import { follow } from "sightline-js";
 import { go, place } from "./router";
 import { language, type Word } from "./strings";
 

@@ -1,11 +1,10 @@
 // The phone as camera: preview, position, requests, and the video while a session is LIVE.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { ApiError, makeClient, need, once, type Client, type Model } from "../api";
+import { Publisher, follow, type Sending } from "sightline-js";
+import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
 import { clock, distanceM, metres, point, usdc } from "../format";
-import { follow } from "../live/events";
 import { Locator } from "../live/locator";
-import { Publisher } from "../live/publisher";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading } from "../parts";
 import { place } from "../router";
 import { explain, forget, keep, now, remembered, report, type Session } from "../store";
@@ -63,6 +62,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const hasSound = useSignal(false);
   const locator = useSignal<Locator | null>(null);
   const publisher = useSignal<Publisher | null>(null);
+  const sending = useSignal<Sending>("connecting");
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
   const isHidden = useSignal(document.hidden);
@@ -117,7 +117,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const liveUrl = useComputed(() => (job.value?.state === "LIVE" ? job.value.whipUrl : null));
   useEffect(() => {
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
-    publisher.value = new Publisher(liveUrl.value, media.value);
+    sending.value = "connecting";
+    const onChange = (state: Sending): Sending => (sending.value = state);
+    publisher.value = new Publisher(liveUrl.value, media.value, { onChange, resolve: reachable });
   }, [liveUrl.value, media.value]);
   useEffect(() => {
     if (liveUrl.value !== null) return;
@@ -142,7 +144,6 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     const body = { availabilityState: "OFFLINE" as const };
     workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
   };
-  const sending = publisher.value?.state.value;
   return (
     <>
       <header class="page-head">
@@ -162,7 +163,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           </div>
         )}
         {liveUrl.value !== null && (
-          <span class="tag recording" role="status" id="sending" data-sending={sending}><i class="dot" />{t(sending === "sending" ? "filming" : sending === "refused" ? "filmRefused" : "filmConnecting")}</span>
+          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(sending.value === "sending" ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
       </div>
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}

@@ -1,6 +1,7 @@
 // What was filmed, what was proved, what was paid; anybody can check it.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { CHECKS, verifyReceipt, type Check, type Verification } from "sightline-js";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, point, short, timeOf, usdc } from "../format";
@@ -8,7 +9,6 @@ import { Badge, Banner, Button, Card, Empty, Facts, Icon, Loading, Page } from "
 import { go, link, place } from "../router";
 import { report } from "../store";
 import { t, type Word } from "../strings";
-import { CHECKS, verifyReceipt, type Check, type Verification } from "../verify";
 import { ENDINGS, REASONS, wordOf } from "./watch";
 
 type Data = Model["Receipt"];

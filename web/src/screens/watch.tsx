@@ -1,11 +1,9 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { ApiError, api, need, once, type Model } from "../api";
+import { Player, Stills, follow, frame, type PlayerStatus, type Still } from "sightline-js";
+import { ApiError, api, here, need, once, reachable, type Model } from "../api";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
-import { follow } from "../live/events";
-import { Player } from "../live/player";
-import { frame, Stills, type Still } from "../live/stills";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
 import { link, place } from "../router";
 import { now, report, tell, told, workspace, type Session } from "../store";
@@ -156,38 +154,39 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
   );
 }
 
+const CONNECTING: PlayerStatus = { picture: "connecting", delayMs: null };
+
 function Screen({ session, url }: { session: Session; url: string }) {
   const video = useRef<HTMLVideoElement>(null);
-  const player = useSignal<Player | null>(null);
-  const stills = useSignal<Stills | null>(null);
+  const playing = useSignal<PlayerStatus>(CONNECTING);
+  const still = useSignal<Still | null>(null);
   const wantsStills = useSignal(false);
   const snapshot = useSignal<Still | null>(null);
   useEffect(() => {
     if (wantsStills.value) {
-      const made = (stills.value = new Stills(session.id));
-      return () => (made.stop(), (stills.value = null));
+      const made = new Stills(here, session.id, (next) => (still.value = next));
+      return () => (made.stop(), (still.value = null));
     }
     if (video.current === null) return;
-    const made = (player.value = new Player(video.current, url));
-    return () => (made.stop(told.value.get(session.id)?.state !== "LIVE"), (player.value = null));
+    const made = new Player(video.current, url, { onChange: (status) => (playing.value = status), resolve: reachable });
+    return () => (made.stop(told.value.get(session.id)?.state !== "LIVE"), (playing.value = CONNECTING));
   }, [url, wantsStills.value]);
-  const picture = useComputed(() => player.value?.picture.value ?? "connecting");
+  const picture = useComputed(() => playing.value.picture);
   const words: Record<string, Word> = {
     connecting: "pictureConnecting", noCamera: "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
   };
   const take = async (): Promise<void> => {
-    const made = await frame(session.id, "width=1920&quality=90");
+    const made = await frame(here, session.id, { width: 1920, quality: 90 });
     if (made === null) return;
     if (snapshot.value !== null) URL.revokeObjectURL(snapshot.value.url);
     snapshot.value = made;
   };
   const word = words[picture.value];
-  const still = stills.value?.shown.value ?? null;
   return (
     <>
       <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
         {wantsStills.value ? (
-          still === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
+          still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
         ) : (
           <video ref={video} muted playsInline autoPlay aria-label={t("liveVideo")} />
         )}
@@ -200,7 +199,7 @@ function Screen({ session, url }: { session: Session; url: string }) {
           </div>
         )}
         {!wantsStills.value && picture.value === "playing" && (
-          <span class="tag"><i class="dot" />{t("live")}{player.value?.delayMs.value != null && <> · {t("delay", { ms: player.value.delayMs.value })}</>}</span>
+          <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
         )}
       </div>
       <div class="row">

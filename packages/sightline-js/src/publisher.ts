@@ -1,0 +1,97 @@
+// The WHIP publisher: sends a camera until it is stopped, and connects again after every loss.
+import { ApiError } from "./http.js";
+import { backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
+
+export type Sending = "connecting" | "sending" | "lost" | "refused";
+const LOSS_MS = 2000;
+
+export interface PublisherOptions {
+  onChange?: (state: Sending) => void;
+  resolve?: Resolve;
+}
+
+/** Sends the tracks of a MediaStream to `whipUrl` of a session until `stop`. */
+export class Publisher {
+  private sending: Sending = "connecting";
+  private readonly over = new AbortController();
+  private again = new AbortController();
+  private current: Exchange | null = null;
+
+  constructor(
+    private readonly url: string,
+    private readonly media: MediaStream,
+    private readonly options: PublisherOptions = {},
+  ) {
+    addEventListener("online", this.restart);
+    addEventListener("pagehide", this.leave);
+    void this.run();
+  }
+
+  get state(): Sending {
+    return this.sending;
+  }
+  private show(state: Sending): void {
+    if (state === this.sending) return;
+    this.sending = state;
+    if (!this.over.signal.aborted) this.options.onChange?.(state);
+  }
+
+  private readonly leave = (): void => this.stop();
+  /** `isOver`: the session has ended, so that there is nothing left to close on the server. */
+  stop(isOver = false): void {
+    removeEventListener("online", this.restart);
+    removeEventListener("pagehide", this.leave);
+    this.over.abort();
+    this.again.abort();
+    this.current?.close(isOver);
+  }
+  /** After a change of network the old path may look alive for half a minute. */
+  private readonly restart = (): void => this.again.abort();
+
+  /** Send another track of the same kind, or none. */
+  async replace(kind: "video" | "audio", track: MediaStreamTrack | null): Promise<void> {
+    const transceiver = this.current?.peer.getTransceivers().find((each) => each.receiver.track.kind === kind);
+    await transceiver?.sender.replaceTrack(track);
+  }
+
+  private async run(): Promise<void> {
+    let failures = 0;
+    while (!this.over.signal.aborted) {
+      this.again = new AbortController();
+      try {
+        await this.publish();
+        failures = 0;
+        this.show("lost");
+      } catch (error) {
+        failures += 1;
+        this.show(error instanceof ApiError && [401, 403, 404].includes(error.status) ? "refused" : "lost");
+      }
+      this.current?.close();
+      this.current = null;
+      await pause(backOff(Math.max(1, failures)), this.over.signal);
+    }
+  }
+
+  private async publish(): Promise<void> {
+    const peer = new RTCPeerConnection();
+    for (const kind of ["video", "audio"] as const) {
+      const track = this.media.getTracks().find((each) => each.kind === kind);
+      peer.addTransceiver(track ?? kind, { direction: "sendonly", streams: [this.media] });
+    }
+    try {
+      this.current = await exchange(peer, this.url, this.options.resolve ?? unchanged, this.over.signal);
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
+    let lostAt = performance.now();
+    while (!this.over.signal.aborted && !this.again.signal.aborted) {
+      await pause(250, this.over.signal);
+      const state = peer.connectionState;
+      if (state === "connected") {
+        lostAt = performance.now();
+        this.show("sending");
+      } else if (state === "failed" || state === "closed" || performance.now() - lostAt > (state === "disconnected" ? LOSS_MS : 10_000)) return;
+    }
+  }
+}

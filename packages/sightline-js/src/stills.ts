@@ -1,0 +1,78 @@
+// The newest frame as JPEG, again and again: for networks that let no WebRTC through.
+import { failureOf, type Connection } from "./http.js";
+import { pause } from "./webrtc.js";
+
+export interface Still {
+  jpeg: Blob;
+  /** Object URL of `jpeg`; revoke it when it is no longer shown. */
+  url: string;
+  capturedAt: string;
+  sequence: string;
+  /** `lat,lng;accuracy` as in the header X-SVC-Location. */
+  location: string;
+  state: string;
+}
+
+export interface FrameQuery {
+  width?: number;
+  quality?: number;
+  /** Wait up to `waitMs` for a frame with a greater sequence. */
+  after?: string;
+  waitMs?: number;
+}
+
+/** Fetch one frame; null if there is none after `after`. Throws ApiError. */
+export async function frame({ url, key }: Connection, sessionId: string, query: FrameQuery = {}, signal?: AbortSignal): Promise<Still | null> {
+  const address = new URL(`/api/v1/sessions/${sessionId}/frame`, url);
+  for (const [name, value] of Object.entries(query)) address.searchParams.set(name, String(value));
+  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const answer = await fetch(address, { headers, ...(signal === undefined ? {} : { signal }) });
+  if (answer.status === 304) return null;
+  if (!answer.ok) throw failureOf(answer, await answer.json().catch(() => null));
+  const header = (name: string): string => answer.headers.get(`x-svc-${name}`) ?? "";
+  const jpeg = await answer.blob();
+  return {
+    jpeg,
+    url: URL.createObjectURL(jpeg),
+    capturedAt: header("frame-captured-at"),
+    sequence: header("frame-sequence"),
+    location: header("location"),
+    state: header("frame-state"),
+  };
+}
+
+/** Shows one frame after another until `stop`, and revokes the URLs of those before. */
+export class Stills {
+  private shown: Still | null = null;
+  private readonly over = new AbortController();
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly sessionId: string,
+    private readonly onFrame: (still: Still) => void,
+  ) {
+    void this.run();
+  }
+
+  stop(): void {
+    this.over.abort();
+    if (this.shown !== null) URL.revokeObjectURL(this.shown.url);
+  }
+
+  private async run(): Promise<void> {
+    while (!this.over.signal.aborted) {
+      try {
+        const newer = this.shown === null ? {} : { after: this.shown.sequence, waitMs: 5000 };
+        const next = await frame(this.connection, this.sessionId, { width: 1280, quality: 75, ...newer }, this.over.signal);
+        if (next === null) continue;
+        const before = this.shown;
+        this.shown = next;
+        this.onFrame(next);
+        if (before !== null) URL.revokeObjectURL(before.url);
+        await pause(150, this.over.signal);
+      } catch {
+        await pause(1000, this.over.signal);
+      }
+    }
+  }
+}
