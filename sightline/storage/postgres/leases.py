@@ -22,7 +22,7 @@ TICK_EVERY_S: Final = 0.5
 TICK_MAX_MS: Final = 2_000
 """The lease is not renewed while trio has not run for this long: a server that hangs must not keep it."""
 LOOK_EVERY_S: Final = 0.05
-"""How often a keeper looks whether trio runs again. After a suspension calls are refused until it does and the lease is renewed."""
+"""How often a keeper checks whether trio runs again: until then, and until the lease is renewed, calls are refused."""
 
 _TTL: Final = timedelta(milliseconds=TTL_MS)
 _JOIN: Final = "SELECT holder, id, epoch FROM join_server($1, $2, $3, $4)"
@@ -136,5 +136,5 @@ class LeaseKeeper:
         """Return when the trio loop has run within the last TICK_MAX_MS."""
         if boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:
             log.warning("lease_not_renewed", error="the event loop is stuck or very slow, or the process was suspended")
-            while boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:
+            while boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:  # noqa: ASYNC110 - the other loop sets no asyncio event
                 await asyncio.sleep(LOOK_EVERY_S)
