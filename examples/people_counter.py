@@ -70,7 +70,7 @@ def main() -> None:
                 if number == options.frames:
                     break
         receipt = view.receipt()
-        receipt.verify()
+        receipt.verify(rpc=True)
     print(f"{receipt.seconds} s, {receipt.charged.usdc} of {budget.usdc} USDC, paid in {receipt.tx_hash}")
 
 

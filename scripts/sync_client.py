@@ -1,4 +1,4 @@
-"""Generates the sync half of sightline-client from its async half.
+"""Generates the parts of sightline-client that are copies: its sync half, and the verifier of receipts.
 
 `--check` compares instead, and fails on a difference.
 """
@@ -13,6 +13,9 @@ import unasync
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "packages" / "sightline-client" / "src" / "sightline_client"
+VERIFIER = ROOT / "sightline" / "domain" / "receipt.py"
+VERIFIER_COPY = PACKAGE / "verification.py"
+COPIED = "# A copy of sightline/domain/receipt.py. Do not edit; run `make sdk`.\n"
 REPLACED = {
     "_async": "_sync",
     "aclose": "close",
@@ -55,24 +58,31 @@ def generate(directory: Path) -> None:
     subprocess.run([*ruff, "format", "-q", *config, str(made)], check=True)  # noqa: S603
 
 
-def main() -> int:
-    """Generate, or with `--check` compare. Returns the exit code."""
-    target = PACKAGE / "_sync"
+def made_files() -> dict[Path, str]:
+    """Generate every file. Returns the text of each by its path."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         generate(directory)
-        made = {path.name: path.read_text() for path in sorted((directory / "_sync").glob("*.py"))}
-    kept = {path.name: path.read_text() for path in sorted(target.glob("*.py"))}
+        made = {PACKAGE / "_sync" / path.name: path.read_text() for path in (directory / "_sync").glob("*.py")}
+    made[VERIFIER_COPY] = COPIED + VERIFIER.read_text()
+    return made
+
+
+def main() -> int:
+    """Generate, or with `--check` compare. Returns the exit code."""
+    made = made_files()
+    kept = {path: path.read_text() for path in [*(PACKAGE / "_sync").glob("*.py"), VERIFIER_COPY] if path.exists()}
+    stale = sorted(path for path in made.keys() | kept.keys() if made.get(path) != kept.get(path))
     if "--check" in sys.argv[1:]:
-        stale = sorted(name for name in made.keys() | kept.keys() if made.get(name) != kept.get(name))
-        if stale:
-            sys.stderr.write(f"{target} differs from _async in {', '.join(stale)}. Run: make sdk\n")
+        for path in stale:
+            sys.stderr.write(f"{path.relative_to(ROOT)} differs from its source. Run: make sdk\n")
         return 1 if stale else 0
-    target.mkdir(exist_ok=True)
-    for path in target.glob("*.py"):
-        path.unlink()
-    for name, text in made.items():
-        (target / name).write_text(text)
+    for path in stale:
+        if path in made:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(made[path])
+        else:
+            path.unlink()
     return 0
 
 

@@ -222,7 +222,7 @@ def watch(
         except KeyboardInterrupt:
             typer.echo("ended", err=True)
         receipt = view.receipt()
-        receipt.verify()
+        receipt.verify(rpc=True)
     said: dict[str, object] = {
         "sessionId": receipt.session.id,
         "frames": saved,

@@ -57,6 +57,8 @@ METHODS = {
     "cancelSession": "sessions.cancel",
     "getSession": "sessions.get",
     "getMeter": "sessions.meter",
+    "listMeterEvents": "sessions.meter_events_page",
+    "getReceipt": "sessions.receipt",
     "getViewerToken": "sessions.viewer_token",
     "getFrame": "sessions.frame",
     "getSettlement": "sessions.settlement",
@@ -68,8 +70,6 @@ METHODS = {
 """Method of each operation."""
 WITHOUT_METHOD = {
     "streamFrames": "View.frames polls getFrame, which loses no frame when a connection is lost",
-    "getReceipt": "View.receipt reads session, meter and settlement",
-    "listMeterEvents": "part of getReceipt",
     "getCertificates": "a PEM file outside of /api/v1",
     **dict.fromkeys(("getCoverage", "getUsage", "useFaucet"), "for the console; AsyncSightline.call reaches them"),
     **dict.fromkeys(
@@ -89,6 +89,10 @@ WITHOUT_METHOD = {
         "webhooks; AsyncSightline.call reaches them",
     ),
 }
+MODEL_NAMES = {"Receipt": "ReceiptDocument"}
+"""Models whose name differs from that of the schema: `sightline_client.Receipt` is the class with `verify`."""
+WIDER = {("ReceiptSession", "state")}
+"""Fields whose enumeration has more values than that of the schema."""
 RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
 COMPOSED = {"createWorkspace": {"walletAddress", "nonce", "signature"}, "postLocation": None, "postLocations": None}
 """Fields that a method builds itself; None: it passes every field on."""
@@ -155,14 +159,15 @@ def answered() -> list[str]:
 
 @pytest.mark.parametrize("name", answered())
 def test_the_model_of_an_answer_has_the_fields_of_its_schema(name: str) -> None:
-    model: type[BaseModel] = getattr(models, name)
+    model: type[BaseModel] = getattr(models, MODEL_NAMES.get(name, name))
     schema = SCHEMAS[name]
     fields = {field.alias or key: field for key, field in model.model_fields.items()}
     assert fields.keys() == schema.get("properties", {}).keys()
     required = {key for key, field in fields.items() if field.is_required()}
     assert required == set(schema.get("required", ()))
     for key, field in fields.items():
-        assert shape(field.annotation) == wire_shape(schema["properties"][key]), key
+        if (name, key) not in WIDER:
+            assert shape(field.annotation) == wire_shape(schema["properties"][key]), key
 
 
 def wire_shape(schema: dict[str, Any]) -> Any:

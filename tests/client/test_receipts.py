@@ -1,8 +1,17 @@
-"""The receipt that a view returns."""
+"""Receipts: those that a view returns, and the vectors that every verifier shares."""
 
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
 import trio
 
-from sightline_client import AsyncSightline
+from sightline_client import AsyncReceipt, AsyncSightline, ChainError, Receipt, ReceiptCheck, ReceiptError
 from tests.client.test_losses import start_assigned
 from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, a_tenant, go_online
@@ -10,6 +19,66 @@ from tests.e2e.server import Server, a_tenant, go_online
 __all__ = ["running_server"]
 
 PLACE = (6.0, 6.0)
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "vectors" / "receipts.json").read_text())
+TRUE: dict[str, Any] = VECTORS["receipts"][0]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    """URL of a JSON-RPC endpoint that has the transaction of the first vector."""
+
+    class Node(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            call = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            found = {
+                "eth_chainId": hex(TRUE["chain"]["chainId"]),
+                "eth_getTransactionReceipt": TRUE["chain"]["receipt"],
+            }
+            body = json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": found[call["method"]]}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing to stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Node) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("vector", VECTORS["receipts"], ids=lambda vector: vector["name"])
+def test_a_true_receipt_is_verified(vector: dict[str, Any], node: str) -> None:
+    result = Receipt(vector["receipt"]).verify(rpc=node if vector["chain"] else False)
+    assert sorted(result.skipped) == vector["skipped"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["forged"], ids=lambda vector: vector["name"])
+def test_a_forged_receipt_is_refused_with_the_lines_that_are_wrong(vector: dict[str, Any], node: str) -> None:
+    data = deepcopy(TRUE["receipt"])
+    *path, last = vector["path"]
+    place = data
+    for step in path:
+        place = place[step]
+    place[last] = vector["value"]
+    with pytest.raises(ReceiptError) as refused:
+        Receipt(data).verify(rpc=node)
+    found = [{"check": str(failure.check), "line": failure.line} for failure in refused.value.failures]
+    assert found == vector["failures"]
+    assert found[0]["line"] in str(refused.value)
+
+
+async def test_the_chain_is_asked_only_for_rpc() -> None:
+    receipt = AsyncReceipt(TRUE["receipt"])
+    assert (await receipt.verify()).skipped == {ReceiptCheck.SETTLED}
+    with pytest.raises(ValueError, match="rpc=URL"):
+        await receipt.verify(rpc=True)
+    with pytest.raises(ChainError):
+        await receipt.verify(rpc="http://127.0.0.1:1")
 
 
 async def test_a_receipt_without_a_charge_waits_for_no_payment(running_server: Server) -> None:
@@ -24,5 +93,7 @@ async def test_a_receipt_without_a_charge_waits_for_no_payment(running_server: S
                 pass  # nothing is published, so nothing is charged
             receipt = await view.receipt(wait_s=5)
             assert receipt.charged == 0
-            receipt.verify()
+            await receipt.verify(rpc=True)
+            events = [event.model_dump() async for event in sl.sessions.meter_events(receipt.session.id)]
+            assert [event["kind"] for event in events][:2] == ["CREATED", "ASSIGNED"]
         nursery.cancel_scope.cancel()

@@ -6,10 +6,12 @@
 from sightline_client._async.chain import AsyncChain
 from sightline_client._async.client import AsyncSightline
 from sightline_client._async.events import AsyncEvents
+from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.view import AsyncView
 from sightline_client._sync.chain import Chain
 from sightline_client._sync.client import Sightline
 from sightline_client._sync.events import Events
+from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.view import View
 from sightline_client.errors import (
     ApiError,
@@ -42,14 +44,15 @@ from sightline_client.errors import (
 from sightline_client.event import Event
 from sightline_client.frame import Frame, FrameLocation
 from sightline_client.money import MicroUsdc, usdc
-from sightline_client.receipt import Receipt
 from sightline_client.retry import NO_RETRY, RetryPolicy
+from sightline_client.verification import Failure, ReceiptCheck, Verification
 
 __all__ = [
     "NO_RETRY",
     "ApiError",
     "AsyncChain",
     "AsyncEvents",
+    "AsyncReceipt",
     "AsyncSightline",
     "AsyncView",
     "Chain",
@@ -58,6 +61,7 @@ __all__ = [
     "EndNotConfirmedError",
     "Event",
     "Events",
+    "Failure",
     "Frame",
     "FrameLocation",
     "FrameNotAvailableError",
@@ -78,6 +82,7 @@ __all__ = [
     "OutcomeUnknownError",
     "RateLimitedError",
     "Receipt",
+    "ReceiptCheck",
     "ReceiptError",
     "RetryPolicy",
     "RevokedApiKeyError",
@@ -86,6 +91,7 @@ __all__ = [
     "Sightline",
     "SightlineError",
     "UnavailableError",
+    "Verification",
     "View",
     "usdc",
 ]

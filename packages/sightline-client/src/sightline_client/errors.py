@@ -23,13 +23,15 @@ SightlineError
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
 ├── EndNotConfirmedError            leaving a view could not confirm that its session ended
-├── ReceiptError                    a receipt is not available or does not add up
+├── ReceiptError                    a receipt is not available yet, or a value of it is wrong
 ├── ChainError                      the JSON-RPC endpoint refused a call, or a transaction failed
 └── MissingExtraError               an optional dependency is not installed
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
+
+from sightline_client.verification import Verification
 
 
 class SightlineError(Exception):
@@ -241,7 +243,15 @@ class EndNotConfirmedError(SightlineError):
 
 
 class ReceiptError(SightlineError):
-    """A receipt is not available yet, or its figures do not agree."""
+    """A receipt is not available yet, or a value of it is wrong.
+
+    Attributes:
+        failures: The values that are wrong; empty if the receipt is not available yet.
+    """
+
+    def __init__(self, message: str, verification: Verification | None = None) -> None:
+        self.failures = () if verification is None else verification.failures
+        super().__init__(message)
 
 
 class ChainError(SightlineError):

@@ -23,7 +23,6 @@ from sightline_client.errors import (
 )
 from sightline_client.models import Session, SessionState
 from sightline_client.money import usdc
-from sightline_client.receipt import Receipt
 from sightline_client.retry import NO_OPERATOR
 
 try:
@@ -204,20 +203,19 @@ class Tools:
         }
 
     async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> Json:
-        """Compute the charge of a session that is over from its meter, and compare it with what is paid."""
+        """Compute the charge of a session that is over from its recorded events, and compare it with the payment."""
         async with self._connect(ctx) as sl:
             session = await sl.sessions.get(session_id)
             if not session.state.is_over:
                 raise ToolError(f"INVALID_STATE: the session is {session.state}. Call end_session first.")
-            meter = await sl.sessions.meter(session_id)
-            settlement = await sl.sessions.settlement(session_id)
-        Receipt(session, meter, settlement).verify()
+            receipt = await sl.sessions.receipt(session_id)
+            await receipt.verify(rpc=True)
         return {
             "verified": True,
-            "chargedUsdc": str(session.charged_micro_usdc.usdc),
-            "seconds": session.clean_seconds,
-            "payment": str(settlement.state),
-            "txHash": settlement.tx_hash,
+            "chargedUsdc": str(receipt.charged.usdc),
+            "seconds": receipt.seconds,
+            "payment": str(receipt.settlement.state),
+            "txHash": receipt.tx_hash,
         }
 
 

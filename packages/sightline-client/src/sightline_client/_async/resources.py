@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from sightline_client._async.events import AsyncEvents
+from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.errors import OutcomeUnknownError
 from sightline_client.frame import Frame
@@ -22,6 +23,8 @@ from sightline_client.models import (
     Member,
     MemberList,
     Meter,
+    MeterEvent,
+    MeterEventPage,
     MintedKey,
     Selected,
     Session,
@@ -370,6 +373,29 @@ class AsyncSessions:
     async def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
         return await self._transport.get(Meter, f"/sessions/{session_id}/meter")
+
+    async def meter_events(self, session_id: str) -> AsyncIterator[MeterEvent]:
+        """Iterate over the recorded events, oldest first."""
+        cursor: str | None = None
+        while True:
+            page = await self.meter_events_page(session_id, cursor=cursor)
+            for event in page.items:
+                yield event
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def meter_events_page(
+        self, session_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> MeterEventPage:
+        """Read one page of recorded events, oldest first."""
+        query = given(limit=limit, cursor=cursor)
+        return await self._transport.get(MeterEventPage, f"/sessions/{session_id}/meter/events", query)
+
+    async def receipt(self, session_id: str) -> AsyncReceipt:
+        """Read the receipt of a session that is over. A view's `receipt()` also waits until it is paid."""
+        data = await self._transport.data("GET", f"/sessions/{session_id}/receipt")
+        return AsyncReceipt(data, transport=self._transport)
 
     async def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
+from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.resources import AsyncSessions
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.errors import (
@@ -20,7 +21,6 @@ from sightline_client.errors import (
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
-from sightline_client.receipt import Receipt
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_shield, async_sleep, monotonic_s
 from sightline_client.wire import given
@@ -183,7 +183,7 @@ class AsyncView:
         await self._finish()
         return self.session
 
-    async def receipt(self, *, wait_s: float = 120.0) -> Receipt:
+    async def receipt(self, *, wait_s: float = 120.0) -> AsyncReceipt:
         """Wait until the payment is CONFIRMED, and return the receipt. Call it after the session is over.
 
         A session without a charge has no payment to wait for: the server settles such sessions in a batch, up to ten
@@ -201,8 +201,7 @@ class AsyncView:
         while True:
             settlement = await self._sessions.settlement(session.id)
             if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
-                session = await self.refresh()
-                return Receipt(session, await self._sessions.meter(session.id), settlement)
+                return await self._sessions.receipt(session.id)
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
                     f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. "

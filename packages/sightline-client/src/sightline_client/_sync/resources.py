@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from sightline_client._sync.events import Events
+from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
 from sightline_client.errors import OutcomeUnknownError
 from sightline_client.frame import Frame
@@ -22,6 +23,8 @@ from sightline_client.models import (
     Member,
     MemberList,
     Meter,
+    MeterEvent,
+    MeterEventPage,
     MintedKey,
     Selected,
     Session,
@@ -368,6 +371,29 @@ class Sessions:
     def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
         return self._transport.get(Meter, f"/sessions/{session_id}/meter")
+
+    def meter_events(self, session_id: str) -> Iterator[MeterEvent]:
+        """Iterate over the recorded events, oldest first."""
+        cursor: str | None = None
+        while True:
+            page = self.meter_events_page(session_id, cursor=cursor)
+            for event in page.items:
+                yield event
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def meter_events_page(
+        self, session_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> MeterEventPage:
+        """Read one page of recorded events, oldest first."""
+        query = given(limit=limit, cursor=cursor)
+        return self._transport.get(MeterEventPage, f"/sessions/{session_id}/meter/events", query)
+
+    def receipt(self, session_id: str) -> Receipt:
+        """Read the receipt of a session that is over. A view's `receipt()` also waits until it is paid."""
+        data = self._transport.data("GET", f"/sessions/{session_id}/receipt")
+        return Receipt(data, transport=self._transport)
 
     def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""

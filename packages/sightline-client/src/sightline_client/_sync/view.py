@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
+from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
 from sightline_client.errors import (
@@ -20,7 +21,6 @@ from sightline_client.errors import (
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
-from sightline_client.receipt import Receipt
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import monotonic_s, sync_shield, sync_sleep
 from sightline_client.wire import given
@@ -201,8 +201,7 @@ class View:
         while True:
             settlement = self._sessions.settlement(session.id)
             if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
-                session = self.refresh()
-                return Receipt(session, self._sessions.meter(session.id), settlement)
+                return self._sessions.receipt(session.id)
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
                     f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. "

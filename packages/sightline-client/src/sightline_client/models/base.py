@@ -129,6 +129,22 @@ class EndReason(OpenEnum):
     START_TIMEOUT = "START_TIMEOUT"
 
 
+class EventKind(OpenEnum):
+    """Kind of a recorded event of a session."""
+
+    CREATED = "CREATED"
+    ASSIGNED = "ASSIGNED"
+    REOPENED = "REOPENED"
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    MEDIA_LOST = "MEDIA_LOST"
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    SETTLED = "SETTLED"
+
+
 class MeterState(OpenEnum):
     """Whether seconds are counted."""
 

@@ -1,0 +1,96 @@
+"""The receipt of a session: everything from which its charge can be computed again."""
+
+from pydantic import Field
+
+from sightline_client.models.base import EndReason, EventKind, Model, Money, SessionState, SettlementState, Time
+from sightline_client.models.money import SettlementPayload
+from sightline_client.models.sessions import MeterWindow
+
+
+class EventFact(Model):
+    """One named value of a recorded event."""
+
+    name: str
+    value: str | int | None
+
+
+class MeterEvent(Model):
+    """A recorded event of a session."""
+
+    sequence: int
+    kind: EventKind
+    at_ms: int
+    facts: list[EventFact]
+    hash: str
+
+
+class MeterEventPage(Model):
+    """One page of recorded events, oldest first. `head_hash` is that of the newest event of the session."""
+
+    items: list[MeterEvent]
+    next_cursor: str | None
+    head_hash: str
+    ended_head_hash: str | None
+
+
+class ReceiptSession(Model):
+    """The terms and the outcome of a session."""
+
+    id: str
+    consumer_workspace_id: str
+    operator_workspace_id: str | None
+    state: SessionState
+    end_reason: EndReason
+    created_at: Time
+    assigned_at: Time | None
+    started_at: Time | None
+    ended_at: Time
+    requested_lat: float
+    requested_lng: float
+    radius_meters: int
+    max_duration_seconds: int
+    rate_per_second_micro_usdc: Money
+    hold_micro_usdc: Money
+    platform_fee_bps: int
+    clean_seconds: int
+    charged_micro_usdc: Money
+    settlement_tx_hash: str | None
+
+
+class ReceiptMeter(Model):
+    """The meter at the end of a session."""
+
+    started_at: Time | None
+    ended_at: Time
+    clean_seconds: int
+    windows: list[MeterWindow]
+    head_hash: str
+    ended_head_hash: str | None
+
+
+class ReceiptSettlement(Model):
+    """The payment and its place on the chain."""
+
+    state: SettlementState
+    payload: SettlementPayload | None
+    tx_hash: str | None
+    block_number: str | None
+    log_index: int | None
+
+
+class ReceiptContracts(Model):
+    """The chain and the contracts that the receipt names. Compare them with the addresses that you know."""
+
+    chain_id: int
+    settlement_address: str
+    usdc_address: str
+
+
+class ReceiptDocument(Model):
+    """What `GET /sessions/{id}/receipt` answers."""
+
+    session: ReceiptSession
+    meter: ReceiptMeter
+    events: list[MeterEvent] = Field(repr=False)
+    settlement: ReceiptSettlement
+    contracts: ReceiptContracts
