@@ -1,13 +1,18 @@
 """Attacks on the HTTP server: floods, smuggling, oversized input, caches that an attacker fills."""
 
 import json
+import ssl
 from uuid import UUID
 
 import httpx
 import trio
+from h2.errors import ErrorCodes
 
 from tests.attack.catalogue import Kind, attack
-from tests.attack.target import Target
+from tests.attack.target import Target, honest_calls
+from tests.e2e.server import Server
+from tests.http.server.certificate import write_certificate
+from tests.http.server.h2_client import H2Client
 
 BOTH_LENGTHS = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
 SMUGGLED = (
@@ -98,6 +103,43 @@ async def budget_per_key(target: Target) -> str:
     assert "default" in quota
     assert signed.status_code == 200
     return f"counted per workspace ({quota})"
+
+
+@attack("low", "HTTP/2 rapid reset: 10 connections of 3,000 streams each")
+async def rapid_reset(target: Target) -> str:
+    # HTTP/2 needs TLS, which a server has only with a certificate.
+    directory = target.server.directory / "h2"
+    directory.mkdir()
+    tls = write_certificate(directory)
+    env = {"SIGHTLINE_TLS_CERT": tls.cert_file, "SIGHTLINE_TLS_KEY": tls.key_file, "SIGHTLINE_VIDEO_WORKERS": "1"}
+    context = ssl.create_default_context(cafile=tls.cert_file)
+    context.check_hostname = False
+    server = Server(directory, env=env)
+    try:
+        await server.start()
+        async with httpx.AsyncClient(verify=context, timeout=60) as http, honest_calls(http, server.url) as latency:
+            taken = [await _reset_streams(server.port, 3_000) for _ in range(10)]
+            await latency.measured(20)
+        assert await server.stop() == 0
+    finally:
+        server.end()
+    return f"GOAWAY after {max(taken)} streams at most; p99 of another client {latency.quantile_ms(99):.0f} ms"
+
+
+async def _reset_streams(port: int, count: int) -> int:
+    """Open streams on one connection and reset them; returns how many there were before the server ended it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    async with await trio.open_ssl_over_tcp_stream(
+        "127.0.0.1", port, ssl_context=context, https_compatible=True
+    ) as stream:
+        client = H2Client(stream)
+        for number in range(count):
+            if (going_away := await client.reset_one("/api/v1/config")) is not None:
+                assert going_away.error_code == ErrorCodes.ENHANCE_YOUR_CALM, going_away
+                return number + 1
+    raise AssertionError(f"{count} streams were reset and the connection goes on")
 
 
 @attack("low", "/config names a host of the caller's choice")

@@ -113,16 +113,26 @@ class Latency:
 @asynccontextmanager
 async def honest_tenant(target: Target, credential: str, path: str = "/me") -> AsyncIterator[Latency]:
     """Call as an honest tenant, 20 times a second, for as long as the block lasts."""
+    headers = {"authorization": f"Bearer {credential}"}
+    async with (
+        httpx.AsyncClient(timeout=30, headers=headers) as http,
+        honest_calls(http, target.url, path) as latency,
+    ):
+        yield latency
+
+
+@asynccontextmanager
+async def honest_calls(http: httpx.AsyncClient, url: str, path: str = "/config") -> AsyncIterator[Latency]:
+    """Call a server 20 times a second for as long as the block lasts."""
     latency = Latency()
 
     async def visit() -> None:
-        async with httpx.AsyncClient(timeout=30) as http:
-            while True:
-                started = trio.current_time()
-                answer = await http.get(f"{target.url}/api/v1{path}", headers={"authorization": f"Bearer {credential}"})
-                assert answer.status_code == 200, answer.text
-                latency.add((trio.current_time() - started) * 1_000)
-                await trio.sleep_until(started + 0.05)
+        while True:
+            started = trio.current_time()
+            answer = await http.get(f"{url}/api/v1{path}")
+            assert answer.status_code == 200, answer.text
+            latency.add((trio.current_time() - started) * 1_000)
+            await trio.sleep_until(started + 0.05)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(visit)

@@ -8,17 +8,20 @@ In Hypercorn 0.18 an exception in a connection task reaches the nursery of the s
 import logging
 from typing import Any, cast
 
+import h2.errors
+import h2.events
 import structlog
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Closed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from sightline.http.server.asgi import Message, Receive, Scope, Send
-from sightline.http.server.options import Fault
+from sightline.http.server.options import Fault, Limits
 from sightline.http.server.parser import READ_BYTES
 from sightline.http.server.shared import Shared
 
@@ -88,7 +91,7 @@ class Http2Server:
         """Serve one connection until it ends. Raises nothing but cancellation."""
         bounded = BoundedStream(stream, self._shared.options.limits.write_s, already_read)
         server = _GuardedServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", bounded))
-        server.linger_s = self._shared.options.limits.linger_s
+        server.limits = self._shared.options.limits
         try:
             await server.run()
         except* Exception as group:  # noqa: BLE001 (logged, and there is nobody to tell)
@@ -101,12 +104,13 @@ class Http2Server:
 class _GuardedServer(TCPServer):
     """A TCPServer that speaks HTTP/2 from the first byte, after ALPN or with prior knowledge."""
 
-    linger_s = 0.0
+    limits: Limits
 
     async def _read_data(self) -> None:
         protocol = self.protocol
-        if not isinstance(protocol.protocol, H2Protocol):
-            protocol.protocol = H2Protocol(
+        if not isinstance(protocol.protocol, ResetLimitedProtocol):
+            protocol.protocol = ResetLimitedProtocol(
+                ResetBudget(self.limits.h2_resets_max, self.limits.h2_resets_per_s),
                 protocol.app,
                 protocol.config,
                 protocol.context,
@@ -122,7 +126,51 @@ class _GuardedServer(TCPServer):
         # The client closed the connection. Hypercorn would keep its tasks until the idle timeout.
         nursery = self._task_group._nursery  # noqa: SLF001 (pinned)
         assert nursery is not None
-        nursery.cancel_scope.deadline = trio.current_time() + self.linger_s
+        nursery.cancel_scope.deadline = trio.current_time() + self.limits.linger_s
+
+
+class ResetBudget:
+    """A token bucket that counts the streams of one connection that were reset."""
+
+    def __init__(self, burst: int, per_s: float) -> None:
+        self._burst = burst
+        self._per_s = per_s
+        self._left = float(burst)
+        self._counted_at_s = trio.current_time()
+
+    def take(self, resets: int) -> bool:
+        """Count resets, and return whether they are within the budget."""
+        now_s = trio.current_time()
+        self._left = min(self._burst, self._left + (now_s - self._counted_at_s) * self._per_s) - resets
+        self._counted_at_s = now_s
+        return self._left >= 0
+
+
+class ResetLimitedProtocol(H2Protocol):
+    """Closes a connection whose streams are reset too often: GOAWAY with ENHANCE_YOUR_CALM.
+
+    A client that opens streams and resets them at once makes the server start a request for each, and the limit on
+    concurrent streams never counts them (CVE-2023-44487). Streams that the server resets after an invalid frame count
+    as well (CVE-2025-8671).
+    """
+
+    def __init__(self, budget: ResetBudget, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._budget = budget
+        self._last_stream = 0
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        resets = sum(isinstance(event, h2.events.StreamReset) for event in events)
+        if resets and not self._budget.take(resets):
+            log.info("http2_reset_too_often", resets=resets)
+            # Requests in these events were not started: the client may send them again.
+            self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM, last_stream_id=self._last_stream)
+            await self._flush()
+            await self.send(Closed())
+            return
+        opened = [event.stream_id or 0 for event in events if isinstance(event, h2.events.RequestReceived)]
+        self._last_stream = max(opened, default=self._last_stream)
+        await super()._handle_events(events)
 
 
 class BoundedApp:

@@ -54,6 +54,9 @@ class Limits:
     websocket_ping_s: float = 20.0
     h2_streams_max: int = 100
     h2_requests_max: int = 10_000
+    # Streams of a connection that may be reset at once, and per second after that.
+    h2_resets_max: int = 200
+    h2_resets_per_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,23 @@ class H2Client:
                 elif isinstance(event, h2.events.StreamEnded):
                     return answered, data
 
+    async def reset_one(self, path: str) -> h2.events.ConnectionTerminated | None:
+        """Open a stream and reset it at once. Returns the server's GOAWAY, or None when it has read the reset."""
+        stream = self.h2.get_next_available_stream_id()
+        self.h2.send_headers(stream, [(":method", "GET"), (":path", path), *REST, *self.headers], end_stream=True)
+        self.h2.reset_stream(stream)
+        self.h2.ping(b"resetone")
+        await self.stream.send_all(self.h2.data_to_send())
+        while True:
+            received = await self.stream.receive_some(65536)
+            assert received, "closed without GOAWAY"
+            events = self.h2.receive_data(received)
+            for event in events:
+                if isinstance(event, h2.events.ConnectionTerminated):
+                    return event
+            if any(isinstance(event, h2.events.PingAckReceived) for event in events):
+                return None
+
     def _send_what_fits(self, stream: int, body: bytes) -> bytes:
         while body:
             size = min(16_000, len(body), self.h2.local_flow_control_window(stream))

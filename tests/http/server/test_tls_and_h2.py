@@ -1,21 +1,17 @@
 """TLS, and HTTP/2 behind Hypercorn: what kills a stock trio worker costs one connection here."""
 
-import datetime
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import hpack
 import pytest
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from h2.errors import ErrorCodes
 
 from sightline.http.server import TlsOptions
+from tests.http.server.certificate import write_certificate
 from tests.http.server.h2_client import H2Client
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -39,19 +35,7 @@ GET = request(b"GET", b"/")
 
 @pytest.fixture(scope="session")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsOptions:
-    folder: Path = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    start = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(start).not_valid_after(start + datetime.timedelta(days=36500))
-    certificate = builder.sign(key, hashes.SHA256())
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "key.pem").write_bytes(private)
-    return TlsOptions(cert_file=str(folder / "cert.pem"), key_file=str(folder / "key.pem"))
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -128,6 +112,32 @@ async def test_what_is_no_tls_is_dropped(running: Any, tls: TlsOptions, hello: b
         async with secure(server, "http/1.1") as stream:
             await stream.send_all(b"GET /x HTTP/1.1\r\nHost: t\r\n\r\n")
             assert b"200 OK" in await stream.receive_some(65536)
+
+
+async def test_a_client_that_resets_streams_without_end_is_told_to_go_away(running: Any) -> None:
+    limits = {"h2_resets_max": 20, "h2_resets_per_s": 0.001}
+    async with running(app, h2c=True, limits=limits) as server, server.client() as client:
+        h2_client = H2Client(client.stream)
+        opened, going_away = 0, None
+        while going_away is None:
+            assert opened < 40, "reset streams are not limited"
+            opened += 1
+            going_away = await h2_client.reset_one("/forever")
+        assert going_away.error_code == ErrorCodes.ENHANCE_YOUR_CALM
+        assert opened == 21
+        # The stream above the limit was not started.
+        assert going_away.last_stream_id == 2 * 20 - 1
+        assert await client.rest() == b""
+
+
+async def test_a_client_may_reset_some_streams_for_ever(running: Any) -> None:
+    limits = {"h2_resets_max": 2, "h2_resets_per_s": 1_000_000.0}
+    async with running(app, h2c=True, limits=limits) as server, server.client() as client:
+        h2_client = H2Client(client.stream)
+        for _ in range(50):
+            assert await h2_client.reset_one("/forever") is None
+        answered, _ = await h2_client.ask("/x")
+        assert answered[":status"] == "200"
 
 
 async def test_prior_knowledge_where_it_is_allowed(running: Any) -> None:
