@@ -1,139 +1,296 @@
 """Plant bugs in the domain, the chain package and the ledgers, and list those that no test notices.
 
-Usage: python scripts/mutants.py [--group NAME] [--seconds 300] [--seed 1]
+Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--jobs 1] [--seed 1]
 
-Cosmic Ray makes the mutants, in a copy of the working tree. They are taken in random order until the time is up, so
-that a run of any length is a fair sample; the seed repeats it.
+Cosmic Ray makes the mutants. A sample of `--count` mutants is taken at random from all mutants of the group; the seed
+repeats it. Each mutant runs in a forked process (scripts/mutant_run.py), first against the tests that execute the
+changed statement, then, if those pass, against all tests of the group. docs/ops/mutants.md says what is left out, and
+holds the results. scripts/equivalent_mutants.toml lists the mutants that change no behaviour, each with its reason.
 """
 
 import argparse
+import ast
+import difflib
 import os
 import random  # noqa: TID251  a sample of mutants, repeated by its seed
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+import cosmic_ray.plugins
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from mutant_run import Baseline, Child, Mutated, measure, preload, wait_for_any
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TIMEOUT_S: Final = 120
-# Removing a decorator such as @final or @dataclass(slots=True) changes nothing that a test could see.
-EQUIVALENT: Final = "operator_name LIKE 'core/RemoveDecorator%'"
-GROUPS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "session": (
-        ("sightline/domain/session/machine.py", "sightline/domain/operator/machine.py"),
-        "tests/domain/test_session_life.py tests/domain/test_operator_life.py tests/domain/test_machine_tables.py",
+Place: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules to change, and the tests that should notice."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    is_on_postgres: bool = False
+
+
+LEDGER_TESTS: Final = ("tests/contract/test_ledger.py", "tests/actors/test_payer_funds.py")
+CHAIN_TESTS: Final = tuple(
+    f"tests/chain/test_{name}.py" for name in ("relayer", "relayer_rounds", "watcher", "service", "on_postgres")
+)
+GROUPS: Final[dict[str, Group]] = {
+    "session": Group(
+        ("sightline/domain/session", "sightline/domain/operator"),
+        ("tests/domain", "tests/actors/test_session_story.py"),
     ),
-    "domain": (("sightline/domain",), "tests/domain"),
-    "chain": (("sightline/chain/relayer", "sightline/chain/watcher"), "tests/chain -m 'not interop'"),
-    "ledgers": (
+    "domain": Group(("sightline/domain/*.py",), ("tests/domain", "tests/identity/test_access_rules.py")),
+    "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher"), (*CHAIN_TESTS, "-m", "not interop")),
+    "ledgers": Group(
         ("sightline/storage/memory/ledger.py", "sightline/storage/memory/ledger_outbox.py"),
-        "tests/contract/test_ledger.py -k memory",
+        (*LEDGER_TESTS, "tests/chain/test_relayer_rounds.py", "-k", "not postgres"),
     ),
-    "postgres": (
+    "postgres": Group(
         ("sightline/storage/postgres/ledger.py", "sightline/storage/postgres/ledger_outbox.py"),
-        "tests/contract/test_ledger.py -k postgres",
+        (*LEDGER_TESTS, "tests/chain/test_on_postgres.py", "-k", "postgres"),
+        is_on_postgres=True,
     ),
 }
 
-CONFIG: Final = """
-[cosmic-ray]
-module-path = {modules}
-timeout = {timeout}.0
-excluded-modules = []
-test-command = "{python} -m pytest -x -q -p no:cacheprovider {tests}"
-[cosmic-ray.distributor]
-name = "local"
-"""
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module. `lines` are the lines of the changed statement; None if it runs at import."""
+
+    module: str
+    operator: str
+    occurrence: int
+    line: int
+    lines: tuple[int, ...] | None
+
+
+@dataclass
+class Score:
+    """What became of the mutants of one group."""
+
+    made: int
+    tried: int = 0
+    killed: int = 0
+    equivalent: int = 0
+    survivors: list[str] = field(default_factory=list)
+
+    def row(self, name: str) -> str:
+        judged = self.tried - self.equivalent
+        share = f"{100 * self.killed / judged:.1f} %" if judged else "-"
+        cells = (name, self.made, self.tried, self.killed, self.equivalent, len(self.survivors), share)
+        return f"| {' | '.join(map(str, cells))} |\n"
+
+
+HEAD: Final = "| group | mutants | tried | killed | equivalent | survived | killed of those not equivalent |\n"
 
 
 def copy_tree(target: Path) -> None:
-    """Copy the files that git knows."""
+    """Copy the files that git knows, and new ones that it does not ignore."""
     git = shutil.which("git") or "git"
-    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout  # noqa: S603  own files
+    command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout  # noqa: S603  own files
     for name in listed.decode().split("\0"):
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
 
 
-def run_group(name: str, tree: Path, seconds: float, seed: int) -> bool:
-    """Run one group's mutants for this long. Returns whether every one that was run was noticed."""
-    modules, tests = GROUPS[name]
-    config, session = tree / "mutants.toml", tree / f"{name}.sqlite"
-    config.write_text(
-        CONFIG.format(
-            modules=str(list(modules)).replace("'", '"'), timeout=TIMEOUT_S, python=sys.executable, tests=tests
-        )
-    )
-    cosmic_ray = [sys.executable, "-m", "cosmic_ray.cli"]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    for arguments in (("init", str(config), str(session)), ("baseline", str(config))):
-        subprocess.run([*cosmic_ray, *arguments], cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  own arguments
-    with closing(sqlite3.connect(session)) as database:
-        for table in ("work_items", "mutation_specs"):
-            database.execute(
-                f"DELETE FROM {table} WHERE job_id IN (SELECT job_id FROM mutation_specs WHERE {EQUIVALENT})"  # noqa: S608
-            )
-        jobs = [job for (job,) in database.execute("SELECT job_id FROM mutation_specs ORDER BY job_id")]
-        specs = database.execute("SELECT * FROM mutation_specs").fetchall()
-        random.Random(seed).shuffle(jobs)  # noqa: S311  a sample
-        place = {job: number for number, job in enumerate(jobs)}
-        # Cosmic Ray runs the items in the order of their ids.
-        database.execute("DELETE FROM work_items")
-        database.execute("DELETE FROM mutation_specs")
-        marks = ", ".join("?" * len(specs[0]))
-        for *rest, job in sorted(specs, key=lambda row: place[row[-1]]):
-            number = f"{place[job]:08}"
-            database.execute("INSERT INTO work_items (job_id) VALUES (?)", (number,))
-            database.execute(f"INSERT INTO mutation_specs VALUES ({marks})", (*rest, number))  # noqa: S608
-        database.commit()
-    run = [*cosmic_ray, "exec", str(config), str(session)]
-    process = subprocess.Popen(run, cwd=tree, env=environment)  # noqa: S603  own arguments
-    deadline = time.monotonic() + seconds
+def find_modules(group: Group, tree: Path) -> Iterator[Path]:
+    """Paths of the modules of a group, relative to the tree."""
+    for pattern in group.modules:
+        found = (tree / pattern).rglob("*.py") if (tree / pattern).is_dir() else tree.glob(pattern)
+        yield from sorted(path.relative_to(tree) for path in found)
+
+
+def make_mutants(module: Path, tree: Path) -> Iterator[Mutant]:
+    """Mutants of one module, without those whose change is a matter of types or decorators."""
+    source = (tree / module).read_text()
+    statements = Statements(source)
+    nodes = get_ast(source)
+    for name in sorted(cosmic_ray.plugins.operator_names()):
+        operator_class = cosmic_ray.plugins.get_operator(name)
+        if operator_class.arguments() or name.startswith("core/RemoveDecorator"):
+            continue
+        operator = operator_class()
+        places = ((node, start) for node in ast_nodes(nodes) for start, _ in operator.mutation_positions(node))
+        for occurrence, (node, start) in enumerate(places):
+            # The `*` before keyword-only parameters looks like an operator.
+            if node.parent.type != "parameters" and not statements.is_type(start):
+                yield Mutant(str(module), name, occurrence, start[0], statements.lines_of(start))
+
+
+class Statements:
+    """Where the statements, annotations and decorators of a module are."""
+
+    def __init__(self, source: str) -> None:
+        self._statements: list[tuple[Place, Place, tuple[int, ...] | None]] = []
+        self._types: list[tuple[Place, Place]] = []
+        self._visit(ast.parse(source), is_in_function=False)
+
+    def _visit(self, node: ast.AST, *, is_in_function: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                body = getattr(child, "body", None)
+                last = max(child.lineno, body[0].lineno - 1) if body else child.end_lineno
+                lines = tuple(range(child.lineno, (last or child.lineno) + 1)) if is_in_function else None
+                self._statements.append((*self._span(child), lines))
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._types += map(self._span, child.decorator_list)
+            types = [getattr(child, name, None) for name in ("annotation", "returns")]
+            if isinstance(child, ast.AnnAssign) and ast.unparse(child.annotation) == "TypeAlias":
+                types.append(child.value)
+            self._types += [self._span(each) for each in types if each is not None]
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            self._visit(child, is_in_function=is_in_function or is_function)
+
+    @staticmethod
+    def _span(node: ast.AST) -> tuple[Place, Place]:
+        return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]  # every node with a place
+
+    def is_type(self, place: Place) -> bool:
+        return any(start <= place < end for start, end in self._types)
+
+    def lines_of(self, place: Place) -> tuple[int, ...] | None:
+        """Lines of the innermost statement that holds the place; of a compound statement, its head."""
+        holding = [(start, lines) for start, end, lines in self._statements if start <= place < end]
+        return max(holding, key=lambda each: each[0])[1] if holding else None
+
+
+def apply(mutant: Mutant, tree: Path) -> tuple[Mutated, list[str]] | None:
+    """The changed module and its changed lines; None if the code means the same or does not compile."""
+    path = tree / mutant.module
+    source = path.read_text()
+    changed = mutate_code(source, cosmic_ray.plugins.get_operator(mutant.operator)(), mutant.occurrence)
     try:
-        process.wait(max(1.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.wait()
-    return report(name, session, len(jobs))
+        if changed is None or ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source)):
+            return None
+    except SyntaxError:
+        return None
+    name = mutant.module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    pair = difflib.unified_diff(source.splitlines(), changed.splitlines(), lineterm="", n=0)
+    diff = [line[0] + " ".join(line[1:].split()) for line in pair if line[:3] not in ("---", "+++") and line[0] in "+-"]
+    return Mutated(name, path, changed), diff
 
 
-def report(name: str, session: Path, total: int) -> bool:
-    """Print the score of a group and every mutant that survived."""
-    query = """
-        SELECT m.module_path, m.operator_name, m.start_pos_row, r.test_outcome, r.diff
-        FROM work_results r JOIN mutation_specs m USING (job_id) ORDER BY 1, 3
-    """
-    with closing(sqlite3.connect(session)) as database:
-        rows = database.execute(query).fetchall()
-    survived = [row for row in rows if row[3] == "SURVIVED"]
-    killed = len(rows) - len(survived)
-    share = f"{100 * killed / len(rows):.0f} %" if rows else "-"
-    sys.stdout.write(f"\n{name}: {killed} of {len(rows)} noticed ({share}); {len(rows)} of {total} mutants run\n")
-    for path, operator, line, _, diff in survived:
-        changed = [text for text in diff.splitlines() if text[:1] in "+-" and text[:3] not in ("+++", "---")]
-        sys.stdout.write(f"  {path}:{line} {operator.removeprefix('core/')}\n")
-        sys.stdout.write("".join(f"    {text}\n" for text in changed))
-    return not survived
+def load_equivalents() -> dict[tuple[str, tuple[str, ...]], str]:
+    """Reasons by module and changed lines."""
+    entries = tomllib.loads((ROOT / "scripts" / "equivalent_mutants.toml").read_text())["mutant"]
+    return {(each["module"], tuple(each["diff"])): each["reason"] for each in entries}
+
+
+def run_group(name: str, tree: Path, options: argparse.Namespace) -> Score:
+    """Run a sample of one group's mutants."""
+    group, equivalents = GROUPS[name], load_equivalents()
+    modules = list(find_modules(group, tree))
+    baseline = measure(tree, group.tests, [tree / module for module in modules])
+    preload(baseline.libraries)
+    mutants = [mutant for module in modules for mutant in make_mutants(module, tree)]
+    order = random.Random(options.seed).sample(range(len(mutants)), len(mutants))  # noqa: S311  a sample
+    score, deadline = Score(made=len(mutants)), time.monotonic() + options.seconds
+    running: dict[Child, tuple[Mutant, list[str]]] = {}
+
+    def judge(mutant: Mutant, diff: list[str], *, is_killed: bool) -> None:
+        score.tried += 1
+        if (mutant.module, tuple(diff)) in equivalents:
+            score.equivalent += 1
+        elif is_killed:
+            score.killed += 1
+        else:
+            text = "\n".join(f"    {line}" for line in diff)
+            score.survivors.append(f"{mutant.module}:{mutant.line} {mutant.operator.removeprefix('core/')}\n{text}\n")
+            sys.stdout.write(score.survivors[-1])
+            sys.stdout.flush()
+
+    def collect() -> None:
+        child = wait_for_any(running)
+        mutant, diff = running.pop(child)
+        if child.is_killed or child.tests is None:
+            judge(mutant, diff, is_killed=child.is_killed)
+        else:
+            again = Child(tree, group.tests, child.mutated, None, baseline)
+            running[again] = (mutant, diff)
+
+    for number in order:
+        while len(running) >= options.jobs:
+            collect()
+        if score.tried + len(running) >= options.count or time.monotonic() >= deadline:
+            break
+        mutant = mutants[number]
+        if (found := apply(mutant, tree)) is None:
+            score.made -= 1
+            continue
+        mutated, diff = found
+        if (mutant.module, tuple(diff)) in equivalents:
+            judge(mutant, diff, is_killed=False)
+            continue
+        tests = select(mutant, tree, baseline)
+        if tests is not None and not tests:
+            judge(mutant, diff, is_killed=False)
+        else:
+            running[Child(tree, group.tests, mutated, tests, baseline)] = (mutant, diff)
+    while running:
+        collect()
+    return score
+
+
+def select(mutant: Mutant, tree: Path, baseline: Baseline) -> frozenset[str] | None:
+    """Tests that execute the changed statement; None for all tests."""
+    if mutant.lines is None:
+        return None
+    reached = baseline.reached.get(str(tree / mutant.module), {})
+    return frozenset(test for line in mutant.lines for test in reached.get(line, ()))
+
+
+@contextmanager
+def serve_postgres(tree: Path) -> Iterator[None]:
+    """Run one Postgres for all mutants of a group."""
+    code = "import sys, tests.conftest as own\nwith own.run_postgres() as dsn: print(dsn, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  own command
+        os.environ["SIGHTLINE_TEST_DSN"] = process.stdout.readline().strip() if process.stdout else ""
+        try:
+            yield
+        finally:
+            del os.environ["SIGHTLINE_TEST_DSN"]
+            process.communicate()
 
 
 def main() -> int:
     """Run the groups one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", choices=sorted(GROUPS), help="one group; default: all of them")
-    parser.add_argument("--seconds", type=float, default=300, help="time for each group")
+    parser.add_argument("--count", type=int, default=300, help="mutants to try in each group")
+    parser.add_argument("--seconds", type=float, default=3600, help="time for each group")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants that run at the same time")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    is_clean = True
-    for name in [options.group] if options.group else GROUPS:
-        with tempfile.TemporaryDirectory(prefix="sightline-mutants-") as directory:
-            copy_tree(Path(directory))
-            is_clean &= run_group(name, Path(directory), options.seconds, options.seed)
+    rows, is_clean = [HEAD, f"|{'---|' * HEAD.count(' | ')}---|\n"], True
+    with tempfile.TemporaryDirectory(prefix="sightline-mutants-") as directory:
+        tree = Path(directory)
+        copy_tree(tree)
+        for name in [options.group] if options.group else GROUPS:
+            sys.stdout.write(f"\n{name}\n")
+            if GROUPS[name].is_on_postgres:
+                with serve_postgres(tree):
+                    score = run_group(name, tree, options)
+            else:
+                score = run_group(name, tree, options)
+            rows.append(score.row(name))
+            is_clean &= not score.survivors
+    sys.stdout.write("\n" + "".join(rows))
     return 0 if is_clean else 1
 
 

@@ -20,7 +20,8 @@ from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
 
-TEMPLATE = "migrated"
+TEMPLATE = f"migrated_{os.getpid()}"
+"""Names carry the process, so that several test runs can share a server."""
 _numbers = itertools.count(1)
 
 
@@ -55,6 +56,13 @@ def postgres_dsn() -> Iterator[str]:
     if given := os.environ.get("SIGHTLINE_TEST_DSN"):
         yield given
         return
+    with run_postgres() as dsn:
+        yield dsn
+
+
+@contextmanager
+def run_postgres() -> Iterator[str]:
+    """Run a Postgres in a directory of its own; yields its address."""
     with open_data_directory() as directory:
         yield from _serve_postgres(directory)
 
@@ -100,9 +108,8 @@ def dsn_of(postgres_dsn: str, name: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_template(postgres_dsn: str) -> str:
+def migrated_template(postgres_dsn: str) -> Iterator[str]:
     """Name of a migrated database without connections; new databases are copied from it."""
-    on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}"))
     on_server(postgres_dsn, lambda connection: connection.execute(f"CREATE DATABASE {TEMPLATE}"))
 
     async def migrated() -> None:
@@ -111,7 +118,8 @@ def migrated_template(postgres_dsn: str) -> str:
             await migrate(database)
 
     trio.run(migrated)
-    return TEMPLATE
+    yield TEMPLATE
+    on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE {TEMPLATE} WITH (FORCE)"))
 
 
 @pytest.fixture
@@ -127,7 +135,7 @@ def database_dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
 
 
 def _fresh(postgres_dsn: str, template: str) -> Iterator[str]:
-    name = f"test_{next(_numbers)}"
+    name = f"test_{os.getpid()}_{next(_numbers)}"
     on_server(
         postgres_dsn,
         lambda connection: connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"),
