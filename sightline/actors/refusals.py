@@ -11,6 +11,3 @@ NOT_PARTY: Final = Refusal(Code.NOT_AUTHORIZED, "session:workspaceMismatch")
 QUOTE_CONSUMED: Final = Refusal(
     Code.INVALID_STATE, "pricing:quoteConsumed", "The quote has been used", state="CONSUMED"
 )
-IN_PROGRESS: Final = Refusal(
-    Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
-)

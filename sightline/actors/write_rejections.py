@@ -3,11 +3,11 @@
 from typing import Final
 
 from sightline.actors.kernel.errors import ReloadRequestedError
-from sightline.actors.refusals import IN_PROGRESS, QUOTE_CONSUMED
+from sightline.actors.refusals import QUOTE_CONSUMED
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MicroUsdc
-from sightline.ports.store import Rejected, RejectedWhy
+from sightline.ports.store import IN_PROGRESS, Rejected, RejectedWhy
 
 SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
 

@@ -13,6 +13,7 @@ from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
+from sightline.storage.database.compatibility import require_direct_connections
 from sightline.storage.database.durability import warn_if_not_durable
 from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
@@ -48,6 +49,7 @@ async def open_migrated_database(settings: Settings, retry: StartRetry, incarnat
 
     Raises:
         ChildFailedError: The embedded database does not start.
+        IncompatibleDatabaseError: The database lacks what ownership depends on.
         SchemaError: The schema is newer than this code, or was changed.
         StartError, StoreUnavailableError: As `StartRetry.run`.
     """
@@ -68,6 +70,7 @@ async def open_migrated_database(settings: Settings, retry: StartRetry, incarnat
         )
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
+            await retry.run(lambda: require_direct_connections(database))
             await retry.run(lambda: migrate(database))
             await retry.run(lambda: warn_if_not_durable(database))
             yield database

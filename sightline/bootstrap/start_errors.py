@@ -15,6 +15,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.ports.chain import ChainChangedError
+from sightline.storage.database.compatibility import IncompatibleDatabaseError
 from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
 from sightline.system.data_directory import PartMissingError
@@ -73,7 +74,7 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return f"{error}. Set SIGHTLINE_DATA_DIR (--data-dir)."
         case PartMissingError():
             return f"{error}. Check SIGHTLINE_DATA_DIR (--data-dir)."
-        case SchemaError():
+        case SchemaError() | IncompatibleDatabaseError():
             return f"{_sentence(error)} Check {database_setting(settings)}."
         case StoreUnavailableError() | OutcomeUnknownError():
             return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."

@@ -12,6 +12,7 @@ from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, s
 from sightline.ports.clock import Clock
 from sightline.ports.identity import ApiKeyRecord, IdentityStore, MintedKey
 from sightline.ports.ids import Ids
+from sightline.ports.store import IdempotencyRecord
 
 LABEL_LENGTH_MAX: Final = 80
 
@@ -47,7 +48,7 @@ class ApiKeys:
 
     async def mint(
         self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str],
-        limits: KeyLimits | None = None,
+        limits: KeyLimits | None = None, call: IdempotencyRecord | None = None,
     ) -> MintedKey:  # fmt: skip
         """Create a key.
 
@@ -56,9 +57,11 @@ class ApiKeys:
             label: 1..80 characters after trimming.
             environment: Only TEST is accepted.
             scopes: 1..8 different names of the table.
+            call: The record of the call, stored together with the key, so that one call makes at most one key.
 
         Raises:
-            RefusedError: INVALID_INPUT, or CONFLICT when the workspace has the maximum number of unrevoked keys.
+            RefusedError: INVALID_INPUT, or CONFLICT when the workspace has the maximum number of unrevoked keys or the
+                call is recorded already.
             OutcomeUnknownError: A key may have been stored whose plaintext is lost; it can be listed and revoked.
         """
         label = label.strip()
@@ -81,7 +84,8 @@ class ApiKeys:
             created_by_wallet=created_by,
             limits=limits,
         )
-        if not await self._store.add_key(record, self._hasher.digest(plaintext), limit=self._options.live_max):
+        digest, limit = self._hasher.digest(plaintext), self._options.live_max
+        if not await self._store.add_key(record, digest, limit=limit, call=call):
             raise RefusedError(refusals.KEY_LIMIT)
         return MintedKey(record, plaintext)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol, final
 
 from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
+from sightline.ports.store import IdempotencyRecord
 
 
 class Purpose(StrEnum):
@@ -112,10 +113,15 @@ class IdentityStore(Protocol):
         """Mark a used challenge as unused again. Its expiry does not change; an unknown value is ignored."""
         ...
 
-    async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
+    async def add_key(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
         """Store a new key unless its workspace already has `limit` unrevoked keys. Returns whether it was stored.
 
-        The limit holds under concurrent calls.
+        The limit holds under concurrent calls. The record of the call is stored in the same transaction as the key.
+
+        Raises:
+            CallRecordedError: The call is recorded already.
         """
         ...
 
@@ -272,7 +278,7 @@ class ApiKeyService(Protocol):
 
     async def mint(
         self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str],
-        limits: KeyLimits | None = None,
+        limits: KeyLimits | None = None, call: IdempotencyRecord | None = None,
     ) -> MintedKey:  # fmt: skip
         """Create a key."""
         ...

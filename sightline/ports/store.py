@@ -14,10 +14,11 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
 
 from sightline.domain.access import KeyLimits
-from sightline.domain.errors import StoreUnavailableError
+from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
+from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Event
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.settlement import SettlementPayload
@@ -25,6 +26,10 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import TupleUpdate
 
 SHARDS: Final = 256
+
+IN_PROGRESS: Final = Refusal(
+    Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
+)
 
 
 @final
@@ -63,6 +68,14 @@ class IdempotencyRecord:
     at_ms: int
     revision: int | None = None
     """Revision of the relations graph after the call wrote its own tuples; set by the store."""
+
+
+@final
+class CallRecordedError(RefusedError):
+    """A call with this idempotency key is recorded already; nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__(IN_PROGRESS)
 
 
 @final

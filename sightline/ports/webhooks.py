@@ -14,6 +14,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
 from sightline.domain.webhooks import DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import LedgerRow, SettlementRecord
+from sightline.ports.store import IdempotencyRecord
 
 LEASE_MS: Final = 30_000
 """How long a claimed delivery belongs to its claimer. More than the timeout of an attempt."""
@@ -160,8 +161,16 @@ class WebhookBacklog:
 class WebhookStore(Protocol):
     """Durable state of the customers' webhooks."""
 
-    async def add_endpoint(self, endpoint: WebhookEndpoint, *, limit: int) -> bool:
-        """Store a new endpoint unless its workspace already has `limit`. Returns whether it was stored."""
+    async def add_endpoint(
+        self, endpoint: WebhookEndpoint, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
+        """Store a new endpoint unless its workspace already has `limit`. Returns whether it was stored.
+
+        The record of the call is stored in the same transaction.
+
+        Raises:
+            CallRecordedError: The call is recorded already.
+        """
         ...
 
     async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
@@ -179,9 +188,16 @@ class WebhookStore(Protocol):
         ...
 
     async def rotate_endpoint(
-        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int
-    ) -> WebhookEndpoint | None:
-        """Give the endpoint the next signing secret unless it has another generation already. Returns the endpoint."""
+        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int,
+        call: IdempotencyRecord | None = None,
+    ) -> WebhookEndpoint | None:  # fmt: skip
+        """Give the endpoint the next signing secret unless it has another generation already. Returns the endpoint.
+
+        The record of the call is stored in the same transaction, if the endpoint exists.
+
+        Raises:
+            CallRecordedError: The call is recorded already.
+        """
         ...
 
     async def remove_endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
@@ -255,9 +271,10 @@ class WebhookService(Protocol):
     """
 
     async def create(
-        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType]
-    ) -> tuple[WebhookEndpoint, str]:
-        """Add an endpoint; returns it with its signing secret."""
+        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType],
+        call: IdempotencyRecord | None = None,
+    ) -> tuple[WebhookEndpoint, str]:  # fmt: skip
+        """Add an endpoint; returns it with its signing secret. `call` is recorded together with it."""
         ...
 
     async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
@@ -276,8 +293,13 @@ class WebhookService(Protocol):
         """Delete an endpoint; returns it as it was."""
         ...
 
-    async def rotate(self, workspace_id: str, endpoint_id: str) -> tuple[WebhookEndpoint, str]:
-        """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once."""
+    async def rotate(
+        self, workspace_id: str, endpoint_id: str, *, call: IdempotencyRecord | None = None
+    ) -> tuple[WebhookEndpoint, str]:
+        """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once.
+
+        `call` is recorded together with the rotation.
+        """
         ...
 
     async def ping(self, workspace_id: str, endpoint_id: str) -> WebhookDelivery:

@@ -8,6 +8,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.webhooks import ENDPOINTS_MAX, WebhookEventType
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
+from sightline.ports.store import IdempotencyRecord
 from sightline.ports.webhooks import (
     DeliveryQuery,
     EndpointChange,
@@ -62,9 +63,10 @@ class WebhookEndpoints:
         self._allows_loopback = allows_loopback
 
     async def create(
-        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType]
-    ) -> tuple[WebhookEndpoint, str]:
-        """Add an endpoint; returns it with its signing secret."""
+        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType],
+        call: IdempotencyRecord | None = None,
+    ) -> tuple[WebhookEndpoint, str]:  # fmt: skip
+        """Add an endpoint; returns it with its signing secret. `call` is recorded together with it."""
         self._check_url(url)
         endpoint = WebhookEndpoint(
             id=self._ids.uuid(),
@@ -74,7 +76,7 @@ class WebhookEndpoints:
             event_types=frozenset(event_types),
             created_at_ms=self._clock.now_ms(),
         )
-        if not await self._store.add_endpoint(endpoint, limit=ENDPOINTS_MAX):
+        if not await self._store.add_endpoint(endpoint, limit=ENDPOINTS_MAX, call=call):
             raise RefusedError(LIMIT)
         return endpoint, self._signer.secret_text(endpoint)
 
@@ -97,11 +99,15 @@ class WebhookEndpoints:
         """Delete an endpoint; returns it as it was."""
         return _existing(await self._store.remove_endpoint(workspace_id, endpoint_id))
 
-    async def rotate(self, workspace_id: str, endpoint_id: str) -> tuple[WebhookEndpoint, str]:
-        """Give an endpoint a new signing secret; returns both."""
+    async def rotate(
+        self, workspace_id: str, endpoint_id: str, *, call: IdempotencyRecord | None = None
+    ) -> tuple[WebhookEndpoint, str]:
+        """Give an endpoint a new signing secret; returns both. `call` is recorded together with it."""
         now_ms, old = self._clock.now_ms(), await self.endpoint(workspace_id, endpoint_id)
         rotated = _existing(
-            await self._store.rotate_endpoint(workspace_id, endpoint_id, from_generation=old.generation, now_ms=now_ms)
+            await self._store.rotate_endpoint(
+                workspace_id, endpoint_id, from_generation=old.generation, now_ms=now_ms, call=call
+            )
         )
         return rotated, self._signer.secret_text(rotated)
 

@@ -8,9 +8,12 @@ import trio
 
 from sightline.domain.access import Environment, Scope
 from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose, WalletSession
+from sightline.ports.store import CallRecordedError, IdempotencyKey, IdempotencyRecord
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryIdentityStore
+from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
 NOW = 1_800_000_000_000
@@ -28,7 +31,8 @@ def postgres_address(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture
 async def store(postgres_address: str | None) -> AsyncIterator[IdentityStore]:
     if postgres_address is None:
-        yield MemoryIdentityStore()
+        store = MemoryStore(relations=MemoryRelations(token_key=b"k" * 32), ledger=MemoryLedger())
+        yield MemoryIdentityStore(store.record_call)
         return
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=postgres_address))) as database:
         yield PostgresIdentityStore(database)
@@ -142,6 +146,35 @@ async def test_the_limit_counts_live_keys_of_the_workspace(store: IdentityStore)
     await store.revoke_key(WORKSPACE, a_key(1).key_id, now_ms=NOW, grace_ms=60_000)
     assert await store.add_key(a_key(3), digest_of(3), limit=2)
     assert await store.key_of(digest_of(3)) == a_key(3)
+
+
+def a_call(key: str = "mint") -> IdempotencyRecord:
+    path = f"/api/v1/workspaces/{WORKSPACE}/api-keys"
+    named = IdempotencyKey(workspace_id=WORKSPACE, method="POST", path=path, key=key, body_hash="h")
+    return IdempotencyRecord(key=named, result={}, at_ms=NOW)
+
+
+async def test_calls_with_one_idempotency_key_make_one_key_even_at_once(store: IdentityStore) -> None:
+    def mint(number: int) -> Callable[[], Awaitable[object]]:
+        async def act() -> bool:
+            try:
+                return await store.add_key(a_key(number), digest_of(number), limit=50, call=a_call())
+            except CallRecordedError:
+                return False
+
+        return act
+
+    assert (await at_once([mint(number) for number in range(1, 6)])).count(True) == 1
+    with pytest.raises(CallRecordedError):
+        await store.add_key(a_key(9), digest_of(9), limit=50, call=a_call())
+    assert len(await store.keys_in(WORKSPACE)) == 1
+    assert await store.add_key(a_key(9), digest_of(9), limit=50, call=a_call("another"))
+
+
+async def test_a_call_that_exceeds_the_limit_of_keys_may_be_repeated(store: IdentityStore) -> None:
+    assert await store.add_key(a_key(1), digest_of(1), limit=1)
+    assert not await store.add_key(a_key(2), digest_of(2), limit=1, call=a_call())
+    assert await store.add_key(a_key(2), digest_of(2), limit=2, call=a_call())
 
 
 async def test_the_limit_holds_when_keys_are_minted_at_once(store: IdentityStore) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,14 @@ from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import SessionState
 from sightline.domain.webhooks import ENDPOINTS_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import BlockApplication, BlockRef, ChainEvent, Inclusion, LedgerEventKind, LedgerQuery
-from sightline.ports.store import Committed, SessionWrite, WorkspaceWrite
+from sightline.ports.store import (
+    CallRecordedError,
+    Committed,
+    IdempotencyKey,
+    IdempotencyRecord,
+    SessionWrite,
+    WorkspaceWrite,
+)
 from sightline.ports.webhooks import (
     AttemptRecord,
     DeliveryJob,
@@ -145,6 +153,24 @@ async def test_a_rotation_is_done_once_for_the_generation_it_was_asked_from(hook
     for now_ms in (T0 + 1, T0 + 2):
         rotated = await hooks.store.rotate_endpoint(made.workspace_id, made.id, from_generation=1, now_ms=now_ms)
         assert rotated == replace(made, generation=2, rotated_at_ms=T0 + 1)
+
+
+async def test_a_call_adds_and_rotates_an_endpoint_once(hooks: Hooks) -> None:
+    made = an_endpoint(an_id())
+
+    def call(path: str) -> IdempotencyRecord:
+        key = IdempotencyKey(workspace_id=made.workspace_id, method="POST", path=path, key="k", body_hash="h")
+        return IdempotencyRecord(key=key, result={}, at_ms=T0)
+
+    assert await hooks.store.add_endpoint(made, limit=9, call=call("/webhooks"))
+    with pytest.raises(CallRecordedError):
+        await hooks.store.add_endpoint(an_endpoint(made.workspace_id), limit=9, call=call("/webhooks"))
+    assert await hooks.store.endpoints(made.workspace_id) == [made]
+    rotate = partial(hooks.store.rotate_endpoint, made.workspace_id, made.id, now_ms=T0, call=call("/rotate"))
+    rotated = await rotate(from_generation=1)
+    with pytest.raises(CallRecordedError):
+        await rotate(from_generation=2)
+    assert await hooks.store.endpoint(made.workspace_id, made.id) == rotated
 
 
 async def test_a_removed_endpoint_is_gone_and_nothing_is_sent_to_it(hooks: Hooks) -> None:

@@ -115,7 +115,7 @@ def in_memory() -> Storage:
         store=store,
         ledger=ledger,
         relations=relations,
-        identity=MemoryIdentityStore(),
+        identity=MemoryIdentityStore(store.record_call),
         webhooks=ledger.webhooks,
     )
 

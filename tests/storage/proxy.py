@@ -45,6 +45,8 @@ class Wire:
     struck: list[Fault] = field(default_factory=list)
     delay_s: float = 0.0
     refused: int = 0
+    rewritten: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """What is replaced in requests and answers, for each pair of equal length."""
     _refusal: tuple[str, At] | None = None
     _connections: set[trio.CancelScope] = field(default_factory=set)
     _passes: trio.Event = field(default_factory=trio.Event)
@@ -58,6 +60,16 @@ class Wire:
 
     def unblock(self) -> None:
         self._passes.set()
+
+    def rewrite(self, text: str, other: str) -> None:
+        """Replace a text in every request and answer by another one of the same length."""
+        assert len(text) == len(other)
+        self.rewritten.append((text.encode(), other.encode()))
+
+    def _translate(self, message: bytes) -> bytes:
+        for text, other in self.rewritten:
+            message = message.replace(text, other)
+        return message
 
     def cut(self) -> None:
         """Drop every connection."""
@@ -119,7 +131,7 @@ class Wire:
                         if fault is not None:
                             pending.append(fault)
                         await self._passes.wait()
-                        await server.send_all(self._rewrite(request))
+                        await server.send_all(self._translate(self._rewrite(request)))
                 nursery.cancel_scope.cancel()
 
             async def answers() -> None:
@@ -132,7 +144,7 @@ class Wire:
                     if self.delay_s:
                         await trio.sleep(self.delay_s)
                     await self._passes.wait()
-                    await client.send_all(answer)
+                    await client.send_all(self._translate(answer))
                     if fault is Fault.AFTER_ANSWER:
                         break
                 nursery.cancel_scope.cancel()

@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar, final
 
-from sightline.actors.refusals import IN_PROGRESS
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline.ports.store import IdempotencyKey, IdempotencyRecord, Store
+from sightline.ports.store import IN_PROGRESS, IdempotencyKey, IdempotencyRecord, Store
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import OperatorSeen, ReportHeartbeat, ReportHeartbeats, WorkspaceMessage
-from sightline.actors.refusals import IN_PROGRESS
 from sightline.actors.types import Answer, BatchVerdict
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.reports import heartbeat_of, judge, verdict_on
@@ -21,7 +20,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import FixReported
 from sightline.domain.value import value
-from sightline.ports.store import Heartbeat, HeartbeatWrite, IdempotencyKey, ShardLease
+from sightline.ports.store import IN_PROGRESS, Heartbeat, HeartbeatWrite, IdempotencyKey, ShardLease
 
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 

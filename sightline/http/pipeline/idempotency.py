@@ -1,22 +1,19 @@
-"""Idempotency of calls that no actor handles: their reply is recorded after the effect.
+"""Idempotency of calls that no actor handles.
 
-The effects of these calls are repeatable by themselves (adding a member, revoking a key), so a crash between the
-effect and its record changes nothing for a caller that repeats the call.
+The effects of most of these calls are repeatable by themselves (adding a member, revoking a key): their reply is
+recorded after the effect, and a crash between the two changes nothing for a caller that repeats the call. Calls that
+make a secret are recorded in the transaction of their effect instead.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, final
 
-import structlog
-
 from sightline.actors.answers import NOT_REPLAYABLE
 from sightline.actors.service.idempotency import Replays
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
+from sightline.domain.errors import RefusedError
 from sightline.http.pipeline.call import Reply
 from sightline.ports.clock import Clock
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord, Store
-
-log = structlog.get_logger()
 
 
 @final
@@ -41,24 +38,19 @@ class Idempotency:
 
         return await self._replays.once(key, act_and_record, _recorded_reply)
 
-    async def once(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Run `act` and record that it was done, without its reply, which holds a secret.
+    async def once(
+        self, key: IdempotencyKey | None, act: Callable[[IdempotencyRecord | None], Awaitable[Reply]]
+    ) -> Reply:
+        """Run `act`, whose reply holds a secret and is not recorded.
+
+        `act` stores the record that it is given in the transaction of its effect. Of two calls with one key, at one
+        server or at two, one takes effect.
 
         Raises:
             RefusedError: CONFLICT `idempotency:notReplayable` for a repeat.
         """
-
-        async def act_and_mark() -> Reply:
-            reply = await act()
-            if key is not None:
-                try:
-                    await self._record(key, {}, self._clock.now_ms())
-                except (UnavailableError, OutcomeUnknownError) as error:
-                    # The reply exists only here and must reach the caller, although a repeat may make another key.
-                    log.warning("idempotency_record_failed", reason=str(error))
-            return reply
-
-        return await self._replays.once(key, act_and_mark, _refuse_replay)
+        record = None if key is None else IdempotencyRecord(key=key, result={}, at_ms=self._clock.now_ms())
+        return await self._replays.once(key, lambda: act(record), _refuse_replay)
 
     async def _record(self, key: IdempotencyKey, result: dict[str, object], at_ms: int) -> None:
         await self._store.record_idempotent(IdempotencyRecord(key=key, result=result, at_ms=at_ms))

@@ -1,5 +1,6 @@
 """API keys: minted, listed and revoked by people, never by keys."""
 
+from functools import partial
 from typing import Final, final
 
 from sightline.domain.access import Operation, WalletPrincipal
@@ -13,6 +14,7 @@ from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.workspaces import ApiKey, ApiKeyList, MintedKey, MintKeyBody, api_key_json
 from sightline.http.services import Services
 from sightline.ports.administration import AuditAction
+from sightline.ports.store import IdempotencyRecord
 
 TAG: Final = "api keys"
 _PATH: Final = "/api/v1/workspaces/{id}/api-keys"
@@ -66,7 +68,7 @@ class ApiKeyResources:
         principal = call.principal
         assert isinstance(principal, WalletPrincipal)
 
-        async def mint() -> Reply:
+        async def mint(record: IdempotencyRecord | None) -> Reply:
             minted = await self._services.api_keys.mint(
                 workspace_id,
                 created_by=principal.wallet_address,
@@ -74,11 +76,14 @@ class ApiKeyResources:
                 environment=body.environment,
                 scopes=body.scopes,
                 limits=None if body.limits is None else body.limits.to_domain(),
+                call=record,
             )
             return Reply(api_key_json(minted.record) | {"plaintext": minted.plaintext})
 
         act = Act(actor_of(principal), AuditAction.KEY_MINT, f"workspace {workspace_id}", body.label)
-        return await self._idempotency.once(call.caller().idempotency, lambda: self._services.audit.record(act, mint))
+        return await self._idempotency.once(
+            call.caller().idempotency, lambda record: self._services.audit.record(act, partial(mint, record))
+        )
 
     @Route(
         "POST",

@@ -3,7 +3,7 @@
 They pass the same contract suites as the Postgres adapters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -18,13 +18,16 @@ from sightline.ports.relations import (
     Staged,
     TupleUpdate,
 )
+from sightline.ports.store import CallRecordedError, IdempotencyRecord
 
 
 @final
 class MemoryIdentityStore:
     """Stores nonces, API keys and wallet sessions in dictionaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, record_call: Callable[[IdempotencyRecord], bool] = lambda _: True) -> None:
+        """Create an empty store. `record_call` records an answer; False if one is recorded already."""
+        self._record_call = record_call
         self._nonces: dict[str, Nonce] = {}
         self._used: set[str] = set()
         self._keys: dict[bytes, ApiKeyRecord] = {}
@@ -51,12 +54,16 @@ class MemoryIdentityStore:
         await trio.lowlevel.checkpoint()
         self._used.discard(value)
 
-    async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
+    async def add_key(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
         """Keep a fresh key within the workspace's limit."""
         await trio.lowlevel.checkpoint()
         of_workspace = (each for each in self._keys.values() if each.workspace_id == record.workspace_id)
         if sum(each.revoked_at_ms is None for each in of_workspace) >= limit:
             return False
+        if call is not None and not self._record_call(call):
+            raise CallRecordedError
         self._keys[digest] = record
         return True
 

@@ -59,6 +59,7 @@ class MemoryStore:
         self._relations = relations
         self._ledger = ledger
         self._webhooks = ledger.webhooks
+        self._webhooks.record_call = self.record_call
         self._epochs = dict.fromkeys(range(SHARDS), 0)
         self._sessions: dict[str, Session] = {}
         ledger.session_of = self._sessions.get
@@ -375,7 +376,14 @@ class MemoryStore:
     async def record_idempotent(self, record: IdempotencyRecord) -> bool:
         """Keep the answer of a call."""
         await trio.lowlevel.checkpoint()
-        return self._answers.setdefault(_scope(record.key), record) is record
+        return self.record_call(record)
+
+    def record_call(self, record: IdempotencyRecord) -> bool:
+        """Keep the answer of a call, as part of another store's step."""
+        if _scope(record.key) in self._answers:
+            return False
+        self._answers[_scope(record.key)] = record
+        return True
 
 
 def _scope(key: IdempotencyKey) -> _Scope:

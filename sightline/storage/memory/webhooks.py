@@ -11,7 +11,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import EventKind
 from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import LedgerRow, SettlementRecord
-from sightline.ports.store import SessionWrite
+from sightline.ports.store import CallRecordedError, IdempotencyRecord, SessionWrite
 from sightline.ports.webhooks import (
     LEASE_MS,
     AttemptRecord,
@@ -64,6 +64,8 @@ class MemoryWebhooks:
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         """Create an empty store. `now_ms` is what the database's clock is on Postgres."""
         self._now_ms = now_ms
+        self.record_call: Callable[[IdempotencyRecord], bool] = lambda _: True
+        """Records the answer of a call; False if one is recorded already. Set by the store that keeps them."""
         self._endpoints: dict[str, WebhookEndpoint] = {}
         self._outbox: dict[int, tuple[OutboxRow, int]] = {}
         self._messages: dict[int, WebhookMessage] = {}
@@ -130,10 +132,13 @@ class MemoryWebhooks:
 
     # --- endpoints ---
 
-    async def add_endpoint(self, endpoint: WebhookEndpoint, *, limit: int) -> bool:
+    async def add_endpoint(
+        self, endpoint: WebhookEndpoint, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
         """Store a new endpoint unless its workspace already has `limit`."""
         if len(await self.endpoints(endpoint.workspace_id)) >= limit:
             return False
+        self._require_first_call(call)
         self._endpoints[endpoint.id] = endpoint
         return True
 
@@ -169,10 +174,13 @@ class MemoryWebhooks:
         return new
 
     async def rotate_endpoint(
-        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int
-    ) -> WebhookEndpoint | None:
+        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int,
+        call: IdempotencyRecord | None = None,
+    ) -> WebhookEndpoint | None:  # fmt: skip
         """Give the endpoint the next signing secret unless it has another generation already."""
         found = await self.endpoint(workspace_id, endpoint_id)
+        if found is not None:
+            self._require_first_call(call)
         if found is not None and found.generation == from_generation:
             found = self._endpoints[endpoint_id] = replace(found, generation=from_generation + 1, rotated_at_ms=now_ms)
         return found
@@ -181,6 +189,10 @@ class MemoryWebhooks:
         """Delete an endpoint."""
         found = await self.endpoint(workspace_id, endpoint_id)
         return None if found is None else self._endpoints.pop(endpoint_id)
+
+    def _require_first_call(self, call: IdempotencyRecord | None) -> None:
+        if call is not None and not self.record_call(call):
+            raise CallRecordedError
 
     # --- the outbox ---
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from sightline.ports.store import IdempotencyKey, IdempotencyRecord
+from sightline.ports.store import CallRecordedError, IdempotencyKey, IdempotencyRecord
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
 
 _FIND = """
@@ -62,6 +63,20 @@ def columns_of(records: Sequence[IdempotencyRecord]) -> list[list[str] | list[in
 
 async def record_idempotent(database: Database, record: IdempotencyRecord) -> bool:
     """Insert a record; False if one exists already."""
+    return await database.run(lambda connection: _insert(connection, record))
+
+
+async def require_first_call(connection: Connection, record: IdempotencyRecord | None) -> None:
+    """Insert the record of a call in the transaction of its effect. Waits for another call with the same key.
+
+    Raises:
+        CallRecordedError: A record exists already.
+    """
+    if record is not None and not await _insert(connection, record):
+        raise CallRecordedError
+
+
+async def _insert(connection: Connection, record: IdempotencyRecord) -> bool:
     key = record.key
     values = (
         key.workspace_id,
@@ -73,5 +88,5 @@ async def record_idempotent(database: Database, record: IdempotencyRecord) -> bo
         record.at_ms,
         record.revision,
     )
-    status: str = await database.run(lambda connection: connection.execute(_RECORD, *values))
+    status: str = await connection.execute(_RECORD, *values)
     return status == "INSERT 0 1"

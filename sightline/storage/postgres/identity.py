@@ -16,10 +16,12 @@ from sightline.ports.relations import (
     Staged,
     TupleUpdate,
 )
+from sightline.ports.store import IdempotencyRecord
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_read import GroupRead
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import identity_sql
+from sightline.storage.postgres.idempotency import require_first_call
 
 _ADD_NONCE = """
 INSERT INTO auth_nonce (value, address, purpose, message, chain_id, expires_at_ms) VALUES ($1, $2, $3, $4,
@@ -118,7 +120,9 @@ class PostgresIdentityStore:
             lambda connection: connection.execute("UPDATE auth_nonce SET used_at_ms = NULL WHERE value = $1", value)
         )
 
-    async def add_key(self, record: ApiKeyRecord, digest: bytes, *, limit: int) -> bool:
+    async def add_key(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
         """Keep a fresh key within the workspace's limit; minters of one workspace wait for each other."""
         row = (
             record.key_id,
@@ -138,7 +142,10 @@ class PostgresIdentityStore:
         async def unit(connection: Connection) -> bool:
             lock = f"api_key:{record.workspace_id}"
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lock)
-            return await connection.fetchval(_ADD_KEY, *row) is not None
+            if await connection.fetchval(_ADD_KEY, *row) is None:
+                return False
+            await require_first_call(connection, call)
+            return True
 
         return await self._database.transact(unit)
 

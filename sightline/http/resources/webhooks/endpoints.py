@@ -20,6 +20,7 @@ from sightline.http.schemas.webhooks import (
     webhook_json,
 )
 from sightline.http.services import Services
+from sightline.ports.store import IdempotencyRecord
 from sightline.ports.webhooks import EndpointChange, WebhookEndpoint
 
 TAG: Final = "webhooks"
@@ -59,12 +60,13 @@ class WebhookEndpointResources:
         """Create. The answer holds a secret and is not recorded: a repeat with the same idempotency key is refused."""
         body: CreateWebhookBody = call.body
 
-        async def create() -> Reply:
+        async def create(record: IdempotencyRecord | None) -> Reply:
             endpoint, secret = await self._webhooks.create(
                 call.workspace_id,
                 url=body.url,
                 description=body.description,
                 event_types=[WebhookEventType(name) for name in body.event_types],
+                call=record,
             )
             return Reply(self._shown(endpoint) | {"secret": secret})
 
@@ -153,8 +155,8 @@ class WebhookEndpointResources:
     async def rotate(self, call: Call) -> Reply:
         """Rotate. The answer is not recorded, as with `create`."""
 
-        async def rotate() -> Reply:
-            endpoint, secret = await self._webhooks.rotate(call.workspace_id, call.params["id"])
+        async def rotate(record: IdempotencyRecord | None) -> Reply:
+            endpoint, secret = await self._webhooks.rotate(call.workspace_id, call.params["id"], call=record)
             return Reply(self._shown(endpoint) | {"secret": secret})
 
         return await self._idempotency.once(call.caller().idempotency, rotate)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sightline.domain.webhooks import DisabledReason, WebhookEventType
+from sightline.ports.store import IdempotencyRecord
 from sightline.ports.webhooks import EndpointChange, WebhookEndpoint
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.postgres.idempotency import require_first_call
 
 ENDPOINTS_LOCK_KEY: Final = 5_300_045
 """Seed of the advisory lock on the endpoints of a workspace. Any constant number works."""
@@ -43,7 +45,9 @@ class WebhookEndpointTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add_endpoint(self, endpoint: WebhookEndpoint, *, limit: int) -> bool:
+    async def add_endpoint(
+        self, endpoint: WebhookEndpoint, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
         """Store a new endpoint unless its workspace already has `limit`."""
 
         async def unit(connection: Connection) -> bool:
@@ -60,7 +64,10 @@ class WebhookEndpointTable:
                 endpoint.created_at_ms,
                 limit,
             )
-            return bool(added)
+            if not added:
+                return False
+            await require_first_call(connection, call)
+            return True
 
         return await self._database.transact(unit)
 
@@ -88,13 +95,17 @@ class WebhookEndpointTable:
         )
 
     async def rotate_endpoint(
-        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int
-    ) -> WebhookEndpoint | None:
+        self, workspace_id: str, endpoint_id: str, *, from_generation: int, now_ms: int,
+        call: IdempotencyRecord | None = None,
+    ) -> WebhookEndpoint | None:  # fmt: skip
         """Give the endpoint the next signing secret unless it has another generation already."""
 
         async def unit(connection: Connection) -> Any:
             await connection.execute(_ROTATE, workspace_id, endpoint_id, from_generation, now_ms)
-            return await connection.fetchrow(_ONE, workspace_id, endpoint_id)
+            row = await connection.fetchrow(_ONE, workspace_id, endpoint_id)
+            if row is not None:
+                await require_first_call(connection, call)
+            return row
 
         return _found(await self._database.transact(unit))
 
