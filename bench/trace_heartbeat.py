@@ -1,7 +1,8 @@
 """Lists the Python functions that one heartbeat of a LIVE session calls, from socket to socket.
 
 Runs a whole server (embedded database and chain) in this process, brings a session LIVE with one operator, and profiles
-the server's thread during one POST /location on a connection that has already sent twenty.
+the server's thread during each of twenty POST /location on a connection that has already sent twenty. A function counts
+if every one of them calls it, with the fewest calls: what else ran belongs to other tasks, such as the chain's watcher.
 
     python -m bench.trace_heartbeat
 """
@@ -9,6 +10,7 @@ the server's thread during one POST /location on a connection that has already s
 import asyncio
 import contextlib
 import io
+import json
 import os
 import signal
 import socket
@@ -20,12 +22,12 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from bench.load import heartbeat
 from bench.servers import HOST, Target, populate_sightline, spot
 from bench.wire import Client, request
 from sightline.cli import main
 
 WARM_UPS = 20
+TRACED = 20
 LIBRARIES = "site-packages/"
 
 
@@ -34,7 +36,13 @@ class Trace:
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
+        self.common: Counter[str] | None = None
         self.is_on = False
+
+    def keep(self) -> None:
+        """Keep what this heartbeat and all before it called."""
+        self.common = self.calls if self.common is None else self.common & self.calls
+        self.calls = Counter()
 
     def __call__(self, frame: FrameType, event: str, _arg: object) -> None:
         """Handle a profile event; see sys.setprofile."""
@@ -43,6 +51,11 @@ class Trace:
             path = code.co_filename
             short = path.partition(LIBRARIES)[2] or path.removeprefix(f"{os.getcwd()}/")
             self.calls[f"{short}:{code.co_qualname}"] += 1
+
+
+def heartbeat(sequence: int) -> bytes:
+    """Build the body of a heartbeat at the place of the session, so that its meter runs."""
+    return json.dumps({**spot(0), "accuracyMeters": 5, "sequence": sequence}).encode()
 
 
 def exchange(connection: socket.socket, message: bytes) -> bytes:
@@ -76,10 +89,12 @@ def drive(trace: Trace, output: io.StringIO) -> None:
                 answer = exchange(connection, request("POST", path, device["key"], heartbeat(sequence)))
                 assert b" 200 " in answer[:20], answer
                 time.sleep(0.05)
-            trace.is_on = True
-            exchange(connection, request("POST", path, device["key"], heartbeat(WARM_UPS + 1)))
-            time.sleep(0.02)  # the session processes the fix after the answer
-            trace.is_on = False
+            for sequence in range(WARM_UPS + 1, WARM_UPS + 1 + TRACED):
+                trace.is_on = True
+                exchange(connection, request("POST", path, device["key"], heartbeat(sequence)))
+                time.sleep(0.02)  # the session processes the fix after the answer
+                trace.is_on = False
+                trace.keep()
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -97,9 +112,10 @@ if __name__ == "__main__":
             main()
         sys.setprofile(None)
         driver.join()
-    ours = {name: count for name, count in trace.calls.items() if name.startswith("sightline/")}
-    for name, count in trace.calls.items():
+    common = trace.common or Counter()
+    ours = {name: count for name, count in common.items() if name.startswith("sightline/")}
+    for name, count in common.items():
         sys.stdout.write(f"{count:4} {name}\n")
     sys.stdout.write(
-        f"{len(trace.calls)} functions, {trace.calls.total()} calls; of Sightline {len(ours)}, {sum(ours.values())}\n"
+        f"{len(common)} functions, {common.total()} calls; of Sightline {len(ours)}, {sum(ours.values())}\n"
     )

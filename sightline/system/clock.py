@@ -9,6 +9,7 @@ clock, and runs one percent slower until both are equal.
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, final
 
 import structlog
@@ -20,13 +21,9 @@ STEP_MS: Final = 500
 SLOWER_BY: Final = 100
 """While server time is ahead of the wall clock, it runs slower by one part in this many."""
 
-_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_boot_ns: Final = partial(time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 log = structlog.get_logger()
-
-
-def _boot_ns() -> int:
-    return time.clock_gettime_ns(_BOOT_CLOCK)
 
 
 def utc_now() -> datetime:

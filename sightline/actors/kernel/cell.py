@@ -14,6 +14,7 @@ as `live` returns True; cancelling the nursery of the life stops the actor.
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.behaviour import Behaviour
     from sightline.actors.kernel.kind import Kind
     from sightline.actors.kernel.ref import Directory, Ref
-    from sightline.actors.kernel.supervision import Rng
-    from sightline.actors.kernel.timers import Timers
-    from sightline.ports.clock import Clock
 
 T = TypeVar("T")
 
@@ -78,8 +76,10 @@ class Cell:
         "_behaviour",
         "_passivate_asked",
         "_waiting",
+        "clock",
         "current",
         "held",
+        "id",
         "idle",
         "kind",
         "last_active",
@@ -88,14 +88,22 @@ class Cell:
         "phase",
         "reason",
         "ref",
+        "registry",
+        "rng",
         "snapshot",
         "strikes",
+        "timers",
         "was_active",
     )
 
     def __init__(self, kind: Kind, ref: Ref[object]) -> None:
         self.kind = kind
         self.ref = ref
+        self.id = ref.id
+        self.registry: Directory = kind.directory
+        self.timers = kind.timers
+        self.clock = kind.clock
+        self.rng = kind.rng
         self.mailbox = Mailbox()
         self.phase = Phase.LOADING
         self.snapshot: object | None = None
@@ -118,31 +126,6 @@ class Cell:
         self._passivate_asked = False
 
     # Context: what a behaviour may use.
-
-    @property
-    def id(self) -> str:
-        """See `Context.id`."""
-        return self.ref.id
-
-    @property
-    def registry(self) -> Directory:
-        """See `Context.registry`."""
-        return self.kind.directory
-
-    @property
-    def timers(self) -> Timers:
-        """See `Context.timers`."""
-        return self.kind.timers
-
-    @property
-    def clock(self) -> Clock:
-        """See `Context.clock`."""
-        return self.kind.clock
-
-    @property
-    def rng(self) -> Rng:
-        """See `Context.rng`."""
-        return self.kind.rng
 
     def passivate(self) -> None:
         """See `Context.passivate`."""
@@ -211,12 +194,13 @@ class Cell:
             return sent
         sent = Sent.ADMITTED
         options = self.kind.options
-        if is_bounded and self.mailbox.depth(lane) >= (options.data_max if lane is Lane.DATA else options.control_max):
+        bound = options.data_max if lane is Lane.DATA else options.control_max
+        if not self.mailbox.put(envelope, lane, bound if is_bounded else inf):
             if not self._make_room(envelope, lane):
                 self.kind.counters.overloaded += 1
                 return Sent.OVERLOADED
             sent = Sent.CONFLATED
-        self.mailbox.put(envelope, lane)
+            self.mailbox.put(envelope, lane)
         self.wake()
         return sent
 

@@ -35,13 +35,14 @@ class Envelope(Generic[M_co]):
         claim: Of a timer's message: whether the timer still counts. None for other messages.
         life: Of a helper's outcome: the nursery of the life that started the helper. None for other messages.
         retries: How often the message was put back after a failed turn.
+        answered: Whether `reply` or `fail` was called.
     """
 
     __slots__ = (
-        "_answered",
         "_bucket",
         "_held_in",
         "_task",
+        "answered",
         "claim",
         "conflate_key",
         "deadline",
@@ -64,18 +65,13 @@ class Envelope(Generic[M_co]):
         self.life: trio.Nursery | None = None
         self.retries = 0
         self._task = task
-        self._answered = False
+        self.answered = False
         self._bucket: dict[Envelope[object], Counters] | None = None
         self._held_in: dict[Envelope[object], None] | None = None
 
     def __repr__(self) -> str:
         kind = "ask" if self.is_ask else "tell"
-        return f"<Envelope {kind} {type(self.message).__name__} answered={self._answered}>"
-
-    @property
-    def answered(self) -> bool:
-        """Whether `reply` or `fail` was called."""
-        return self._answered
+        return f"<Envelope {kind} {type(self.message).__name__} answered={self.answered}>"
 
     @property
     def awaited(self) -> bool:
@@ -105,10 +101,10 @@ class Envelope(Generic[M_co]):
     def _settle(self) -> trio.lowlevel.Task | None:
         if not self.is_ask:
             return None
-        if self._answered:
+        if self.answered:
             message = f"{type(self.message).__name__} was answered twice"
             raise InvariantError(message)
-        self._answered = True
+        self.answered = True
         return self._release()
 
     def _release(self) -> trio.lowlevel.Task | None:
@@ -128,7 +124,7 @@ class Envelope(Generic[M_co]):
 
     def fail_if_open(self, error: Exception) -> None:
         """Answer with an exception unless already answered."""
-        if self.is_ask and not self._answered:
+        if self.is_ask and not self.answered:
             self.fail(error)
 
     def acknowledge(self) -> None:

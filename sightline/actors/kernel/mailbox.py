@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum, StrEnum
+from math import inf
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -50,21 +51,18 @@ class Mailbox:
         yield from self._control or ()
         yield from self._data or ()
 
-    def depth(self, lane: Lane) -> int:
-        """How many wait in one lane."""
-        return len((self._control if lane is Lane.CONTROL else self._data) or ())
-
-    def put(self, envelope: Envelope[object], lane: Lane) -> None:
-        """Append to a lane; the caller checks the bound."""
-        if lane is Lane.DATA:
-            if self._data is None:
-                self._data = deque((envelope,))
-            else:
-                self._data.append(envelope)
-        elif self._control is None:
-            self._control = deque((envelope,))
+    def put(self, envelope: Envelope[object], lane: Lane, bound: float = inf) -> bool:
+        """Append to a lane; false if as many as `bound` wait in it."""
+        queue = self._data if lane is Lane.DATA else self._control
+        if queue is not None:
+            if len(queue) >= bound:
+                return False
+            queue.append(envelope)
+        elif lane is Lane.DATA:
+            self._data = deque((envelope,))
         else:
-            self._control.append(envelope)
+            self._control = deque((envelope,))
+        return True
 
     def put_back(self, envelope: Envelope[object]) -> None:
         """Put a message in front of all others."""

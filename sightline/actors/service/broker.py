@@ -233,29 +233,24 @@ class Broker:
         self, workspace_id: str, report: HeartbeatReport, key: IdempotencyKey | None = None
     ) -> Answer[Workspace]:
         """Accept one heartbeat; returns once it is durable, together with the answer when the call has a key."""
-        workspace = self._registry.ref(WORKSPACE, workspace_id)
-
-        async def take() -> Answer[Workspace]:
-            answer: Answer[Workspace] = await workspace.ask(
-                ReportHeartbeat(report, key), timeout_s=self._deps.limits.ask_timeout_s, conflate_key="heartbeat"
-            )
-            return answer
-
-        return await take() if key is None else await self._once(key, take)
+        ask = partial(
+            self._registry.ref(WORKSPACE, workspace_id).ask,
+            ReportHeartbeat(report, key),
+            timeout_s=self._deps.limits.ask_timeout_s,
+            conflate_key="heartbeat",
+        )
+        return await ask() if key is None else await self._once(key, ask)
 
     async def heartbeats(
         self, workspace_id: str, reports: Sequence[HeartbeatReport], key: IdempotencyKey | None = None
     ) -> Answer[BatchVerdict]:
         """Accept several heartbeats in order; returns once the accepted ones are durable."""
-        workspace = self._registry.ref(WORKSPACE, workspace_id)
-
-        async def take() -> Answer[BatchVerdict]:
-            answer: Answer[BatchVerdict] = await workspace.ask(
-                ReportHeartbeats(tuple(reports), key), timeout_s=self._deps.limits.ask_timeout_s
-            )
-            return answer
-
-        return await take() if key is None else await self._once(key, take)
+        ask = partial(
+            self._registry.ref(WORKSPACE, workspace_id).ask,
+            ReportHeartbeats(tuple(reports), key),
+            timeout_s=self._deps.limits.ask_timeout_s,
+        )
+        return await ask() if key is None else await self._once(key, ask)
 
     # Helpers.
 

@@ -20,7 +20,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import FixReported
 from sightline.domain.value import value
-from sightline.ports.store import IN_PROGRESS, Heartbeat, HeartbeatWrite, IdempotencyKey, ShardLease
+from sightline.ports.store import IN_PROGRESS, Heartbeat, HeartbeatWrite, IdempotencyKey, IdempotencyRecord, ShardLease
 
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 
@@ -124,10 +124,14 @@ class HeartbeatIntake:
 
     async def _write(self, accepted: list[Judged], lease: ShardLease) -> None:
         """Write the accepted heartbeats with the answers of calls that have a key."""
-        heartbeats = tuple(heartbeat for report in accepted for heartbeat in report.heartbeats)
-        answers = [record_of(key, report.answer) for report in accepted if (key := report.key) is not None]
+        heartbeats: list[Heartbeat] = []
+        answers: list[IdempotencyRecord] = []
+        for report in accepted:
+            heartbeats += report.heartbeats
+            if report.key is not None:
+                answers.append(record_of(report.key, report.answer))
         try:
-            await self._writer.write(HeartbeatWrite(lease, heartbeats, tuple(answers)))
+            await self._writer.write(HeartbeatWrite(lease, tuple(heartbeats), tuple(answers)))
         except OverloadedError:
             raise
         except SightlineError as error:

@@ -140,7 +140,10 @@ class Workspace:
     @property
     def live_session_id(self) -> str | None:
         """The session that is live, if one is."""
-        return next((claim.session_id for claim in self.claims.values() if claim.is_live), None)
+        for claim in self.claims.values():
+            if claim.is_live:
+                return claim.session_id
+        return None
 
     def as_operator(self) -> Operator:
         """What a session freezes of it on assignment."""

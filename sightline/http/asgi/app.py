@@ -42,21 +42,21 @@ class _App:
         elif scope["type"] == "websocket":
             await serve_socket(self._pipeline, scope, receive, send)
         else:
-            await self._answer(scope, receive, send)
+            try:
+                match = self._pipeline.router.match(scope["method"], scope["raw_path"])
+            except ApiError as error:
+                await self._refuse(scope, send, error)
+                return
+            if isinstance(match.route, Route) and match.route.is_hot:
+                await answer_directly(self._pipeline, match, scope, receive, send)
+            else:
+                inner = quart_scope(scope, match)
+                await self._quart(inner, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pipeline = self._pipeline
-        try:
-            match = pipeline.router.match(scope["method"], scope["raw_path"])
-        except ApiError as error:
-            request = pipeline.request_of(scope, b"")
-            outgoing = pipeline.failed(request, error)
-            pipeline.finished(request, outgoing)
-            assert isinstance(outgoing.body, bytes)
-            await send_outgoing(send, outgoing, outgoing.body)
-            return
-        if isinstance(match.route, Route) and match.route.is_hot:
-            await answer_directly(pipeline, match, scope, receive, send)
-        else:
-            inner = quart_scope(scope, match)
-            await self._quart(inner, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
+    async def _refuse(self, scope: Scope, send: Send, error: ApiError) -> None:
+        """Answer an unknown path or method."""
+        request = self._pipeline.request_of(scope, b"")
+        outgoing = self._pipeline.failed(request, error)
+        self._pipeline.finished(request, outgoing)
+        assert isinstance(outgoing.body, bytes)
+        await send_outgoing(send, outgoing, outgoing.body)

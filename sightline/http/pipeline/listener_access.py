@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self, final
 from urllib.parse import urlsplit
 
@@ -19,13 +20,14 @@ from sightline.http.pipeline.routes import AnyRoute, Route
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared with, not bound
 ANY: Final = "*"
+REMEMBERED_MAX: Final = 256
 
 
 @final
 class AllowedHosts:
     """The hosts that a Host header may name, whatever its port."""
 
-    __slots__ = ("_is_address_allowed", "_is_any_allowed", "_names")
+    __slots__ = ("_is_address_allowed", "_is_any_allowed", "_names", "admits")
 
     def __init__(self, names: Iterable[str], *, is_address_allowed: bool = False) -> None:
         """Create the list.
@@ -37,6 +39,8 @@ class AllowedHosts:
         self._names = {name.lower() for name in names}
         self._is_any_allowed = ANY in self._names
         self._is_address_allowed = is_address_allowed
+        # Callers send the same few hosts again and again.
+        self.admits: Final = lru_cache(maxsize=REMEMBERED_MAX)(self._admits)
 
     @classmethod
     def of(cls, bound: str, public_url: str | None, added: Iterable[str]) -> Self:
@@ -49,7 +53,7 @@ class AllowedHosts:
             names.add(urlsplit(public_url).hostname or "")
         return cls(names, is_address_allowed=bound in WILDCARDS)
 
-    def admits(self, host: str) -> bool:
+    def _admits(self, host: str) -> bool:
         """Whether the Host header names this server."""
         if self._is_any_allowed:
             return True

@@ -25,12 +25,14 @@ from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
-from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
+from sightline.http.pipeline.routes import AnyRoute, QueryModel, Result, Route, SocketRoute
 from sightline.http.server import MADE_OF_HEAD, Scope
 from sightline.http.server import Headers as RawHeaders
 
 _IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]([ -~]{0,253}[!-~])?\Z")
 _JSON: Final = b"application/json"
+_READS: Final = ("GET", "HEAD")
+"""Methods that promise to change nothing."""
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _QUERY_FIELDS_MAX: Final = 200
 _UNKNOWN_ROUTE: Final = "unknown"
@@ -55,16 +57,13 @@ class Incoming:
     request_id: str
     started_s: float
     route: AnyRoute | None = None
+    template: str = _UNKNOWN_ROUTE
+    """The path of the route, with the names of its parameters."""
     principal: Principal | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     rate_headers: RawHeaders = field(default_factory=list)
     cause: str | None = None
     """Which dependency failed and how, for the access line of a 503 or 504."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the method promises to change nothing."""
-        return self.method in ("GET", "HEAD")
 
 
 @final
@@ -131,6 +130,7 @@ class Pipeline:
             ApiError, RefusedError: The first check that fails.
         """
         route = request.route = match.route
+        request.template = route.path
         self._options.access.check(request.headers, route)
         if route.operation is not None:
             # Before the call reads anything: a value that was true at this moment is a correct answer to this call.
@@ -139,12 +139,16 @@ class Pipeline:
             principal = await self._authenticate(request)
             request.principal = principal
             request.principal = await self._edge.authorize(principal, route.operation)
-        self._check_origin(request, route)
+        if not isinstance(request.principal, ApiKeyPrincipal):  # a browser sends cookies unasked, never a key
+            self._check_origin(request, route)
         if route.rate is not RateClass.NONE:
             request.rate_headers = self._limiter.take(route.rate, _rate_key(request, match), request.started_s)
         key = self._idempotency_key(request, route)
         params = request.params = check_params(match)
-        query, body = _parse_input(route, request)
+        query = body = None
+        if isinstance(route, Route):
+            query = None if route.query is None else _parse_query(route.query, request.query_string)
+            body = _parse_body(route, request)
         return Call(
             method=request.method,
             path=request.path,
@@ -230,8 +234,6 @@ class Pipeline:
         return f"{request.scheme}://{request.headers.get('host') or request.server}"
 
     def _check_origin(self, request: Incoming, route: AnyRoute) -> None:
-        if isinstance(request.principal, ApiKeyPrincipal):
-            return  # a browser sends cookies unasked, never a key
         is_socket = isinstance(route, SocketRoute)
         if isinstance(route, Route) and not (route.is_unsafe and route.checks_origin):
             return
@@ -270,9 +272,9 @@ class Pipeline:
         sent: RawHeaders = [(b"content-type", _JSON)]
         if headers:
             sent.extend(_encode(headers))
-        if not any(name.lower() == "cache-control" for name, _ in headers):
+        if not headers or not any(name.lower() == "cache-control" for name, _ in headers):
             sent.append(_NO_STORE)
-        if request.is_read and _is_unchanged(request, sent):
+        if request.method in _READS and _is_unchanged(request, sent):
             return self._outgoing(request, 304, [pair for pair in sent if pair[0] != b"content-type"], b"")
         return self._outgoing(request, 200, sent, success(data, at_ms))
 
@@ -286,9 +288,9 @@ class Pipeline:
 
     def failed(self, request: Incoming, error: Exception) -> Outgoing:
         """Return the error response. An unexpected exception is logged and answered as an internal error."""
-        mapped = to_api_error(error, is_read=request.is_read)
+        mapped = to_api_error(error, is_read=request.method in _READS)
         if mapped is None:
-            self._log.error("http_call_failed", request_id=request.request_id, route=_template(request), exc_info=error)
+            self._log.error("http_call_failed", request_id=request.request_id, route=request.template, exc_info=error)
             mapped = ApiError(Code.INTERNAL_ERROR)
         if isinstance(error, UnavailableError | OutcomeUnknownError):
             request.cause = str(error)
@@ -301,7 +303,7 @@ class Pipeline:
     def finished(self, request: Incoming, outgoing: Outgoing) -> None:
         """Count the call and log it, once per call. Successful heartbeats are counted all, and logged one in N."""
         seconds = trio.current_time() - request.started_s
-        template = _template(request)
+        template = request.template
         self._edge.observe(template, request.method, outgoing.status, seconds)
         fields: dict[str, Any] = {}
         if outgoing.code is None and request.route is not None and request.route.rate is RateClass.LOCATION:
@@ -346,10 +348,6 @@ def _headers_of(scope: Scope) -> Headers:
     return headers
 
 
-def _template(request: Incoming) -> str:
-    return _UNKNOWN_ROUTE if request.route is None else request.route.path
-
-
 def _rate_key(request: Incoming, match: Match) -> str:
     """The bucket of a request: the caller's workspace, else its wallet, else its address."""
     principal = request.principal
@@ -361,40 +359,32 @@ def _rate_key(request: Incoming, match: Match) -> str:
     return principal.wallet_address
 
 
-def _parse_input(route: AnyRoute, request: Incoming) -> tuple[Any, Any]:
-    if isinstance(route, SocketRoute):
-        return None, None
-    return _parse_query(route, request.query_string), _parse_body(route, request)
-
-
-def _parse_query(route: Route, query_string: bytes) -> Any:
-    if route.query is None:
-        return None
+def _parse_query(model: type[QueryModel], query_string: bytes) -> QueryModel:
     try:
         text = query_string.decode("ascii")
         values = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_QUERY_FIELDS_MAX)
     except ValueError as error:
         raise ApiError(Code.INVALID_INPUT, "query:encoding") from error
-    return route.query.parse(values)
+    return model.parse(values)
 
 
 def _parse_body(route: Route, request: Incoming) -> Any:
     if route.raw_body:
-        if _content_type(request) not in route.raw_body:
+        if _media_type(request.headers.get("content-type")) not in route.raw_body:
             raise _unsupported(route.raw_body)
         return None
     if route.body is None:
         return None
     if not request.body and not route.body_required:
         return route.body.parse({})
-    if _content_type(request) != "application/json":
+    sent = request.headers.get("content-type")
+    if sent != "application/json" and _media_type(sent) != "application/json":
         raise _unsupported(("application/json",))
     return route.body.parse(parse_json(request.body))
 
 
-def _content_type(request: Incoming) -> str:
-    sent = request.headers.get("content-type") or ""
-    return sent if sent == "application/json" else sent.partition(";")[0].strip().lower()
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
 
 
 def _unsupported(accepted: tuple[str, ...]) -> ApiError:

@@ -119,15 +119,15 @@ class Route:
     links: tuple[Link, ...] = ()
     is_documented: bool = True
     handler: Handler = _no_handler
+    is_unsafe: bool = field(init=False)
+    """Whether the call may change state."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_unsafe", self.method in _UNSAFE)
 
     def __call__(self, method: Method) -> Method:
         """Decorate a handler."""
         return _declare(self, method)
-
-    @property
-    def is_unsafe(self) -> bool:
-        """Whether the call may change state."""
-        return self.method in _UNSAFE
 
     @property
     def outlives_caller(self) -> bool:

@@ -90,7 +90,9 @@ def _flag_text(value: Any) -> Any:
 
 
 def _integer_or_text(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else _whole(value)
+    if isinstance(value, str):
+        return int(value) if _INTEGER.fullmatch(value) else value
+    return _whole(value) if isinstance(value, float) else value
 
 
 def _instant_ms(value: Any) -> Any:

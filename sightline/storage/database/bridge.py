@@ -91,7 +91,7 @@ class Database:
 
         Cancellation: obeyed at once; the query is cancelled on the server.
         """
-        return cast(T, await self._cross(WorkKind.READ, unit, deadline_ms))
+        return cast("T", await self._cross(WorkKind.READ, unit, deadline_ms))
 
     async def run(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
         """Run a unit of one statement, which commits itself in one round trip.
@@ -104,7 +104,7 @@ class Database:
         Cancellation: obeyed while waiting for a connection. Once the statement is sent, its result is awaited and
         returned.
         """
-        return cast(T, await self._cross(WorkKind.RUN, unit, deadline_ms))
+        return cast("T", await self._cross(WorkKind.RUN, unit, deadline_ms))
 
     async def transact(self, unit: Unit[T], *, deadline_ms: int | None = None) -> T:
         """Run a unit between BEGIN and COMMIT. An exception of the unit rolls the transaction back.
@@ -118,7 +118,7 @@ class Database:
 
         Cancellation: before COMMIT it is rolled back; once COMMIT is sent, its answer is awaited and returned.
         """
-        return cast(T, await self._cross(WorkKind.TRANSACT, unit, deadline_ms))
+        return cast("T", await self._cross(WorkKind.TRANSACT, unit, deadline_ms))
 
     async def host(self, service: Callable[[PoolOptions], Coroutine[Any, Any, None]]) -> None:
         """Run a service on the asyncio side until it ends; it may open connections of its own with these options.

@@ -171,7 +171,8 @@ class HeartbeatTable:
         if answers:
             statement, columns = _APPEND_ANSWERED, [*columns, *columns_of(answers)]
         days = {heartbeat.fix.at_ms // DAY_MS for heartbeat in heartbeats}
-        await self.make_days(days - self._days)
+        if not days <= self._days:
+            await self.make_days(days - self._days)
         try:
             held = await self._database.run(lambda connection: connection.fetchval(statement, *columns))
         except StatementRefusedError as error:

@@ -56,14 +56,14 @@ async def test_a_batch_costs_a_token_for_each_ten_heartbeats(limited: World) -> 
     assert (await operator.key.post(f"{operator.path}/locations", batch(23, 1))).status_code == 429
 
 
-@pytest.mark.parametrize("limited", ["frame=20/1"], indirect=True)
+@pytest.mark.parametrize("limited", ["frame=0.5/1"], indirect=True)
 async def test_a_frame_call_that_may_wait_waits_for_its_token(limited: World) -> None:
     party = await limited.party("CONSUMER")
     session = await limited.request(party)
     path = f"/api/v1/sessions/{session['id']}/frame"
     # The session is not LIVE: 409 says that the call went past the limit.
     assert statuses([await party.key.get(path), await party.key.get(path)]) == [409, 429]
-    assert statuses([await party.key.get(f"{path}?waitMs=1000") for _ in range(3)]) == [409, 409, 409]
+    assert (await party.key.get(f"{path}?waitMs=5000")).status_code == 409
 
 
 def test_a_batch_larger_than_the_burst_passes_a_full_bucket_and_is_paid_off() -> None:
