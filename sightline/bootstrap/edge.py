@@ -198,6 +198,8 @@ def _resource_options(core: Core) -> ResourceOptions:
         build_sha=core.settings.build_sha,
         webhook_secret=core.secrets.webhook_secret,
         media_urls=() if media_url is None else (media_url,),
+        map_tiles_url=core.settings.map_tiles_url,
+        map_attribution=core.settings.map_attribution,
         frame_signing=core.settings.frame_signing,
         faucet_daily_micro=core.settings.chain_faucet_daily_micro,
     )

@@ -232,6 +232,15 @@ class Settings(BaseModel):
         "clients at such addresses need it.",
     )
 
+    # Console.
+    map_tiles_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s;,/]+/\S*\{z\}\S*$",
+        description="Raster tiles with streets for the console's map, for example https://tiles.example.org/{z}/{x}/{y}.png;"
+        " default: the built-in map (land, borders, cities), which needs no network.",
+    )
+    map_attribution: str = Field("", max_length=200, description="Credit that the owner of the tiles requires.")
+
     # Rules of the business.
     funds_policy: Literal["advisory", "enforced"] = Field(
         "advisory", description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it."

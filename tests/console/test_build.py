@@ -43,7 +43,7 @@ def test_the_sources_give_exactly_the_committed_files(tmp_path: Path):
     assert [name for name in built if built[name] != committed[name]] == []
 
 
-def test_the_first_load_and_every_screen_are_small():
+def test_the_first_load_every_screen_and_the_map_are_small():
     size = sizes()
     page = gzip.decompress((BUILT / "index.html.gz").read_bytes()).decode()
     first = {"index.html", *re.findall(r'(?:href|src)="([\w.-]+)"', page)}
@@ -54,4 +54,7 @@ def test_the_first_load_and_every_screen_are_small():
     for screen in ("start", "buy", "watch", "sessions", "receipt", "wallet", "operate", "camera", "team"):
         (name,) = [each for each in size if each.startswith(f"{screen}-")]
         assert sum(size[each] for each in loaded_with(name) - loaded_with(main)) < 25 * KB, screen
-    assert sum(size.values()) < 1300 * KB
+    (atlas,) = [name for name in size if name.startswith("atlas-")]
+    assert sum(size[each] for each in loaded_with(atlas) - loaded_with(main)) < 60 * KB
+    assert sum(size[each] for each in size if each.endswith(".json")) < 360 * KB
+    assert sum(size.values()) < 700 * KB

@@ -1,2 +1,3 @@
 declare module "*.svg" { const url: string; export default url; }
 declare module "*.css";
+declare module "*.gen.json" { const url: string; export default url; }

@@ -3,9 +3,12 @@
 import gzip
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, final
 from urllib.parse import urlsplit
+
+import orjson
 
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
@@ -13,12 +16,13 @@ from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.routes import Param, Route
 
 PAGE: Final = "index.html"
+MAP_FILE: Final = "map.json"
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
-    "json": "application/json",
+    "json": "application/json; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
 }
 _HASHED: Final = re.compile(r"-[A-Z0-9]{8}\.\w+\Z")
@@ -34,13 +38,26 @@ def load_files() -> dict[str, bytes]:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """What the page uses outside of this server."""
+
+    connect_urls: tuple[str, ...] = ()
+    """URLs that the page calls: video engine, public RPC node."""
+    tiles_url: str | None = None
+    """Template of the map's tiles, with {z}, {x} and {y}; None: the built-in map without streets."""
+    tiles_attribution: str = ""
+
+
+@final
 class ConsoleResources:
     """GET /console/ and its files; / leads a browser there."""
 
-    def __init__(self, connect_urls: Sequence[str] = ()) -> None:
-        """`connect_urls`: the URLs outside of this server that the page calls (video engine, public RPC node)."""
-        self._files = load_files()
-        self._policy = ("content-security-policy", content_policy(connect_urls))
+    def __init__(self, options: ConsoleOptions) -> None:
+        streets = {"tilesUrl": options.tiles_url, "attribution": options.tiles_attribution}
+        self._files = load_files() | {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)}
+        image_urls = () if options.tiles_url is None else (options.tiles_url,)
+        self._policy = ("content-security-policy", content_policy(options.connect_urls, image_urls))
 
     @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
     async def root(self, call: Call) -> Raw:
@@ -89,12 +106,13 @@ class ConsoleResources:
         return Raw(200, headers, gzip.decompress(content))
 
 
-def content_policy(connect_urls: Sequence[str]) -> str:
-    """The content security policy of the page: its own files, and connections to the listed origins only."""
+def content_policy(connect_urls: Sequence[str], image_urls: Sequence[str] = ()) -> str:
+    """The content security policy of the page: its own files, and the origins of the listed URLs only."""
     connect = " ".join(["'self'", *sorted({_origin(url) for url in connect_urls})])
+    images = " ".join(["'self' data: blob:", *sorted({_origin(url) for url in image_urls})])
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; "
-        f"connect-src {connect}; img-src 'self' data: blob:; media-src 'self' blob:; "
+        f"connect-src {connect}; img-src {images}; media-src 'self' blob:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 

@@ -1,6 +1,6 @@
 """The table of every call, from the resources."""
 
-from sightline.http.console.pages import ConsoleResources
+from sightline.http.console.pages import ConsoleOptions, ConsoleResources
 from sightline.http.internal.service import InternalResources
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.routes import AnyRoute, routes_of
@@ -48,13 +48,17 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(WebhookEndpointResources(services, idempotency)),
         *routes_of(WebhookDeliveryResources(services, idempotency)),
         *rpc,
-        *routes_of(ConsoleResources(_connect_urls(services))),
+        *routes_of(ConsoleResources(_console_options(services))),
     )
 
 
-def _connect_urls(services: Services) -> tuple[str, ...]:
+def _console_options(services: Services) -> ConsoleOptions:
     rpc = () if services.chain.rpc_is_private else (services.chain.rpc_url,)
-    return (*rpc, *services.options.media_urls)
+    return ConsoleOptions(
+        connect_urls=(*rpc, *services.options.media_urls),
+        tiles_url=services.options.map_tiles_url,
+        tiles_attribution=services.options.map_attribution,
+    )
 
 
 def internal_routes(services: InternalServices) -> tuple[AnyRoute, ...]:

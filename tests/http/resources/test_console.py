@@ -61,6 +61,19 @@ async def test_the_page_may_load_its_own_files_only(world: World):
     assert page.headers["referrer-policy"] == "no-referrer"
 
 
+async def test_the_map_needs_no_other_server(world: World):
+    answer = await world.anyone.get("/console/map.json")
+    assert answer.json() == {"tilesUrl": None, "attribution": ""}
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+def test_the_page_may_load_images_of_the_tile_server_only_if_one_is_set():
+    assert "img-src 'self' data: blob:;" in content_policy([])
+    policy = content_policy([], ["https://tiles.example.org/key-1/{z}/{x}/{y}.png"])
+    assert "img-src 'self' data: blob: https://tiles.example.org;" in policy
+    assert "tiles" not in policy.partition("connect-src")[2].partition(";")[0]
+
+
 def test_the_page_may_call_the_origins_of_the_settings():
     policy = content_policy(["https://rpc.example.org/key/1?x=2", "https://video.example.org:8889"])
     assert "connect-src 'self' https://rpc.example.org https://video.example.org:8889;" in policy

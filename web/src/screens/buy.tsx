@@ -3,22 +3,28 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { clock, metres, parsePoint, point, usdc } from "../format";
+import { cities, labelOf, search, type City } from "../map/cities";
+import { useCoverage } from "../map/coverage";
+import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
 import { go, link } from "../router";
 import { explain, funds, keep, now, remembered, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
+const SUGGESTIONS = 6;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
 export default function Buy() {
   const where = useSignal(remembered("place") ?? "");
+  const named = useSignal<readonly City[]>([]);
   const duration = useSignal(300);
   const radius = useSignal(500);
   const instructions = useSignal("");
   const quote = useSignal<Model["Quote"] | null>(null);
   const failure = useSignal<string | null>(null);
   const asked = useRef("");
+  const { coverage, onView } = useCoverage();
   const chosen = parsePoint(where.value);
   const isExpired = quote.value !== null && Date.parse(quote.value.expiresAt) <= now.value;
 
@@ -48,6 +54,20 @@ export default function Buy() {
     }, 400);
     return () => clearTimeout(timer);
   }, [where.value, duration.value, isExpired]);
+
+  const choose = (lat: number, lng: number): void => {
+    where.value = point(lat, lng);
+    named.value = [];
+  };
+  // A name is looked up in the browser. Enter or a click on a suggestion replaces it by its coordinates.
+  const type = async (text: string): Promise<void> => {
+    where.value = text;
+    if (!/\p{L}/u.test(text)) return void (named.value = []);
+    const found = search(await cities().catch(() => []), text, SUGGESTIONS);
+    if (where.value !== text) return;
+    named.value = found;
+  };
+  const best = named.value[0];
 
   const locate = (): Promise<void> =>
     new Promise((done) =>
@@ -90,12 +110,40 @@ export default function Buy() {
       <div class="columns">
         <Card>
           <div class="form">
-            <Field label={t("place")} hint={t("placeHint")} {...(where.value !== "" && chosen === null && { error: t("placeWrong") })}>
+            <Field label={t("place")} hint={t("placeHint")} {...(where.value !== "" && chosen === null && best === undefined && { error: t("placeWrong") })}>
               <div class="with-button">
-                <input id="place" inputMode="text" autoComplete="off" value={where.value} placeholder="52.52001, 13.40495" onInput={(event) => (where.value = event.currentTarget.value)} />
+                <input
+                  id="place"
+                  inputMode="text"
+                  autoComplete="off"
+                  value={where.value}
+                  placeholder="52.52001, 13.40495"
+                  onInput={(event) => void type(event.currentTarget.value)}
+                  onKeyDown={(event) => event.key === "Enter" && best !== undefined && choose(best.lat, best.lng)}
+                />
                 <Button run={locate}><Icon name="pin" />{t("myPosition")}</Button>
               </div>
             </Field>
+            {named.value.length > 0 && (
+              <ul class="chips" aria-label={t("suggestions")}>
+                {named.value.map((city) => (
+                  <li key={labelOf(city) + city.lat}>
+                    <Button run={() => choose(city.lat, city.lng)}>{labelOf(city)}</Button>
+                  </li>
+                ))}
+              </ul>
+            )}
+            <PlaceMap
+              scene={{
+                fence: chosen === null ? null : { ...chosen, radiusM: radius.value },
+                operator: null,
+                cells: coverage?.items ?? [],
+                cellDegrees: coverage?.cellDegrees ?? 0,
+                isClose: false,
+              }}
+              onPick={choose}
+              onView={onView}
+            />
             <div class="pair">
               <Field label={t("duration")}>
                 <select id="duration" value={duration.value} onChange={(event) => (duration.value = Number(event.currentTarget.value))}>
@@ -133,7 +181,7 @@ export default function Buy() {
             </>
           )}
           <Button id="request" kind="main" disabled={price === null || isExpired} run={request}>
-            {t("requestFor", { amount: usdc(hold) })}
+            {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
           <p class="hint">{t("onlyProved")}</p>
         </Card>

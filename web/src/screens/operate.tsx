@@ -4,6 +4,8 @@ import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, need, once, type Model } from "../api";
 import { clock, dateTime, metres, parsePoint, point, usdc } from "../format";
+import { useCoverage } from "../map/coverage";
+import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page } from "../parts";
 import { link } from "../router";
 import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
@@ -38,6 +40,7 @@ function Availability() {
   const shown = workspace.value;
   const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? point(shown.coverageLat, shown.coverageLng) : "");
   const radius = useSignal(shown?.coverageRadiusMeters ?? 2000);
+  const { coverage, onView } = useCoverage();
   // The camera sets the area where it goes online for the first time.
   useEffect(() => {
     if (where.value === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = point(shown.coverageLat, shown.coverageLng);
@@ -58,9 +61,20 @@ function Availability() {
     <Card title={t("availability")}>
       <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), shown.deviceKind]]} />
       <div class="form">
-        <Field label={t("coverageCentre")} hint={t("placeHint")} {...(where.value !== "" && chosen === null && { error: t("placeWrong") })}>
+        <Field label={t("coverageCentre")} hint={t("coverageHint")} {...(where.value !== "" && chosen === null && { error: t("coverageWrong") })}>
           <input id="coverage" value={where.value} placeholder="52.52001, 13.40495" onInput={(event) => (where.value = event.currentTarget.value)} />
         </Field>
+        <PlaceMap
+          scene={{
+            fence: chosen === null ? null : { ...chosen, radiusM: radius.value },
+            operator: null,
+            cells: coverage?.items ?? [],
+            cellDegrees: coverage?.cellDegrees ?? 0,
+            isClose: false,
+          }}
+          onPick={(lat, lng) => (where.value = point(lat, lng))}
+          onView={onView}
+        />
         <Field label={t("coverageRadius")}>
           <select value={radius.value} onChange={(event) => (radius.value = Number(event.currentTarget.value))}>
             {radii.map((each) => <option key={each} value={each}>{metres(each)}</option>)}

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Player, Stills, follow, frame, type PlayerStatus, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
+import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
 import { link, place } from "../router";
 import { now, report, tell, told, workspace, type Session } from "../store";
@@ -111,7 +112,19 @@ export default function Watch() {
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
         </div>
-        <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
+        <div class="stack">
+          <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
+          <PlaceMap
+            isSmall
+            scene={{
+              fence: { lat: shown.requestedLat, lng: shown.requestedLng, radiusM: shown.radiusMeters },
+              operator: shown.state !== "LIVE" || operator.value === null ? null : { ...operator.value, accuracyM: operator.value.accuracyMeters },
+              cells: [],
+              cellDegrees: 0,
+              isClose: true,
+            }}
+          />
+        </div>
       </div>
     </Page>
   );

@@ -1,0 +1,217 @@
+// Draws the map with Leaflet: Natural Earth's land and borders as SVG, so that the style sheet colours them, city names,
+// coverage cells, the fence and the operator. Loaded when a screen shows a map.
+import * as L from "leaflet";
+import { feature, mesh } from "topojson-client";
+import type { Feature, FeatureCollection, MultiPolygon, Position } from "geojson";
+import type { GeometryCollection, Topology } from "topojson-specification";
+import file from "./world.gen.json";
+import { t } from "../strings";
+import { cities, type City } from "./cities";
+
+export interface Point {
+  lat: number;
+  lng: number;
+}
+export interface Scene {
+  /** The place of the session or of the coverage, with its radius in metres. */
+  fence: (Point & { radiusM: number }) | null;
+  operator: (Point & { accuracyM: number }) | null;
+  /** South-west corner of each cell with operators online. */
+  cells: readonly { south: number; west: number; operators: number }[];
+  cellDegrees: number;
+  /** Frame the fence itself rather than its surroundings. */
+  isClose: boolean;
+}
+interface Streets {
+  tilesUrl: string | null;
+  attribution: string;
+}
+export interface Hooks {
+  /** Makes the map choose places: by a click, or by Enter for its centre. */
+  onPick?: ((lat: number, lng: number) => void) | undefined;
+  /** Tells the part of the Earth that is shown: west, south, east, north. */
+  onView?: ((box: readonly [number, number, number, number]) => void) | undefined;
+}
+export interface Atlas {
+  show: (scene: Scene) => void;
+  close: () => void;
+}
+
+const WHOLE_WORLD: L.LatLngBoundsLiteral = [[-58, -170], [74, 180]];
+const EARTH: L.LatLngBoundsLiteral = [[-85, -180], [85, 180]];
+const SURROUNDINGS_ZOOM = 8;
+const DATA_CREDIT = "Natural Earth · GeoNames (CC BY 4.0)";
+/** Labels keep at least this distance in pixels from each other. */
+const LABEL_BOX = { width: 110, height: 30 };
+/** No labels under the zoom buttons. */
+const BUTTONS_BOX = { width: 56, height: 96 };
+
+let data: Promise<{ topology: Topology; streets: Streets }> | null = null;
+const load = (): NonNullable<typeof data> =>
+  (data ??= Promise.all([fetch(file), fetch("/console/map.json")])
+    .then(async ([world, streets]) => ({ topology: (await world.json()) as Topology, streets: (await streets.json()) as Streets }))
+    .catch((error: unknown) => {
+      data = null;
+      throw error;
+    }));
+
+export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promise<Atlas> {
+  const { topology, streets } = await load();
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const map = L.map(node, {
+    attributionControl: false,
+    fadeAnimation: !isStill,
+    markerZoomAnimation: !isStill,
+    maxBounds: EARTH,
+    maxBoundsViscosity: 1,
+    maxZoom: 19,
+    minZoom: 1,
+    scrollWheelZoom: onPick !== undefined,
+    zoomAnimation: !isStill,
+    zoomControl: false,
+    zoomSnap: 0.5,
+  }).fitBounds(WHOLE_WORLD);
+  L.control.zoom({ zoomInTitle: t("zoomIn"), zoomOutTitle: t("zoomOut"), zoomInText: "+", zoomOutText: "−" }).addTo(map);
+  L.control.scale({ imperial: false }).addTo(map);
+  const credit = [DATA_CREDIT, ...(streets.tilesUrl === null ? [] : [streets.attribution])].join(" · ");
+  L.control.attribution({ prefix: false }).addAttribution(escaped(credit)).addTo(map);
+  if (streets.tilesUrl === null) drawWorld(map, topology);
+  else L.tileLayer(streets.tilesUrl, { maxZoom: 19 }).addTo(map);
+  const names = L.layerGroup().addTo(map);
+  const scenery = L.layerGroup().addTo(map);
+
+  let known: readonly City[] = [];
+  let isClose = false;
+  const label = (): void => {
+    names.clearLayers();
+    if (!isClose) for (const city of visible(map, known)) names.addLayer(nameOf(city));
+  };
+  if (streets.tilesUrl === null) {
+    map.on("moveend", label);
+    void cities().then((all) => ((known = all), label()));
+  }
+  if (onPick !== undefined) {
+    const choose = (at: L.LatLng): void => onPick(at.lat, at.wrap().lng);
+    map.on("click", (event) => choose(event.latlng));
+    map.on("keydown", ({ originalEvent }) => {
+      if (originalEvent.key === "Enter" && originalEvent.target === node) choose(map.getCenter());
+    });
+    node.classList.add("picks");
+  }
+  const told = (): void => {
+    const box = map.getBounds();
+    onView?.([box.getWest(), box.getSouth(), box.getEast(), box.getNorth()]);
+  };
+  map.on("moveend", told);
+  told();
+  const resized = new ResizeObserver(() => {
+    const centre = map.getCenter();
+    map.invalidateSize({ pan: false, animate: false });
+    map.setView(centre, map.getZoom(), { animate: false });
+  });
+  resized.observe(node);
+
+  let framed = "";
+  return {
+    show(scene) {
+      isClose = scene.isClose;
+      scenery.clearLayers();
+      draw(scenery, scene);
+      const { fence } = scene;
+      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${isClose ? fence.radiusM : ""}`;
+      if (fence === null || frame === framed) return;
+      const isIn = framed !== "" && map.getBounds().contains(fence);
+      framed = frame;
+      if (isClose) map.fitBounds(L.latLng(fence).toBounds(fence.radiusM * 2.5), { animate: false });
+      else if (!isIn) map.setView(fence, SURROUNDINGS_ZOOM, { animate: false });
+    },
+    close() {
+      resized.disconnect();
+      map.remove();
+    },
+  };
+}
+
+function drawWorld(map: L.Map, topology: Topology): void {
+  const { land, countries } = topology.objects;
+  if (land === undefined || countries === undefined) return;
+  const still = { interactive: false, smoothFactor: 0.8 };
+  L.geoJSON(flat(feature(topology, land)), { style: { ...still, className: "map-land", weight: 0, fillOpacity: 1 }, interactive: false }).addTo(map);
+  const borders = mesh(topology, countries as GeometryCollection, (one, other) => one !== other);
+  L.geoJSON(borders, { style: { ...still, className: "map-border", weight: 1, fill: false }, interactive: false }).addTo(map);
+}
+
+/** Rings that cross the antimeridian (Russia, Fiji) are continued beyond it, and drawn on its other side too. */
+function flat(land: Feature | FeatureCollection): MultiPolygon {
+  const polygons = (land.type === "Feature" ? [land] : land.features).flatMap(({ geometry }) =>
+    geometry.type === "MultiPolygon" ? geometry.coordinates : geometry.type === "Polygon" ? [geometry.coordinates] : [],
+  );
+  const coordinates = polygons.flatMap((polygon) => {
+    const rings = polygon.map(unwrap);
+    const west = Math.min(...(rings[0] ?? []).map(([lng = 0]) => lng));
+    const east = Math.max(...(rings[0] ?? []).map(([lng = 0]) => lng));
+    if (east - west >= 360) return []; // Antarctica, which surrounds the pole and is outside of the map
+    const shifts = east > 180 ? [0, -360] : west < -180 ? [0, 360] : [0];
+    return shifts.map((shift) => rings.map((ring) => ring.map(([lng = 0, lat = 0]) => [lng + shift, lat])));
+  });
+  return { type: "MultiPolygon", coordinates };
+}
+
+function unwrap(ring: Position[]): Position[] {
+  let last = ring[0]?.[0] ?? 0;
+  return ring.map(([lng = 0, lat = 0]) => {
+    last = lng + 360 * Math.round((last - lng) / 360);
+    return [last, lat];
+  });
+}
+
+function draw(scenery: L.LayerGroup, { fence, operator, cells, cellDegrees }: Scene): void {
+  for (const { south, west, operators } of cells) {
+    const corners: L.LatLngBoundsLiteral = [[south, west], [south + cellDegrees, west + cellDegrees]];
+    scenery.addLayer(L.rectangle(corners, { className: "map-cell", weight: 1, interactive: false }));
+    const centre: L.LatLngTuple = [south + cellDegrees / 2, west + cellDegrees / 2];
+    scenery.addLayer(mark(centre, "map-count", String(operators)));
+  }
+  if (fence !== null) {
+    scenery.addLayer(L.circle(fence, { radius: fence.radiusM, className: "map-fence", weight: 2, interactive: false }));
+    scenery.addLayer(mark(fence, "map-pin"));
+  }
+  if (operator !== null) {
+    scenery.addLayer(L.circle(operator, { radius: operator.accuracyM, className: "map-accuracy", weight: 1, interactive: false }));
+    scenery.addLayer(mark(operator, "map-operator"));
+  }
+}
+
+function mark(at: L.LatLngExpression, className: string, text = ""): L.Marker {
+  const html = document.createElement("span");
+  html.textContent = text;
+  return L.marker(at, { icon: L.divIcon({ className, html, iconSize: [0, 0] }), interactive: false, keyboard: false });
+}
+
+const nameOf = (city: City): L.Marker => mark([city.lat, city.lng], "map-name", city.name);
+
+/** The largest cities in view whose names do not overlap. */
+function visible(map: L.Map, all: readonly City[]): City[] {
+  const size = map.getSize();
+  const taken: L.Point[] = [];
+  const most = Math.max(6, Math.round((size.x * size.y) / 14_000));
+  const found: City[] = [];
+  const bounds = map.getBounds();
+  for (const city of all) {
+    if (found.length === most) break;
+    if (!bounds.contains([city.lat, city.lng])) continue;
+    const at = map.latLngToContainerPoint([city.lat, city.lng]);
+    if (at.x < 8 || at.y < 16 || at.x > size.x - 60 || at.y > size.y - 16) continue;
+    if (at.x < BUTTONS_BOX.width && at.y < BUTTONS_BOX.height) continue;
+    if (taken.some((other) => Math.abs(other.x - at.x) < LABEL_BOX.width && Math.abs(other.y - at.y) < LABEL_BOX.height)) continue;
+    taken.push(at);
+    found.push(city);
+  }
+  return found;
+}
+
+const escaped = (text: string): string => {
+  const node = document.createElement("span");
+  node.textContent = text;
+  return node.innerHTML;
+};
