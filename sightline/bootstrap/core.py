@@ -43,16 +43,17 @@ from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
 from sightline.ports.ids import Ids
-from sightline.ports.leases import ServerIdentity
+from sightline.ports.leases import ServerIdentity, ServerRole
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
-from sightline.ports.store import Store
+from sightline.ports.store import ShardLease, Store
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.retention import Retention, RetentionOptions
+from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -112,15 +113,26 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
         store, ledger = PostgresStore(database), PostgresLedger(database)
+        roles = {role: RoleDatabase(database) for role in (ServerRole.RELAYER, ServerRole.WATCHER)}
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:
             chain = await retry.run(
                 lambda: stack.enter_async_context(
-                    open_chain(chain_chosen, ledger=ledger, clock=clock, ids=ids, place=place)
+                    open_chain(
+                        chain_chosen,
+                        ledger=ledger,
+                        outbox=PostgresLedger(roles[ServerRole.RELAYER]),
+                        wallets=PostgresLedger(roles[ServerRole.WATCHER]),
+                        clock=clock,
+                        ids=ids,
+                        place=place,
+                    )
                 )
             )
             video = await video_part.ready()
             ownership = ShardOwnership(database, store, server)
             epochs = await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
+            for role, bound in roles.items():
+                bound.bind(ShardLease(role, epochs[role]))
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,

@@ -37,7 +37,7 @@ from sightline.ports.chain import (
 )
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import ChainIdentity, Ledger, WalletReading
+from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
 from sightline.system.loops import run_forever
 
 log = structlog.get_logger()
@@ -244,11 +244,20 @@ async def open_place(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Place]
 
 @asynccontextmanager
 async def open_chain(
-    options: ChainOptions, *, ledger: Ledger, clock: Clock, ids: Ids, place: Place | None = None
+    options: ChainOptions,
+    *,
+    ledger: Ledger,
+    outbox: SettlementOutbox | None = None,
+    wallets: WalletLedger | None = None,
+    clock: Clock,
+    ids: Ids,
+    place: Place | None = None,
 ) -> AsyncIterator[ChainService]:
     """Check the chain against the database and create relayer, watcher and readers.
 
     Args:
+        outbox: What the relayer uses; by default the ledger.
+        wallets: What the watcher uses; by default the ledger.
         place: The chain that `open_place` reached. Without it, `open_place` runs here and may raise its errors.
 
     Raises:
@@ -265,9 +274,11 @@ async def open_chain(
         reader = RpcReader(place.rpc, token=token, settlement=settlement)
         await _require_contracts(reader, token, settlement, place.signer.address, options.platform_fee_bps)
         relayer_options = _relayer_options(options, place, settles_many=await _settles_many(reader, settlement))
-        relayer = Relayer(place.rpc, ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids)
+        relayer = Relayer(
+            place.rpc, outbox or ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids
+        )
         watcher = Watcher(
-            place.rpc, reader, ledger, place.identity,
+            place.rpc, reader, wallets or ledger, place.identity,
             WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
             clock=clock, ids=ids, on_reorganised=relayer.recheck, on_applied=relayer.compare,
         )  # fmt: skip

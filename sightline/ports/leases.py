@@ -7,7 +7,21 @@ of the earlier owner are refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum, unique
 from typing import Final, Protocol, final
+
+
+@final
+@unique
+class ServerRole(IntEnum):
+    """Work that one server does for all. A role is owned, fenced and taken over like a shard; the value is its id."""
+
+    DISPATCHER = 256
+    RELAYER = 257
+    WATCHER = 258
+    HOUSEKEEPING = 259
+    """Retention, refunds that wait, the sweep of suspended workspaces, webhooks."""
+
 
 TTL_MS: Final = 6_000
 """Duration of a lease. A server that was killed on another machine is replaced after this time."""
@@ -42,12 +56,12 @@ class Leases(Protocol):
     """
 
     async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
-        """Take every shard with a lease of TTL_MS, unless another server's lease is valid.
+        """Take every shard and every role with a lease of TTL_MS, unless another server's lease is valid.
 
         Joining again takes the shards again.
 
         Returns:
-            The epoch of each shard, or who holds the lease.
+            The epoch of each shard and role, or who holds the lease.
         """
         ...
 

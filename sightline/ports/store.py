@@ -296,7 +296,7 @@ class Store(Protocol):
     """Durable storage for the actors."""
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard for this owner, raising each epoch by one. Returns shard -> epoch."""
+        """Take every shard and role for this owner, raising each epoch by one. Returns the epoch of each."""
         ...
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sightline.ports.leases import TTL_MS, HeldBy, Leases, ServerIdentity
-from sightline.ports.store import HeartbeatWrite, ShardLease, Store
+from sightline.ports.leases import TTL_MS, HeldBy, Leases, ServerIdentity, ServerRole
+from sightline.ports.store import SHARDS, HeartbeatWrite, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.memory.identity import MemoryRelations
@@ -66,7 +66,7 @@ async def leased(store_address: str | None) -> AsyncIterator[Leased]:
 async def joined(leased: Leased, server: ServerIdentity) -> dict[int, int]:
     epochs = await leased.leases.join(server)
     assert not isinstance(epochs, HeldBy)
-    assert len(epochs) == 256
+    assert set(epochs) == {*range(SHARDS), *ServerRole}
     return dict(epochs)
 
 

@@ -17,6 +17,7 @@ from sightline.domain.pricing import Quote
 from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
@@ -60,7 +61,7 @@ class MemoryStore:
         self._ledger = ledger
         self._webhooks = ledger.webhooks
         self._webhooks.record_call = self.record_call
-        self._epochs = dict.fromkeys(range(SHARDS), 0)
+        self._epochs = dict.fromkeys((*range(SHARDS), *ServerRole), 0)
         self._sessions: dict[str, Session] = {}
         ledger.session_of = self._sessions.get
         self._due: dict[str, int | None] = {}

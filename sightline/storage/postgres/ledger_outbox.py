@@ -20,6 +20,7 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
 from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
+from sightline.storage.postgres.role_database import RoleDatabase
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
@@ -120,9 +121,9 @@ _GIVE_UP_HOLD = "UPDATE hold SET state = 'RELEASED', updated_at_ms = $2 WHERE se
 
 
 class PostgresOutbox:
-    """Implements `SettlementOutbox` with three tables."""
+    """Implements `SettlementOutbox` with three tables. On a `RoleDatabase` it writes only while the role is held."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database | RoleDatabase) -> None:
         self._database = database
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
