@@ -40,6 +40,8 @@ class ActorLimits:
 
     session: SessionLimits = field(default_factory=SessionLimits)
     platform_fee_bps: int = 1500
+    session_cap_micro: int | None = None
+    """Maximum charge of one session that the settlement contract accepts; None: no maximum."""
     base_rate: MicroUsdc = field(default=MicroUsdc(1000))
     corridors: Mapping[str, int] = field(default_factory=dict)
     """Basis points by zone, a zone being the one-degree cell "lat,lng" of its south-west corner."""

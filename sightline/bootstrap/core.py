@@ -8,7 +8,7 @@ import random  # noqa: TID251  (jitter of backoffs only; seeded from the system'
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, final
 
@@ -141,7 +141,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 clock=clock,
                 ids=ids,
                 rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
-                limits=settings.limits(),
+                limits=replace(settings.limits(), session_cap_micro=chain.session_cap_micro),
                 watchers=Watchers(),
                 epochs=epochs,
                 on_settlement=chain.notify,

@@ -96,8 +96,10 @@ class ChainService:
 
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
-        faucet: Faucet | None, clock: Clock, refund_signer: Signer | None = None,
+        faucet: Faucet | None, clock: Clock, session_cap_micro: int, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
+        """Args: session_cap_micro: maximum charge of one session by the deployed contract, in micro-USDC."""
+        self.session_cap_micro = session_cap_micro
         self._rpc = rpc
         self._refund_signer = refund_signer
         self.config = config
@@ -272,7 +274,9 @@ async def open_chain(
         token = to_checksum_address(place.identity.usdc_address)
         settlement = to_checksum_address(place.identity.settlement_address)
         reader = RpcReader(place.rpc, token=token, settlement=settlement)
-        await _require_contracts(reader, token, settlement, place.signer.address, options.platform_fee_bps)
+        session_cap_micro = await _require_contracts(
+            reader, token, settlement, place.signer.address, options.platform_fee_bps
+        )
         relayer_options = _relayer_options(options, place, settles_many=await _settles_many(reader, settlement))
         relayer = Relayer(
             place.rpc, outbox or ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids
@@ -294,7 +298,7 @@ async def open_chain(
         )
         yield ChainService(
             config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet,
-            clock=clock, refund_signer=place.refund_signer,
+            clock=clock, session_cap_micro=session_cap_micro, refund_signer=place.refund_signer,
         )  # fmt: skip
 
 
@@ -402,7 +406,8 @@ async def _require_identity(ledger: Ledger, identity: ChainIdentity) -> None:
 
 async def _require_contracts(
     reader: RpcReader, token: str, settlement: str, relayer: str, platform_fee_bps: int
-) -> None:
+) -> int:
+    """Check the contracts against the settings, and return the maximum charge of one session in micro-USDC."""
     for name, address in (("usdc_address", token), ("settlement_address", settlement)):
         if not await reader.code(address):
             raise ChainRefusedError(f"there is no contract at {name} {address}")
@@ -410,6 +415,7 @@ async def _require_contracts(
         settles_in = await reader.call(settlement, call_data("TOKEN()"))
         is_relayer = await reader.call(settlement, call_data("isRelayer(address)", [relayer]))
         bound = int.from_bytes(await reader.call(settlement, call_data("MAX_FEE_BPS()")), "big")
+        session_cap_micro = int.from_bytes(await reader.call(settlement, call_data("SESSION_CAP()")), "big")
     except CallRevertedError as error:
         raise ChainRefusedError(f"the contract at {settlement} is not a SessionSettlement") from error
     if settles_in[-20:].hex() != token[2:].lower():
@@ -418,3 +424,4 @@ async def _require_contracts(
         raise ChainRefusedError(f"platform_fee_bps {platform_fee_bps} is over the settlement contract's bound {bound}")
     if not any(is_relayer):
         log.error("relayer_not_allowed", relayer=relayer, settlement=settlement)
+    return session_cap_micro

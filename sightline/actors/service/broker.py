@@ -95,6 +95,7 @@ class Broker:
         async def create() -> Answer[SessionStatus]:
             rate = await self.pricing.rate_for(caller.workspace_id, new)
             hold = MicroUsdc(rate * new.max_duration_s)
+            self._require_within_cap(rate, hold)
             terms = Terms(
                 id=self._deps.ids.uuid(),
                 consumer_workspace_id=caller.workspace_id,
@@ -117,6 +118,16 @@ class Broker:
             return await self._ask_session(terms.id, CreateSession(terms, caller, is_enforced, new.spending))
 
         return await self._once(caller.idempotency, create)
+
+    def _require_within_cap(self, rate: MicroUsdc, hold: MicroUsdc) -> None:
+        """Refuse a session whose maximum charge the settlement contract would never accept."""
+        cap = self._deps.limits.session_cap_micro
+        if cap is not None and hold > cap:
+            message = (
+                f"This session may cost {hold} micro-USDC, but the settlement contract accepts at most {cap} for one "
+                f"session. At this rate, ask for at most {cap // rate} seconds"
+            )
+            raise RefusedError(Refusal(Code.INVALID_INPUT, "session:cap", message, left_micro=cap))
 
     async def dispatch(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Assign the longest-idle operator.

@@ -160,6 +160,7 @@ class Session(Output):
     state: State
     max_duration_seconds: int
     wait_timeout_seconds: int
+    consumer_lease_seconds: int | None
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Instant | None
@@ -255,6 +256,7 @@ def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict
         "state": status.state,
         "maxDurationSeconds": terms.max_duration_s,
         "waitTimeoutSeconds": terms.wait_timeout_s,
+        "consumerLeaseSeconds": terms.consumer_lease_s,
         "ratePerSecondMicroUsdc": str(terms.rate),
         "holdMicroUsdc": str(terms.hold),
         "startedAt": iso_or_none(status.started_at_ms),

@@ -16,6 +16,7 @@ async def test_a_consumer_that_stops_calling_loses_the_session_at_its_lease(worl
     consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
     session = await world.request(consumer, consumerLeaseSeconds=15)
     path = f"{SESSIONS}/{session['id']}"
+    assert session["consumerLeaseSeconds"] == data_of(await operator.key.get(path))["consumerLeaseSeconds"] == 15
     data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
     data_of(await operator.key.post(f"{path}/start"))
     world.clock.advance(14)
@@ -35,6 +36,24 @@ async def test_a_consumer_with_three_unstarted_dispatches_gets_429_with_a_time_t
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert error_of(answers[3]) == (429, "RATE_LIMITED", "dispatch:unstarted")
         assert answers[3].headers["retry-after"] == "5"
+
+
+async def test_a_session_that_the_contract_could_not_settle_is_refused_when_it_is_created() -> None:
+    async with open_world(WorldOptions(limits=ActorLimits(session_cap_micro=126_249))) as world:
+        consumer = await world.party("CONSUMER")
+        refused = await consumer.key.post(SESSIONS, BERLIN | {"maxDurationSeconds": 101})
+        assert error_of(refused) == (400, "INVALID_INPUT", "session:cap")
+        assert "at most 126249 for one session" in refused.json()["message"]
+        assert "ask for at most 100 seconds" in refused.json()["message"]
+        assert refused.json()["remainingMicroUsdc"] == "126249"
+        assert data_of(await consumer.key.get(SESSIONS))["items"] == []
+        assert (await world.request(consumer, maxDurationSeconds=100))["holdMicroUsdc"] == "125000"
+
+
+async def test_a_hold_of_exactly_the_contracts_maximum_is_taken() -> None:
+    async with open_world(WorldOptions(limits=ActorLimits(session_cap_micro=125_000))) as world:
+        consumer = await world.party("CONSUMER")
+        assert (await world.request(consumer, maxDurationSeconds=100))["holdMicroUsdc"] == "125000"
 
 
 async def test_defaults_are_those_of_the_interface(world: World) -> None:

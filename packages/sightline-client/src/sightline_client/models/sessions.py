@@ -42,6 +42,7 @@ class Session(Model):
     state: SessionState
     max_duration_seconds: int
     wait_timeout_seconds: int
+    consumer_lease_seconds: int | None
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Time | None
