@@ -153,11 +153,16 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
     options = EdgeOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
-        access=ListenerAccess(hosts=AllowedHosts.of(settings.host, settings.public_url, settings.allowed_hosts)),
+        access=ListenerAccess(hosts=public_hosts(settings)),
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
         log_heartbeat_every=settings.log_heartbeat_every,
     )
     return build_app(public_routes(deps), edge, options)
+
+
+def public_hosts(settings: Settings) -> AllowedHosts:
+    """The hosts that a Host header may name at the public listener."""
+    return AllowedHosts.of(settings.host, settings.public_url, settings.allowed_hosts)
 
 
 def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:

@@ -16,6 +16,7 @@ from sightline.bootstrap.edge import (
     make_internal_app,
     make_public_app,
     public_connections_max,
+    public_hosts,
     public_listener,
     server_options,
 )
@@ -42,7 +43,7 @@ async def serve_http(
     settings, metrics = core.settings, Metrics(partial(read_metrics, core))
     identity = make_identity(core, public_url)
     internal_app = make_internal_app(core, identity, metrics)
-    public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url)
+    public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url, public_hosts(settings))
     internal_options = server_options(core, internal_listener(settings, ports.internal), INTERNAL_CONNECTIONS_MAX)
     public_options = server_options(
         core, public_listener(settings, ports.public), public_connections_max(settings), settings.strict_transport_s

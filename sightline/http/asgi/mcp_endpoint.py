@@ -10,6 +10,7 @@ import trio
 from mcp.server.mcpserver import Context
 from mcp.server.transport_security import TransportSecuritySettings
 
+from sightline.http.pipeline.listener_access import AllowedHosts
 from sightline.http.server import ASGIApp, Receive, Scope, Send
 from sightline_client import AsyncSightline
 from sightline_client.mcp_server import build_server
@@ -17,7 +18,8 @@ from sightline_client.mcp_server import build_server
 PATH: Final = "/mcp"
 BODY_BYTES_MAX: Final = 65_536
 UNAUTHORIZED: Final = b'{"error": "Send an API key: Authorization: Bearer svc_..."}'
-# A page of another site that resolves its name to this server has no key, and every call needs one.
+MISDIRECTED: Final = b'{"error": "This server does not serve the host of the Host header"}'
+# McpEndpoint checks the Host header itself, by the list of the whole listener.
 SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
@@ -25,8 +27,10 @@ SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=Fals
 class McpEndpoint:
     """The public application with /mcp added."""
 
-    def __init__(self, api: ASGIApp, public_url: str) -> None:
+    def __init__(self, api: ASGIApp, public_url: str, hosts: AllowedHosts) -> None:
+        """Args: hosts: the hosts that a Host header may name; another one gets 421."""
         self._api = api
+        self._hosts = hosts
         self._public_url = public_url
         self._server = build_server(self._connect)
         self._mcp = self._server.streamable_http_app(
@@ -47,10 +51,12 @@ class McpEndpoint:
         """ASGI."""
         if scope["type"] != "http" or scope["path"] != PATH:
             await self._api(scope, receive, send)
-        elif bearer_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")) is None:
-            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": UNAUTHORIZED})
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if not self._hosts.admits(headers.get(b"host", "")):
+            await _refuse(send, 421, MISDIRECTED)
+        elif bearer_token(headers.get(b"authorization", "")) is None:
+            await _refuse(send, 401, UNAUTHORIZED, (b"www-authenticate", b"Bearer"))
         else:
             await self._mcp(scope, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
 
@@ -59,6 +65,13 @@ class McpEndpoint:
         address = request.client if request is not None else None
         key = bearer_token((ctx.headers or {}).get("authorization", ""))
         return OwnApi(self._api, self._public_url, key or "", tuple(address) if address else ("127.0.0.1", 0))
+
+
+async def _refuse(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    length = b"%d" % len(body)
+    own = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": own})
+    await send({"type": "http.response.body", "body": body})
 
 
 @final

@@ -4,8 +4,11 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
+from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
+from sightline.http.server import Receive, Scope, Send
 
 PUBLIC = "https://live.example:8443"
 
@@ -59,3 +62,25 @@ async def test_a_listener_with_a_token_serves_only_its_bearer(running: Any, door
             assert error_of(answer) == (401, "NOT_AUTHENTICATED", "internal:token")
         answer = await app.http.get(f"/{door}/public", headers={"authorization": "Bearer secret"})
         assert answer.status_code == 200
+
+
+async def an_api(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"the API"})
+
+
+async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
+    endpoint = McpEndpoint(an_api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()))
+    key = {"authorization": "Bearer svc_test_key", "accept": "application/json, text/event-stream"}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(endpoint.run)
+        transport = httpx.ASGITransport(app=endpoint)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url=PUBLIC) as http:
+            rebound = await http.post("/mcp", json=call, headers=key | {"host": "evil.example"})
+            assert (rebound.status_code, "evil.example" in rebound.text) == (421, False)
+            assert (await http.post("/mcp", json=call)).status_code == 401
+            listed = await http.post("/mcp", json=call, headers=key)
+            assert "request_view" in {tool["name"] for tool in listed.json()["result"]["tools"]}
+            assert (await http.get("/other")).text == "the API"
+        nursery.cancel_scope.cancel()
