@@ -255,6 +255,13 @@ class SettlementOutbox(Protocol):
         """Return the amount that could be charged to each wallet by its last reading; unread wallets are omitted."""
         ...
 
+    async def funds_beside_charges(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Return what each payer could pay besides the charges of its ended sessions that are not settled yet.
+
+        By the last reading of each wallet; unread wallets are omitted. Negative if the charges are not covered.
+        """
+        ...
+
     async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
         """Return MINED and CONFIRMED settlements in blocks above this one, which a reorganisation may have removed."""
         ...

@@ -3,6 +3,7 @@
 import trio
 
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
+from sightline.domain.session.messages import Party
 from sightline.ports.chain import FundsUpdate
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from tests.actors.world import WALLET
@@ -80,6 +81,19 @@ async def test_sessions_of_payers_who_can_pay_or_whose_wallet_was_never_read_go_
     await funds_of(world).report(await see_wallet(world, 1, balance=10**9, allowance=70_000))
     await trio.sleep(0.1)
     assert (await world.view(session, consumer)).state == "LIVE"
+
+
+async def test_charges_that_are_not_settled_yet_are_not_available_to_a_live_session(world):
+    (ended, consumer, _), (session, _, _) = await live_session(world), await live_session(world)
+    await world.broker.end(ended, world.caller(consumer), frozenset(Party))
+    await trio.sleep(0.1)
+    charged = (await world.stored(ended)).phase.charged
+    rate = (await world.stored(session)).terms.rate
+    for number, (balance, state) in enumerate([(charged + 50 * rate, "LIVE"), (charged + 40 * rate, "ENDED")], start=1):
+        await funds_of(world).report(await see_wallet(world, number, balance=balance, allowance=10**9))
+        await trio.sleep(0.1)
+        assert (await world.stored(session)).state == state
+    assert (await world.stored(session)).phase.reason == "FUNDS_LOST"
 
 
 async def test_sessions_of_one_payer_share_its_funds_and_the_newest_ends_first(world):

@@ -567,6 +567,20 @@ async def test_a_charge_that_waits_for_its_settlement_still_reserves(ledger: Led
     assert await ledger.take_hold(OTHER_SESSION, PAYER, 60, FundsPolicy.ENFORCED, now_ms=1)
 
 
+async def test_what_is_left_beside_charges_counts_no_open_hold_and_no_settled_charge(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    late = "55555555-5555-4555-8555-555555555555"
+    for session_id, charge in ((SESSION, 40), (late, 70)):
+        await ledger.take_hold(session_id, PAYER, 90, FundsPolicy.ADVISORY, now_ms=1)
+        await ledger.charge_hold(session_id, charge)
+    await ledger.take_hold(OTHER_SESSION, PAYER, 5, FundsPolicy.ADVISORY, now_ms=1)
+    assert await ledger.funds_beside_charges([PAYER, PAYEE], now_ms=2) == {PAYER: -10}
+    await apply(ledger, an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
+    assert await ledger.funds_beside_charges([PAYER], now_ms=2) == {PAYER: -10}
+    await apply(ledger, an_application(a_block(3), balance=80), now_ms=3)
+    assert await ledger.funds_beside_charges([PAYER], now_ms=3) == {PAYER: 10}
+
+
 async def test_advisory_holds_are_recorded_whatever_the_wallet_has(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=0)
     assert await ledger.take_hold(SESSION, PAYER, 50, FundsPolicy.ADVISORY, now_ms=1)

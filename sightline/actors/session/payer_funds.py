@@ -32,8 +32,14 @@ class PayerFunds:
         self._limits = limits
 
     async def report(self, update: FundsUpdate) -> None:
-        """Tell the sessions of a payer whose wallet was just read."""
-        self._tell(self._live_sessions().get(update.address, []), update.spendable_micro)
+        """Tell the sessions of a payer whose wallet was just read.
+
+        Raises:
+            StoreUnavailableError: The ledger cannot be read.
+        """
+        await self._tell_all(
+            {payer: found for payer, found in self._live_sessions().items() if payer == update.address}
+        )
 
     async def check(self) -> None:
         """Tell all sessions whose payer's last reading does not cover the hold.
@@ -41,13 +47,16 @@ class PayerFunds:
         Raises:
             StoreUnavailableError: The ledger cannot be read.
         """
-        by_payer = self._live_sessions()
+        await self._tell_all(self._live_sessions())
+
+    async def _tell_all(self, by_payer: dict[str, list[tuple[Session, Live]]]) -> None:
         if not by_payer:
             return
-        spendable = await self._ledger.spendable(sorted(by_payer), now_ms=self._clock.now_ms())
+        # The charges of ended sessions are paid first: they reserve what their settlements will take.
+        left = await self._ledger.funds_beside_charges(sorted(by_payer), now_ms=self._clock.now_ms())
         for payer, sessions in by_payer.items():
-            if payer in spendable:
-                self._tell(sessions, spendable[payer])
+            if payer in left:
+                self._tell(sessions, left[payer])
 
     def _live_sessions(self) -> dict[str, list[tuple[Session, Live]]]:
         """The LIVE sessions of each payer. None of them is passivated: all are in memory."""

@@ -325,6 +325,15 @@ class MemoryLedger(MemoryOutbox):
         known = {payer: self._readings.get(payer.lower()) for payer in payers}
         return {payer: found[0].spendable(now_ms) for payer, found in known.items() if found and not found[1]}
 
+    async def funds_beside_charges(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Return what each payer could pay besides its charges that are not settled yet."""
+        charges: dict[str, int] = {}
+        for hold in self._holds.values():
+            if hold.state is HoldState.CHARGE:
+                charges[hold.payer] = charges.get(hold.payer, 0) + hold.amount
+        spendable = await self.spendable(payers, now_ms=now_ms)
+        return {payer: amount - charges.get(payer.lower(), 0) for payer, amount in spendable.items()}
+
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
         """Return the recorded ends and holds of sessions."""
         found: dict[str, SessionProof] = {}

@@ -45,6 +45,11 @@ _SPENDABLE = """
 SELECT address, wallet_spendable(w, $2) AS spendable FROM wallet_state w
 WHERE address = ANY($1::text[]) AND NOT needs_reading
 """
+_BESIDE_CHARGES = """
+SELECT address, wallet_spendable(w, $2)
+  - coalesce((SELECT sum(h.amount) FROM hold h WHERE h.payer = w.address AND h.state = 'CHARGE'), 0) AS left_over
+FROM wallet_state w WHERE address = ANY($1::text[]) AND NOT needs_reading
+"""
 _UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
 _ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED') ORDER BY block_number"
 _ATTEMPTS_AT = """
@@ -168,6 +173,12 @@ class PostgresOutbox:
         by_address = {payer.lower(): payer for payer in payers}
         rows = await self._database.read(lambda connection: connection.fetch(_SPENDABLE, list(by_address), now_ms))
         return {by_address[row["address"]]: int(row["spendable"]) for row in rows}
+
+    async def funds_beside_charges(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Return what each payer could pay besides its charges that are not settled yet."""
+        by_address = {payer.lower(): payer for payer in payers}
+        rows = await self._database.read(lambda connection: connection.fetch(_BESIDE_CHARGES, list(by_address), now_ms))
+        return {by_address[row["address"]]: int(row["left_over"]) for row in rows}
 
     async def unnotified(self) -> list[SettlementRecord]:
         """Return CONFIRMED settlements that were not reported yet."""
