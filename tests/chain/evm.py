@@ -78,6 +78,21 @@ class Evm:
     def approve(self, role: str, amount: int) -> None:
         self.send(role, self.token, call_data("approve(address,uint256)", [self.settlement, amount]))
 
+    def delegate(self, role: str, code_of: str) -> None:
+        """Let the account of a role delegate to a contract's code (EIP-7702)."""
+        key, machine = self.keys[role], self.machine
+        nonce = machine.nonce(to_canonical_address(self.address(role)), machine.head)
+        # The transaction itself uses the first nonce, the authorization in it the next.
+        authorization = {"chainId": machine.chain_id, "address": code_of, "nonce": nonce + 1}
+        fields = {
+            "type": 4, "chainId": machine.chain_id, "nonce": nonce, "to": self.address("relayer"), "value": 0,
+            "data": b"", "gas": 200_000, "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**9, "accessList": [],
+            "authorizationList": [Account.sign_authorization(authorization, key)],
+        }  # fmt: skip
+        self.treasury.execute([bytes(Account.sign_transaction(fields, key).raw_transaction)])
+        code = machine.code(to_canonical_address(self.address(role)), machine.head)
+        assert code[:3] == bytes.fromhex("ef0100"), "no delegation"
+
     def consent(
         self, call: SettleCall, *, role: str = "payer", signed_for_chain: int = CHAIN_ID, **changed: Any
     ) -> Consent:

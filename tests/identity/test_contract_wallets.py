@@ -29,6 +29,7 @@ from tests.identity.wallet_chain import (
     TEXT,
     ZERO,
     WalletChain,
+    an_account,
     not_yet_deployed,
     off_chain_lookup,
     signature_of,
@@ -88,6 +89,16 @@ async def test_nobody_else_signs_for_it(verifier: SignatureVerifier, chain: Wall
     assert not await verifier.is_signed_by(wallet, TEXT, signature_of(OWNER, TEXT + "."))
     assert not await verifier.is_signed_by(wallet, TEXT, b"")
     assert not await verifier.is_signed_by(wallet, TEXT, b"\x01" * 1_024)
+
+
+async def test_an_account_with_delegated_code_signs_by_its_own_key(
+    verifier: SignatureVerifier, chain: WalletChain
+) -> None:
+    account = an_account("delegating")
+    chain.delegate(account, chain.wallets["reverting"])
+    assert await verifier.is_signed_by(account.address, TEXT, signature_of(account))
+    assert not await verifier.is_signed_by(account.address, TEXT, signature_of(STRANGER))
+    assert not await verifier.is_signed_by(account.address, TEXT, signature_of(account, TEXT + "."))
 
 
 @pytest.mark.parametrize("kind", list(RUNTIMES))

@@ -55,7 +55,14 @@ class WalletChain:
         assert "error" not in answer, answer
         return answer["result"]
 
-    def send(self, data: bytes, to: str | None = None) -> str:
+    def delegate(self, account: LocalAccount, code_of: str) -> None:
+        """Let a new account delegate to a contract's code (EIP-7702)."""
+        authorization = {"chainId": CHAIN_ID, "address": code_of, "nonce": 0}
+        signed = account.sign_authorization(authorization)
+        self.send(b"", self.payer.address, type=4, accessList=[], authorizationList=[signed])
+        assert self.ask("eth_getCode", account.address, "latest") == "0xef0100" + code_of[2:].lower()
+
+    def send(self, data: bytes, to: str | None = None, **more: Any) -> str:
         """Send a transaction; returns the address of the contract that it created, or an empty text."""
         transaction: dict[str, Any] = {
             "chainId": CHAIN_ID,
@@ -65,7 +72,7 @@ class WalletChain:
             "maxPriorityFeePerGas": 10**9,
             "value": 0,
             "data": data,
-        }
+        } | more
         if to:
             transaction["to"] = to
         raw = self.payer.sign_transaction(transaction).raw_transaction

@@ -395,6 +395,23 @@ def test_nobody_else_can_consent(strict: Evm) -> None:
             strict.settle(replace(call, consent=strict.consent(call, role=role)))
 
 
+def test_an_account_with_delegated_code_consents_by_its_key_and_by_its_code(tmp_path: Path) -> None:
+    evm = an_evm(tmp_path, consent_required=True)
+    try:
+        evm.treasury.fund(evm.address("payer"), 10**12)
+        evm.approve("payer", 2**256 - 1)
+        # The token's code answers no question of ERC-1271: only the key can consent.
+        evm.delegate("payer", evm.token)
+        call = a_call(evm)
+        with pytest.raises(RevertedError):
+            evm.settle(replace(call, consent=evm.consent(call, role="stranger")))
+        before = holdings(evm)
+        evm.settle(replace(call, consent=evm.consent(call)))
+        assert holdings(evm)[0] == before[0] - 60_000
+    finally:
+        evm.machine.store.close()
+
+
 @pytest.mark.parametrize("field", ["session_id_hash", "payee", "rate", "max_total", "max_fee_bps", "deadline_s"])
 def test_consent_to_one_thing_is_none_to_another(strict: Evm, field: str) -> None:
     call = a_call(strict)
