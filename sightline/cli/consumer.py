@@ -1,10 +1,11 @@
 """Commands of a consumer, on the sync client: login, signup, keys, request, watch, end, listen."""
 
+import base64
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 
 # Each command imports the client when it runs, so that `--help` and `serve` are fast.
 if TYPE_CHECKING:
-    from sightline_client import Sightline
+    from sightline_client import Event, Sightline
     from sightline_client.models import MintedKey, Model, Workspace
     from sightline_client.wallet import LocalWallet
 
@@ -244,10 +245,20 @@ def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
 
 def listen(
     session_id: Annotated[str | None, typer.Argument(help="A session; default: the key's workspace.")] = None,
+    forward_to: Annotated[
+        str | None, typer.Option(help="URL of a local program that gets the events as signed webhooks.")
+    ] = None,
+    secret: Annotated[
+        str | None,
+        typer.Option(envvar="WEBHOOK_SECRET", help="whsec_... to sign with; default: a new one, which is printed."),
+    ] = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they happen, until Ctrl-C. Resumes after a lost connection."""
+    """Print events as they happen, until Ctrl-C. Resumes after a lost connection.
+
+    With --forward-to each event is sent once, as a webhook endpoint would get it.
+    """
     with one_line_errors(), _client(api) as sl:
         if session_id is not None:
             stream = sl.sessions.events(session_id)
@@ -256,12 +267,34 @@ def listen(
             if workspace_id is None:
                 raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
             stream = sl.workspaces.events(workspace_id)
+        take = _print_event if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
         with stream as events:
             for event in events:
-                data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
-                state = data.get("state", data.get("meterState", data.get("availabilityState", "")))
-                _print({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
+                take(event, as_json)
                 sys.stdout.flush()
+
+
+def _print_event(event: "Event", as_json: bool) -> None:
+    data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
+    state = data.get("state", data.get("meterState", data.get("availabilityState", "")))
+    _print({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
+
+
+def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) -> "Callable[[Event, bool], None]":
+    """Print the secret. Returns what forwards an event and prints what became of it."""
+    from sightline.cli.forward import Forwarder
+    from sightline.system.ids import SystemIds
+
+    key = secret or "whsec_" + base64.b64encode(SystemIds().token_bytes(24)).decode()
+    forwarder = Forwarder(sl, url, key)
+    _print({"url": url, "secret": key}, as_json, f"Events go to {url}. They are signed with WEBHOOK_SECRET={key}")
+    sys.stdout.flush()
+
+    def forward(event: "Event", as_json: bool) -> None:
+        for sent in forwarder.forward(event):
+            _print(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
+
+    return forward
 
 
 def register(app: typer.Typer) -> None:

@@ -20,9 +20,8 @@ def dev() -> Iterator[dict[str, Any]]:
         line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
         process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
         try:
-            yield said
+            yield json.loads(process.stdout.readline())
         finally:
             process.terminate()
             try:

@@ -1,14 +1,19 @@
 """`sightline dev` and the commands of a consumer: signup, login, keys, request, end, watch, listen."""
 
+import base64
 import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import pytest
 import simplejpeg
+from standardwebhooks.webhooks import Webhook
 
 COMMAND = [sys.executable, "-m", "sightline.cli"]
 
@@ -87,6 +92,51 @@ def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
     process.wait(10)
     process.stdout.close()
     assert (first["event"], first["data"]["roles"]) == ("workspace", ["CONSUMER"])
+
+
+@pytest.mark.timeout(120)
+def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any]) -> None:
+    secret = "whsec_" + base64.b64encode(b"k" * 24).decode()
+    wanted = ["session.requested", "session.assigned", "session.live", "session.ended"]
+    got: Queue[dict[str, Any]] = Queue()
+
+    class Program(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            got.put(Webhook(secret).verify(body, dict(self.headers)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing to stderr."""
+
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "WEBHOOK_SECRET": secret}
+    with HTTPServer(("127.0.0.1", 0), Program) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        url = f"http://127.0.0.1:{server.server_port}/hook"
+        line = [*COMMAND, "listen", "--forward-to", url, "--json"]
+        listen = subprocess.Popen(line, env=os.environ | known, stdout=subprocess.PIPE, text=True)
+        try:
+            assert listen.stdout is not None
+            assert json.loads(listen.stdout.readline()) == {"url": url, "secret": secret}
+            place = (str(dev["lat"]), str(dev["lng"]))
+            session = json.loads(sightline(dev, "request", *place, "--json"))
+            seen = [got.get(timeout=60) for _ in wanted[:3]]
+            sightline(dev, "end", session["id"])
+            seen.append(got.get(timeout=60))
+            printed = [json.loads(listen.stdout.readline()) for _ in wanted]
+        finally:
+            listen.kill()
+            listen.wait(10)
+            listen.stdout.close()
+            server.shutdown()
+            serving.join()
+    assert [each["type"] for each in seen] == [each["type"] for each in printed] == wanted
+    assert {each["status"] for each in printed} == {204}
+    assert {each["data"]["id"] for each in seen} == {session["id"]}
+    assert [each["data"]["sequence"] for each in seen] == sorted(each["data"]["sequence"] for each in seen)
+    assert not {"whepUrl", "whipUrl"} & seen[2]["data"].keys()
 
 
 def test_completion_is_offered_for_the_shell() -> None:

@@ -64,6 +64,17 @@ METHODS = {
     "getSettlement": "sessions.settlement",
     "getWallet": "wallet.get",
     "listWalletEvents": "wallet.events_page",
+    "createWebhook": "webhooks.create",
+    "listWebhooks": "webhooks.list",
+    "getWebhook": "webhooks.get",
+    "updateWebhook": "webhooks.update",
+    "deleteWebhook": "webhooks.delete",
+    "rotateWebhookSecret": "webhooks.rotate_secret",
+    "pingWebhook": "webhooks.ping",
+    "listWebhookDeliveries": "webhooks.deliveries_page",
+    "getWebhookDelivery": "webhooks.delivery",
+    "resendWebhookDelivery": "webhooks.resend",
+    "replayWebhookEvents": "webhooks.replay",
     "watchSession": "sessions.events",
     "watchWorkspace": "workspaces.events",
 }
@@ -72,27 +83,17 @@ WITHOUT_METHOD = {
     "streamFrames": "View.frames polls getFrame, which loses no frame when a connection is lost",
     "getCertificates": "a PEM file outside of /api/v1",
     **dict.fromkeys(("getCoverage", "getUsage", "useFaucet"), "for the console; AsyncSightline.call reaches them"),
-    **dict.fromkeys(
-        (
-            "createWebhook",
-            "listWebhooks",
-            "getWebhook",
-            "updateWebhook",
-            "deleteWebhook",
-            "rotateWebhookSecret",
-            "pingWebhook",
-            "listWebhookDeliveries",
-            "getWebhookDelivery",
-            "resendWebhookDelivery",
-            "replayWebhookEvents",
-        ),
-        "webhooks; AsyncSightline.call reaches them",
-    ),
 }
 MODEL_NAMES = {"Receipt": "ReceiptDocument"}
 """Models whose name differs from that of the schema: `sightline_client.Receipt` is the class with `verify`."""
-WIDER = {("ReceiptSession", "state")}
-"""Fields whose enumeration has more values than that of the schema."""
+WIDER = {
+    ("ReceiptSession", "state"),
+    ("Webhook", "eventTypes"),
+    ("WebhookWithSecret", "eventTypes"),
+    ("WebhookDelivery", "eventType"),
+    ("WebhookDeliveryWithBody", "eventType"),
+}
+"""Fields whose enumeration has more values than that of the schema, or the same in one enumeration."""
 RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
 COMPOSED = {"createWorkspace": {"walletAddress", "nonce", "signature"}, "postLocation": None, "postLocations": None}
 """Fields that a method builds itself; None: it passes every field on."""

@@ -40,12 +40,14 @@ from sightline_client.errors import (
     SessionOverError,
     SightlineError,
     UnavailableError,
+    WebhookError,
 )
 from sightline_client.event import Event
 from sightline_client.frame import Frame, FrameLocation
 from sightline_client.money import MicroUsdc, usdc
 from sightline_client.retry import NO_RETRY, RetryPolicy
 from sightline_client.verification import Failure, ReceiptCheck, Verification
+from sightline_client.webhooks import WebhookEvent
 
 __all__ = [
     "NO_RETRY",
@@ -93,5 +95,7 @@ __all__ = [
     "UnavailableError",
     "Verification",
     "View",
+    "WebhookError",
+    "WebhookEvent",
     "usdc",
 ]

@@ -24,6 +24,7 @@ SightlineError
 ├── SessionOverError                the session ended before it became LIVE
 ├── EndNotConfirmedError            leaving a view could not confirm that its session ended
 ├── ReceiptError                    a receipt is not available yet, or a value of it is wrong
+├── WebhookError                    a webhook is not from Sightline, was changed, or is too old
 ├── ChainError                      the JSON-RPC endpoint refused a call, or a transaction failed
 └── MissingExtraError               an optional dependency is not installed
 """
@@ -252,6 +253,13 @@ class ReceiptError(SightlineError):
     def __init__(self, message: str, verification: Verification | None = None) -> None:
         self.failures = () if verification is None else verification.failures
         super().__init__(message)
+
+
+class WebhookError(SightlineError):
+    """A message is not from Sightline, was changed, or is too old. Answer it with 401."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The webhook is refused: {reason}.")
 
 
 class ChainError(SightlineError):

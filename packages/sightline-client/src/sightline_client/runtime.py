@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 monotonic_s = time.monotonic
+unix_s = time.time
 
 
 def new_key() -> str:

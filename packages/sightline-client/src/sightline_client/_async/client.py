@@ -10,6 +10,7 @@ import httpx2
 from sightline_client._async.resources import AsyncAuth, AsyncKeys, AsyncSessions, AsyncWallets, AsyncWorkspaces
 from sightline_client._async.transport import AsyncTransport
 from sightline_client._async.view import AsyncView
+from sightline_client._async.webhooks import AsyncWebhooks
 from sightline_client.models import ChainConfig, Health, Identity, Quote
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
@@ -57,6 +58,7 @@ class AsyncSightline:
         self.keys = AsyncKeys(self.transport)
         self.sessions = AsyncSessions(self.transport)
         self.wallet = AsyncWallets(self.transport)
+        self.webhooks = AsyncWebhooks(self.transport)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.transport.url!r})"

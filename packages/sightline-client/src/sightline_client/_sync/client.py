@@ -10,6 +10,7 @@ import httpx2
 from sightline_client._sync.resources import Auth, Keys, Sessions, Wallets, Workspaces
 from sightline_client._sync.transport import Transport
 from sightline_client._sync.view import View
+from sightline_client._sync.webhooks import Webhooks
 from sightline_client.models import ChainConfig, Health, Identity, Quote
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
@@ -57,6 +58,7 @@ class Sightline:
         self.keys = Keys(self.transport)
         self.sessions = Sessions(self.transport)
         self.wallet = Wallets(self.transport)
+        self.webhooks = Webhooks(self.transport)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.transport.url!r})"

@@ -1,0 +1,114 @@
+"""Webhook endpoints of the workspace and their deliveries."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from sightline_client._sync.transport import Transport
+from sightline_client.models import (
+    Replay,
+    Webhook,
+    WebhookDelivery,
+    WebhookDeliveryPage,
+    WebhookDeliveryWithBody,
+    WebhookList,
+    WebhookWithSecret,
+)
+from sightline_client.webhooks import verify
+from sightline_client.wire import given
+
+
+class Webhooks:
+    """Endpoints that the server sends signed events to. Needs the scope `webhooks:write`, or an OWNER or ADMIN."""
+
+    verify = staticmethod(verify)
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        url: str,
+        *,
+        description: str | None = None,
+        event_types: Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> WebhookWithSecret:
+        """Add an endpoint. Its secret is in this answer only.
+
+        Args:
+            url: An https URL that resolves to public addresses only.
+            event_types: Types to send; default: all.
+        """
+        types = None if event_types is None else list(event_types)
+        body = given(url=url, description=description, eventTypes=types)
+        return self._transport.change(WebhookWithSecret, "POST", "/webhooks", body, key=idempotency_key)
+
+    def list(self) -> Sequence[Webhook]:
+        """List the endpoints, oldest first."""
+        return (self._transport.get(WebhookList, "/webhooks")).items
+
+    def get(self, webhook_id: str) -> Webhook:
+        """Read an endpoint."""
+        return self._transport.get(Webhook, f"/webhooks/{webhook_id}")
+
+    def update(
+        self,
+        webhook_id: str,
+        *,
+        url: str | None = None,
+        description: str | None = None,
+        event_types: Iterable[str] | None = None,
+        enabled: bool | None = None,
+    ) -> Webhook:
+        """Change the fields that are given. `enabled=True` also starts a failing endpoint again."""
+        types = None if event_types is None else list(event_types)
+        body = given(url=url, description=description, eventTypes=types, enabled=enabled)
+        return self._transport.change(Webhook, "PATCH", f"/webhooks/{webhook_id}", body)
+
+    def delete(self, webhook_id: str) -> Webhook:
+        """Delete an endpoint."""
+        return self._transport.change(Webhook, "DELETE", f"/webhooks/{webhook_id}")
+
+    def rotate_secret(self, webhook_id: str) -> WebhookWithSecret:
+        """Create a new secret. Messages are also signed with the previous one for 24 hours.
+
+        An answer that was lost is not repeated: the second call would rotate again.
+        """
+        data = self._transport.data("POST", f"/webhooks/{webhook_id}/rotate")
+        return WebhookWithSecret.model_validate(data)
+
+    def ping(self, webhook_id: str) -> WebhookDelivery:
+        """Send a test event."""
+        return self._transport.change(WebhookDelivery, "POST", f"/webhooks/{webhook_id}/ping")
+
+    def deliveries_page(
+        self, webhook_id: str, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> WebhookDeliveryPage:
+        """Read one page of deliveries of the last 30 days, newest first."""
+        query = given(state=state, limit=limit, cursor=cursor)
+        return self._transport.get(WebhookDeliveryPage, f"/webhooks/{webhook_id}/deliveries", query)
+
+    def deliveries(self, webhook_id: str, *, state: str | None = None) -> Iterator[WebhookDelivery]:
+        """Iterate over the deliveries of the last 30 days, newest first."""
+        cursor: str | None = None
+        while True:
+            page = self.deliveries_page(webhook_id, state=state, cursor=cursor)
+            for delivery in page.items:
+                yield delivery
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def delivery(self, webhook_id: str, event_id: str) -> WebhookDeliveryWithBody:
+        """Read one delivery with the text that is sent."""
+        path = f"/webhooks/{webhook_id}/deliveries/{event_id}"
+        return self._transport.get(WebhookDeliveryWithBody, path)
+
+    def resend(self, webhook_id: str, event_id: str) -> WebhookDelivery:
+        """Send one event again."""
+        path = f"/webhooks/{webhook_id}/deliveries/{event_id}/resend"
+        return self._transport.change(WebhookDelivery, "POST", path)
+
+    def replay(self, webhook_id: str, *, since: datetime) -> Replay:
+        """Send all events since an instant again, also those that happened while the endpoint was disabled."""
+        return self._transport.change(Replay, "POST", f"/webhooks/{webhook_id}/replay", given(since=since))
