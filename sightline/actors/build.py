@@ -60,7 +60,7 @@ def build_actors(
         wire: Carries the tells between actors, for a simulation that delays or duplicates them.
         log: Receives the kernel's log events.
     """
-    registry = Registry(clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log)
+    registry = Registry(clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns)
     writer = HeartbeatWriter(deps.store)
     registry.register(SESSION, lambda context: SessionActor(context, deps))
     registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from sightline.actors.kernel import KindName, Rng
 from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.watchers import Watchers
 from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.operator.model import Workspace
@@ -15,22 +16,15 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.relations import Relations
-from sightline.ports.store import SHARDS, ShardLease, Store
+from sightline.ports.store import Store
 from sightline.ports.video import VideoBackend
 
 SESSION: Final = KindName[SessionMessage, Session]("session")
 WORKSPACE: Final = KindName[WorkspaceMessage, Workspace]("workspace")
 DISPATCHER: Final = KindName[DispatcherMessage, int]("dispatcher")
-DISPATCHER_ID: Final = "dispatcher"
-"""There is one dispatcher."""
 
 COMMAND_TIMEOUT_S: Final = 30.0
 """How long a caller's command may take; covers the longest a start may wait for the video backend."""
-
-
-def shard_of(actor_id: str) -> int:
-    """The shard of a UUID: its first byte, which is random in a version 4 UUID."""
-    return int(actor_id[:2], 16) % SHARDS
 
 
 @final
@@ -77,14 +71,9 @@ class Deps:
     """Jitter of backoffs; never a secret."""
     limits: ActorLimits
     watchers: Watchers
-    epochs: Mapping[int, int]
-    """Shard to the epoch at which this process holds it."""
+    owned: OwnedShards
+    """The shards of this process."""
     on_settlement: Callable[[], None]
     """Called after a settlement was composed."""
     event_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Recorded events of sessions since the start, by kind and reason; for metrics."""
-
-    def lease(self, actor_id: str) -> ShardLease:
-        """The lease under which the actor's state is written."""
-        shard = shard_of(actor_id)
-        return ShardLease(shard, self.epochs[shard])

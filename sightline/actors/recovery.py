@@ -1,18 +1,21 @@
-"""Recovery at start: loads every unfinished session and every claimed operator.
+"""Recovery: loads the unfinished sessions and the claimed operators of shards that this server has taken.
 
-A session loads with its timers, so deadlines that passed while the server was down are settled here.
+A session loads with its timers, so deadlines that passed while nobody owned its shard are settled here.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 import trio
 
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE
-from sightline.actors.kernel import ActorParkedError, ActorStoppedError, Registry
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE
+from sightline.actors.kernel import ActorElsewhereError, ActorParkedError, ActorStoppedError, Registry
+from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.domain.errors import SightlineError
-from sightline.ports.store import Store
+from sightline.ports.leases import ServerRole
+from sightline.ports.store import SHARDS, Store
 
 CONCURRENT_LOADS: Final = 32
 ACTIVATE_TIMEOUT_S: Final = 30.0
@@ -32,13 +35,35 @@ async def recover(
     Reports started when each was tried once. Actors that a failed dependency kept from loading are retried with
     backoff until they load; `recover` returns when none is left.
     """
-    sessions = await _until_answered(store.unfinished_sessions)
-    suppliers = await _until_answered(store.suppliers)
-    missing: list[tuple[str, str]] = [(DISPATCHER, DISPATCHER_ID), *((SESSION, session.id) for session in sessions)]
-    missing += [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
-    missing = await _load(registry, missing)
-    log.info("recovered", sessions=len(sessions), operators=len(suppliers), missing=len(missing))
+    wanted = [(DISPATCHER, DISPATCHER_ID), *await _unfinished(store)]
+    missing = await _load(registry, wanted)
+    log.info("recovered", actors=len(wanted), missing=len(missing))
     task_status.started()
+    await _load_until_none_is_missing(registry, missing)
+
+
+async def recover_shards(store: Store, registry: Registry, shards: Collection[int]) -> None:
+    """Load what is unfinished in shards that were just taken; otherwise as `recover`.
+
+    Returns when everything is loaded, is parked, or belongs to another server again.
+    """
+    wanted: list[tuple[str, str]] = [(DISPATCHER, DISPATCHER_ID)] if ServerRole.DISPATCHER in shards else []
+    for shard in sorted(shards):
+        if shard < SHARDS:
+            wanted += await _unfinished(store, shard)
+    await _load_until_none_is_missing(registry, wanted)
+
+
+async def _unfinished(store: Store, shard: int | None = None) -> list[tuple[str, str]]:
+    """The unfinished sessions and claimed operators of one shard, or of all."""
+    sessions = await _until_answered(partial(store.unfinished_sessions, shard))
+    suppliers = await _until_answered(partial(store.suppliers, shard))
+    claimed = [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
+    return [*((SESSION, session.id) for session in sessions), *claimed]
+
+
+async def _load_until_none_is_missing(registry: Registry, missing: list[tuple[str, str]]) -> None:
+    missing = await _load(registry, missing)
     pause_s = RETRY_S
     while missing:
         await trio.sleep(pause_s)
@@ -55,8 +80,13 @@ async def _load(registry: Registry, wanted: list[tuple[str, str]]) -> list[tuple
         for kind, actor_id in queue:
             try:
                 await registry.activate(kind, actor_id, timeout_s=ACTIVATE_TIMEOUT_S)
-            except (ActorParkedError, ActorStoppedError) as error:
+            except (ActorParkedError, ActorElsewhereError) as error:
                 log.warning("recovery_skipped", kind=kind, id=actor_id, error=str(error))
+            except ActorStoppedError as error:
+                # The kernel stops, or an earlier life of the actor has not ended yet.
+                log.warning("recovery_skipped", kind=kind, id=actor_id, error=str(error))
+                if registry.accepts_asks:
+                    failed.append((kind, actor_id))
             except SightlineError as error:
                 log.warning("recovery_failed", kind=kind, id=actor_id, error=str(error))
                 failed.append((kind, actor_id))

@@ -19,6 +19,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.service.administration import Administration
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
@@ -143,7 +144,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
                 limits=replace(settings.limits(), session_cap_micro=chain.session_cap_micro),
                 watchers=Watchers(),
-                epochs=epochs,
+                owned=OwnedShards(epochs),
                 on_settlement=chain.notify,
             )
             actors = build_actors(deps)

@@ -1,11 +1,11 @@
-"""The port through which a server becomes the owner of the shards of a database, and stays it.
+"""The ports through which servers become the owners of the shards of a database, and stay it.
 
-One server owns all shards of a database. Its lease says until when, by the clock of the database. Another server takes
-the shards only after that, or when the owner has left. Each take-over raises the epoch of each shard, so that writes
-of the earlier owner are refused.
+`Leases`: one server owns all shards. `ShardLeases`: several servers own some each. In both, a lease says until when, by
+the clock of the database. Another server takes the shards only after that, or when the owner has given them up. Each
+take-over raises the epoch of each shard, so that writes of the earlier owner are refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Final, Protocol, final
@@ -74,4 +74,58 @@ class Leases(Protocol):
 
     async def leave(self, incarnation: str) -> None:
         """Give the lease up: the next server need not wait for its end. Has no effect after another server joined."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerState:
+    """One server that has entered, as the database sees it."""
+
+    incarnation: str
+    is_valid: bool
+    """Whether its lease has not ended."""
+    shards: frozenset[int]
+    """What it owns, roles included."""
+    offered: frozenset[int] = frozenset()
+    """What was released for it and it has not taken yet."""
+
+
+class ShardLeases(Protocol):
+    """Ownership of single shards by several servers.
+
+    A server that was ended by another one (its lease had run out) comes back with a new incarnation only.
+
+    Every method may raise StoreUnavailableError (nothing was changed) and OutcomeUnknownError (call it again).
+    """
+
+    async def enter(self, server: ServerIdentity) -> None:
+        """Get a lease of TTL_MS without shards. Ends earlier servers of the same place."""
+        ...
+
+    async def renew(self, incarnation: str) -> Mapping[int, int] | None:
+        """Extend the lease to TTL_MS from now. Returns the epoch of each shard that is owned; None after the end.
+
+        A lease that has run out can be renewed for as long as no other server has ended this one.
+        """
+        ...
+
+    async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
+        """Take those of the shards that are free; returns their epochs. Needs a valid lease.
+
+        Free is a shard that nobody owns, unless it is being handed to another server. If this server has held its lease
+        without a break for TTL_MS, it first ends the servers whose lease has run out, which frees their shards.
+        """
+        ...
+
+    async def release(self, incarnation: str, shards: Collection[int], *, to: str | None = None) -> None:
+        """Give shards up, for one server or for any. The caller has stopped their actors."""
+        ...
+
+    async def leave(self, incarnation: str) -> None:
+        """Give all shards and the lease up."""
+        ...
+
+    async def servers(self) -> Sequence[ServerState]:
+        """Every server that has entered and was not ended, by incarnation."""
         ...

@@ -319,8 +319,8 @@ class Store(Protocol):
         """The consumer's dispatched sessions that are not started, and the newest ones that it abandoned."""
         ...
 
-    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
-        """Every session that is REQUESTED, ASSIGNED or LIVE."""
+    async def unfinished_sessions(self, shard: int | None = None) -> Sequence[UnfinishedSession]:
+        """Every session that is REQUESTED, ASSIGNED or LIVE; of one shard if it is given."""
         ...
 
     async def session_events(
@@ -355,8 +355,11 @@ class Store(Protocol):
         """Read several workspaces by id; unknown ids are left out."""
         ...
 
-    async def suppliers(self) -> Sequence[Workspace]:
-        """Every SUPPLIER that is ONLINE or BUSY or holds a claim, for the dispatcher's index and reconciliation."""
+    async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
+        """Every SUPPLIER that is ONLINE or BUSY or holds a claim; of one shard if it is given.
+
+        For the dispatcher's index and reconciliation.
+        """
         ...
 
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:

@@ -12,6 +12,7 @@ import trio
 from sightline.actors.build import build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
@@ -145,7 +146,7 @@ class Node:
             rng=random.Random(f"{outside.seed}/{self.name}"),
             limits=limits,
             watchers=Watchers(),
-            epochs=epochs,
+            owned=OwnedShards(epochs),
             on_settlement=lambda: None,
         )
         actors = build_actors(

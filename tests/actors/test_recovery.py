@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from sightline.actors.deps import SESSION, shard_of
+from sightline.actors.deps import SESSION
+from sightline.actors.ownership.owned_shards import shard_of
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
 from sightline.domain.operator.model import Workspace

@@ -11,6 +11,7 @@ import trio
 from sightline.actors.build import build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
 from sightline.actors.watchers import Watchers
 from sightline.domain.errors import (
@@ -184,7 +185,7 @@ class World:
                     rng=random.Random(3),
                     limits=self.limits,
                     watchers=self.watchers,
-                    epochs=epochs,
+                    owned=OwnedShards(epochs),
                     on_settlement=self._settled,
                 )
                 actors = build_actors(deps, options=self.kernel)

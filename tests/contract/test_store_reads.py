@@ -342,6 +342,21 @@ async def test_the_dispatcher_learns_of_suppliers_that_are_on_or_hold_a_claim(st
     assert stored_now[0].id not in {each.id for each in await stored.store.suppliers()}
 
 
+async def test_recovery_of_a_shard_sees_what_is_unfinished_in_it_alone(stored: Stored) -> None:
+    def id_in(shard: int) -> str:
+        return f"{shard:02x}{an_id()[2:]}"
+
+    ids = {shard: (id_in(shard), id_in(shard)) for shard in (0, 1, 127, 255)}
+    for session_id, workspace_id in ids.values():
+        await commit(stored, in_phase(a_session(id=session_id), SessionState.REQUESTED), due_at_ms=T0)
+        await commit_workspace(stored, a_workspace(id=workspace_id, availability=Availability.ONLINE))
+    for shard, (session_id, workspace_id) in ids.items():
+        assert [each.id for each in await stored.store.unfinished_sessions(shard)] == [session_id]
+        assert [each.id for each in await stored.store.suppliers(shard)] == [workspace_id]
+    assert await stored.store.unfinished_sessions(2) == []
+    assert len(await stored.store.unfinished_sessions()) == len(ids)
+
+
 # Demand.
 
 

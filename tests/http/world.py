@@ -28,6 +28,7 @@ from sightline.actors.build import build_actors
 from sightline.actors.deps import SESSION, ActorLimits
 from sightline.actors.deps import Deps as ActorDeps
 from sightline.actors.messages import RecordSettlement
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.service.broker import Broker
 from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
@@ -317,7 +318,7 @@ class World:
             rng=random.Random(1),
             limits=self.options.limits,
             watchers=self.watchers,
-            epochs=epochs,
+            owned=OwnedShards(epochs),
             on_settlement=lambda: None,
         )
         actors = build_actors(deps)

@@ -10,6 +10,7 @@ from sightline.ports.store import SessionQuery, SessionView
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import heartbeats, identity_sql, session_lists, sessions, workspaces
+from sightline.storage.postgres.commits import id_bounds
 from sightline.storage.postgres.ledger import USAGE
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
@@ -105,8 +106,9 @@ async def test_the_dispatches_of_a_consumer_are_two_ranges_of_partial_indexes(fi
 
 
 async def test_recovery_reads_only_what_is_unfinished(filled: Database) -> None:
-    plan = await explain(filled, "SELECT id FROM session WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE') ORDER BY id")
-    assert indexes_of(plan) == {"session_unfinished"}
+    for shard in (None, 7):
+        plan = await explain(filled, sessions.UNFINISHED, *id_bounds(shard))
+        assert indexes_of(plan) == {"session_unfinished"}
 
 
 async def test_the_newest_heartbeat_is_one_step_into_each_days_index(filled: Database) -> None:
@@ -126,7 +128,7 @@ async def test_workspaces_are_read_by_key_and_suppliers_by_their_partial_index(f
     by_ids = await explain(filled, workspaces.BY_IDS, [WORKSPACE])
     assert "workspace_pkey" in indexes_of(by_ids)
     assert "workspace" not in scanned_whole(by_ids)
-    assert "workspace_dispatchable" in indexes_of(await explain(filled, workspaces.DISPATCHABLE))
+    assert "workspace_dispatchable" in indexes_of(await explain(filled, workspaces.DISPATCHABLE, *id_bounds(None)))
 
 
 async def test_what_is_forgotten_is_found_by_age(filled: Database) -> None:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 
 import trio
 
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, WORKSPACE, Deps
+from sightline.actors.deps import DISPATCHER, WORKSPACE, Deps
 from sightline.actors.kernel import ActorParkedError, Directory, OverloadedError
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.messages import (
@@ -27,6 +27,7 @@ from sightline.actors.messages import (
     PickOperator,
     PreparedAssignment,
 )
+from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.refusals import WORKSPACE_NOT_FOUND
 from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError

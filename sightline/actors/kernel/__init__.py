@@ -8,6 +8,7 @@ the store. The kernel knows nothing of sessions or workspaces.
 from sightline.actors.kernel.behaviour import Behaviour, Context, Factory
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import (
+    ActorElsewhereError,
     ActorParkedError,
     ActorStoppedError,
     AskCycleError,
@@ -27,6 +28,7 @@ from sightline.actors.kernel.supervision import Rng
 from sightline.actors.kernel.timers import Timers
 
 __all__ = [
+    "ActorElsewhereError",
     "ActorParkedError",
     "ActorStoppedError",
     "AnyRef",

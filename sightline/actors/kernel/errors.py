@@ -27,6 +27,10 @@ class ActorStoppedError(UnavailableError):
     """The actor stopped before it handled the message."""
 
 
+class ActorElsewhereError(UnavailableError):
+    """Another server owns the actor; the message was not delivered."""
+
+
 class ActorParkedError(UnavailableError):
     """The actor crashed too often and handles nothing until it is revived."""
 

@@ -32,6 +32,8 @@ class Sent(StrEnum):
     OVERLOADED = "overloaded"
     STOPPED = "stopped"
     PARKED = "parked"
+    ELSEWHERE = "elsewhere"
+    """Another server owns the actor."""
 
 
 @final

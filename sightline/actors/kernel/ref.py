@@ -104,7 +104,8 @@ class Ref(Generic[M_contra]):
         """Send and wait for the answer.
 
         Raises:
-            OverloadedError, SupersededError, ActorStoppedError, ActorParkedError: The message had no effect.
+            OverloadedError, SupersededError, ActorStoppedError, ActorParkedError, ActorElsewhereError: The message had
+                no effect.
             AskTimeoutError, TurnLostError: The outcome is unknown.
             Exception: The error that the actor passed to `envelope.fail`.
 
@@ -151,5 +152,5 @@ class Directory(Protocol):
         ...
 
     def peek(self, kind: KindName[M, S], actor_id: str) -> S | None:
-        """The snapshot that the actor last published; None while it is not in memory, loading, or parked."""
+        """The snapshot that the actor last published; None while it is not in memory, loading, parked or not owned."""
         ...

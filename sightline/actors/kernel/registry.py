@@ -27,7 +27,7 @@ from sightline.actors.kernel.waitfor import WaitForGraph
 from sightline.domain.errors import InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from sightline.actors.kernel.behaviour import Factory
     from sightline.actors.kernel.cell import Cell
@@ -82,7 +82,14 @@ class Registry:
         options: KernelOptions | None = None,
         wire: Wire | None = None,
         log: KernelLog | None = None,
+        owns: Callable[[str], bool] | None = None,
     ) -> None:
+        """Create a registry that does not run yet.
+
+        Args:
+            owns: Whether the actor with this id may run in this process; None: every one. Actors that run are not
+                stopped when the answer changes; call `stop_where`.
+        """
         self.options = options or KernelOptions()
         self.clock = clock
         self.log: KernelLog = log or structlog.get_logger("sightline.actors")
@@ -90,6 +97,7 @@ class Registry:
         self.wait_for = WaitForGraph() if self.options.detect_ask_cycles else None
         self._rng = rng
         self._wire = wire
+        self._owns = owns
         self._deadlines = Deadlines()
         self._supervisors: dict[str, Supervisor] = {}
         self._stage = Stage.NEW
@@ -126,6 +134,7 @@ class Registry:
             start=self._start,
             accepts_asks=lambda: self._stage is Stage.RUNNING,
             accepts_tells=lambda: self._stage is Stage.RUNNING or self._stage is Stage.DRAINING,
+            owns=self._owns,
         )
 
     def ref(self, kind: KindName[M, S], actor_id: str) -> Ref[M]:
@@ -133,14 +142,16 @@ class Registry:
         return Ref(self._supervisors[kind], actor_id)
 
     def peek(self, kind: KindName[M, S], actor_id: str) -> S | None:
-        """The snapshot that the actor last published; None while it is not in memory, loading, or parked."""
+        """The snapshot that the actor last published; None while it is not in memory, loading, parked or not owned."""
         cell = self._supervisors[kind].cells.get(actor_id)
-        return cast("S | None", cell.snapshot) if cell is not None else None
+        if cell is None or (self._owns is not None and not self._owns(actor_id)):
+            return None
+        return cast("S | None", cell.snapshot)
 
     def snapshots(self, kind: KindName[M, S]) -> Iterator[tuple[str, S]]:
         """Id and snapshot of every actor of the kind that publishes one now. Do not await while iterating."""
         for actor_id, cell in self._supervisors[kind].cells.items():
-            if cell.snapshot is not None:
+            if cell.snapshot is not None and (self._owns is None or self._owns(actor_id)):
                 yield actor_id, cast("S", cell.snapshot)
 
     async def activate(self, kind: str, actor_id: str, *, timeout_s: float = inf) -> None:
@@ -169,13 +180,21 @@ class Registry:
         cell = supervisor.cells.get(actor_id)
         if cell is None:
             return
-        cell.begin_stop()
-        ended = cell.idle_event()
-        with trio.move_on_after(self.options.stop_grace_s):
-            await ended.wait()
-        if not ended.is_set():
-            cell.cancel()
-            await ended.wait()
+        await _stop([cell], self.options.stop_grace_s)
+
+    async def stop_where(self, belongs: Callable[[str], bool], *, grace_s: float) -> None:
+        """Remove every actor whose id fulfils the condition from memory, parked ones too; otherwise as `stop`.
+
+        Messages are refused from the call on. Turns in progress have `grace_s` to end. Timers of these actors are
+        cancelled; load the actors again where they run next.
+        """
+        cells = []
+        for supervisor in self._supervisors.values():
+            for actor_id, cell in [item for item in supervisor.cells.items() if belongs(item[0])]:
+                supervisor.unpark(actor_id)
+                if supervisor.cells.get(actor_id) is cell:
+                    cells.append(cell)
+        await _stop(cells, grace_s)
 
     def reloads(self, kind: str) -> int:
         """How often actors of the kind were loaded again, crashes included."""
@@ -270,3 +289,17 @@ class Registry:
 
     def _cells(self) -> Iterator[Cell]:
         return (cell for supervisor in self._supervisors.values() for cell in supervisor.cells.values())
+
+
+async def _stop(cells: Sequence[Cell], grace_s: float) -> None:
+    for cell in cells:
+        cell.begin_stop()
+    events = [cell.idle_event() for cell in cells]
+    with trio.move_on_after(grace_s):
+        for ended in events:
+            await ended.wait()
+    for cell, ended in zip(cells, events, strict=True):
+        if not ended.is_set():
+            cell.cancel()
+    for ended in events:
+        await ended.wait()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from sightline.actors.kernel.cell import Cell, Phase
-from sightline.actors.kernel.errors import ActorParkedError, ActorStoppedError, OverloadedError
+from sightline.actors.kernel.errors import (
+    ActorElsewhereError,
+    ActorParkedError,
+    ActorStoppedError,
+    OverloadedError,
+)
 from sightline.actors.kernel.mailbox import Sent
 from sightline.actors.kernel.ref import Ref
 from sightline.actors.kernel.statistics import KindStatistics
@@ -29,6 +34,8 @@ class Supervisor:
     Args:
         start: Starts a task in the kernel's nursery.
         accepts_asks, accepts_tells: Whether the kernel is running, and whether it is at least draining.
+        owns: Whether the actor with this id may run here. Asked when an actor starts, not for each message: whoever
+            gives actors up stops those that run.
     """
 
     def __init__(
@@ -41,6 +48,7 @@ class Supervisor:
         start: Callable[[Callable[[Cell], Awaitable[None]], Cell], None],
         accepts_asks: Callable[[], bool],
         accepts_tells: Callable[[], bool],
+        owns: Callable[[str], bool] | None = None,
     ) -> None:
         self.kind = kind
         self.name = kind.name
@@ -53,6 +61,7 @@ class Supervisor:
         self._start = start
         self._accepts_asks = accepts_asks
         self._accepts_tells = accepts_tells
+        self._owns = owns
 
     # Delivering.
 
@@ -64,6 +73,10 @@ class Supervisor:
             return Sent.STOPPED
         cell = self.cells.get(actor_id)
         if cell is None or cell.phase is Phase.LEFT:
+            if self._owns is not None and not self._owns(actor_id):
+                if not envelope.is_ask:
+                    self.kind.dead_letter(actor_id, envelope, "elsewhere")
+                return Sent.ELSEWHERE
             ref: Ref[object] = Ref(self, actor_id)
             cell = self.cells[actor_id] = Cell(self.kind, ref)
             self._start(self._supervise, cell)
@@ -79,6 +92,8 @@ class Supervisor:
             return ActorParkedError(self.cells[actor_id].reason or "")
         if sent is Sent.OVERLOADED:
             return OverloadedError(f"the mailbox of {self.name}/{actor_id} is full")
+        if sent is Sent.ELSEWHERE:
+            return ActorElsewhereError(f"{self.name}/{actor_id} belongs to another server")
         return ActorStoppedError(f"{self.name}/{actor_id} is stopping")
 
     # Supervising.

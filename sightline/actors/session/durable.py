@@ -35,7 +35,7 @@ class DurableSession:
         self._context = context
         self._deps = deps
         self._limits = deps.limits.session
-        self._lease = deps.lease(context.id)
+        self._lease = deps.owned.lease(context.id)
         self.session: Session | None = None
         """The session with all durable evidence; None before it is created."""
 

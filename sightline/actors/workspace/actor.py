@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, assert_never, final
 
 from sightline.actors.answers import record_of
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, WORKSPACE, Deps
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, ReloadRequestedError
 from sightline.actors.messages import (
     AssignOperator,
@@ -31,6 +31,7 @@ from sightline.actors.messages import (
     VacateOperator,
     WorkspaceMessage,
 )
+from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.refusals import NOT_OPERATOR, WORKSPACE_NOT_FOUND
 from sightline.actors.types import Answer, Caller
 from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, unconfirmed_claims
@@ -65,7 +66,7 @@ class WorkspaceActor:
         self._context = context
         self._deps = deps
         self._intake = HeartbeatIntake(context, deps, writer)
-        self._lease = deps.lease(context.id)
+        self._lease = deps.owned.lease(context.id)
         self._workspace: Workspace | None = None
 
     # The kernel's side.

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Final, final
 
 from sightline.actors.answers import record_of
-from sightline.actors.deps import DISPATCHER, DISPATCHER_ID, SESSION, Deps
+from sightline.actors.deps import DISPATCHER, SESSION, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import OperatorSeen, ReportHeartbeat, ReportHeartbeats, WorkspaceMessage
+from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.types import Answer, BatchVerdict
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.reports import heartbeat_of, judge, verdict_on

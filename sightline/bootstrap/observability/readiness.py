@@ -23,7 +23,7 @@ class Readiness:
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
-        database = await probe_database(self._core.database, self._core.actors.deps.epochs)
+        database = await probe_database(self._core.database, self._core.actors.deps.owned.epochs)
         checks = {
             "database": ReadinessCheck(
                 is_ok=database.problem is None,

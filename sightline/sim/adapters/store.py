@@ -185,9 +185,9 @@ class FaultyStore:
         """The consumer's dispatched sessions that are not started, and those that it abandoned."""
         return await self._read(lambda: self._inner.dispatches_of(consumer_workspace_id))
 
-    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
+    async def unfinished_sessions(self, shard: int | None = None) -> Sequence[UnfinishedSession]:
         """List every session that is not terminal."""
-        return await self._read(self._inner.unfinished_sessions)
+        return await self._read(lambda: self._inner.unfinished_sessions(shard))
 
     async def session_events(
         self, session_id: str, *, after: int = 0, limit: int | None = None
@@ -203,9 +203,9 @@ class FaultyStore:
         """Read several workspaces."""
         return await self._read(lambda: self._inner.workspaces(ids))
 
-    async def suppliers(self) -> Sequence[Workspace]:
+    async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
         """List every supplier that the dispatcher needs."""
-        return await self._read(self._inner.suppliers)
+        return await self._read(lambda: self._inner.suppliers(shard))
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """Read the newest recorded heartbeat."""

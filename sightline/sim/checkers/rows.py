@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 
-from sightline.actors.deps import shard_of
+from sightline.actors.ownership.owned_shards import shard_of
 from sightline.domain.session.messages import EventKind
 from sightline.domain.session.model import Assigned, Session, SessionState
 from sightline.domain.session.record import event_hash

@@ -1,9 +1,12 @@
 """Leases on the store in memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import final
 
-from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity
+import trio
+
+from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity, ServerState
 from sightline.storage.memory.store import MemoryStore
 
 
@@ -38,3 +41,120 @@ class MemoryLeases:
         """Give the lease up."""
         if self._owner is not None and self._owner.incarnation == incarnation:
             self._owner = None
+
+
+@final
+@dataclass(slots=True)
+class _Lease:
+    place: str
+    held_since_ms: int
+    expires_at_ms: int
+
+
+def _is_valid(lease: _Lease, now_ms: int) -> bool:
+    """Whether a lease has not ended. One that ends too late was made before the clock was set back."""
+    return 0 < lease.expires_at_ms - now_ms <= 2 * TTL_MS
+
+
+@final
+@dataclass(slots=True)
+class _Owned:
+    """A shard that a server owns, or one that was released for a server."""
+
+    epoch: int = 0
+    owner: str | None = None
+    handing_to: str | None = None
+
+
+@final
+class MemoryShardLeases:
+    """Implements `ShardLeases`. `now_ms` is the clock of the store. Each method is one atomic step."""
+
+    def __init__(self, store: MemoryStore, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._leases: dict[str, _Lease] = {}
+        self._shards: dict[int, _Owned] = {}
+
+    async def enter(self, server: ServerIdentity) -> None:
+        """Get a lease without shards."""
+        await trio.lowlevel.checkpoint()
+        now_ms = self._now_ms()
+        for incarnation, lease in list(self._leases.items()):
+            if lease.place == server.place and incarnation != server.incarnation:
+                self._end(incarnation)
+        lease = self._leases.setdefault(server.incarnation, _Lease(server.place, now_ms, 0))
+        lease.expires_at_ms = now_ms + TTL_MS
+
+    async def renew(self, incarnation: str) -> Mapping[int, int] | None:
+        """Extend the lease; returns the epoch of each shard that is owned."""
+        await trio.lowlevel.checkpoint()
+        lease = self._leases.get(incarnation)
+        if lease is None:
+            return None
+        now_ms = self._now_ms()
+        if not _is_valid(lease, now_ms):
+            lease.held_since_ms = now_ms
+        lease.expires_at_ms = now_ms + TTL_MS
+        return {shard: owned.epoch for shard, owned in self._shards.items() if owned.owner == incarnation}
+
+    async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
+        """Take those of the shards that are free; returns their epochs."""
+        await trio.lowlevel.checkpoint()
+        lease, now_ms = self._leases.get(incarnation), self._now_ms()
+        if lease is None or lease.expires_at_ms <= now_ms:
+            return {}
+        if lease.held_since_ms <= now_ms - TTL_MS:
+            for other, held in list(self._leases.items()):
+                if other != incarnation and not _is_valid(held, now_ms):
+                    self._end(other)
+        free = [shard for shard in sorted(shards) if self._is_free(shard, incarnation)]
+        epochs = self._store.raise_epochs(free)
+        for shard, epoch in epochs.items():
+            self._shards[shard] = _Owned(epoch, incarnation)
+        return epochs
+
+    def _is_free(self, shard: int, taker: str) -> bool:
+        owned = self._shards.get(shard, _Owned())
+        if owned.owner == taker:
+            return False
+        meant_for = owned.owner or owned.handing_to
+        return meant_for == taker or meant_for not in self._leases
+
+    async def release(self, incarnation: str, shards: Collection[int], *, to: str | None = None) -> None:
+        """Give shards up, for one server or for any."""
+        await trio.lowlevel.checkpoint()
+        self._free(incarnation, shards, to)
+
+    async def leave(self, incarnation: str) -> None:
+        """Give all shards and the lease up."""
+        await trio.lowlevel.checkpoint()
+        self._end(incarnation)
+
+    async def servers(self) -> Sequence[ServerState]:
+        """Every server that has entered and was not ended."""
+        await trio.lowlevel.checkpoint()
+        now_ms = self._now_ms()
+        return [
+            ServerState(
+                incarnation=incarnation,
+                is_valid=lease.expires_at_ms > now_ms,
+                shards=frozenset(shard for shard, owned in self._shards.items() if owned.owner == incarnation),
+                offered=frozenset(
+                    shard
+                    for shard, owned in self._shards.items()
+                    if owned.owner is None and owned.handing_to == incarnation
+                ),
+            )
+            for incarnation, lease in sorted(self._leases.items())
+        ]
+
+    def _end(self, incarnation: str) -> None:
+        self._leases.pop(incarnation, None)
+        self._free(incarnation, self._shards, None)
+
+    def _free(self, incarnation: str, shards: Collection[int], to: str | None) -> None:
+        for shard in shards:
+            owned = self._shards.get(shard)
+            if owned is not None and owned.owner == incarnation:
+                owned.owner, owned.handing_to = None, to

@@ -78,8 +78,13 @@ class MemoryStore:
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard."""
         await trio.lowlevel.checkpoint()
-        self._epochs = {shard: epoch + 1 for shard, epoch in self._epochs.items()}
-        return dict(self._epochs)
+        return self.raise_epochs(self._epochs)
+
+    def raise_epochs(self, shards: Iterable[int]) -> dict[int, int]:
+        """Give shards to another owner, as part of another store's step; returns their epochs."""
+        raised = {shard: self._epochs[shard] + 1 for shard in shards}
+        self._epochs.update(raised)
+        return raised
 
     def _holds(self, lease: ShardLease) -> bool:
         return self._epochs.get(lease.shard) == lease.epoch
@@ -212,7 +217,7 @@ class MemoryStore:
             if session.operator is not None and session.operator.workspace_id == workspace_id
         )
 
-    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
+    async def unfinished_sessions(self, shard: int | None = None) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""
         await trio.lowlevel.checkpoint()
         return [
@@ -224,7 +229,7 @@ class MemoryStore:
                 due_at_ms=self._due[session.id],
             )
             for session in sorted(self._sessions.values(), key=lambda session: session.id)
-            if session.state in UNFINISHED
+            if session.state in UNFINISHED and _is_in(shard, session.id)
         ]
 
     async def session_events(
@@ -290,13 +295,15 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         return [self._seen(self._workspaces[each]) for each in dict.fromkeys(ids) if each in self._workspaces]
 
-    async def suppliers(self) -> Sequence[Workspace]:
+    async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
         """Every supplier the dispatcher must know of."""
         await trio.lowlevel.checkpoint()
         return [
             self._seen(workspace)
             for workspace in self._workspaces.values()
-            if workspace.is_supplier and (workspace.availability is not Availability.OFFLINE or workspace.claims)
+            if workspace.is_supplier
+            and (workspace.availability is not Availability.OFFLINE or workspace.claims)
+            and _is_in(shard, workspace.id)
         ]
 
     def _seen(self, workspace: Workspace) -> Workspace:
@@ -385,6 +392,10 @@ class MemoryStore:
             return False
         self._answers[_scope(record.key)] = record
         return True
+
+
+def _is_in(shard: int | None, actor_id: str) -> bool:
+    return shard is None or int(actor_id[:2], 16) == shard
 
 
 def _scope(key: IdempotencyKey) -> _Scope:

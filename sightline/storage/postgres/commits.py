@@ -67,3 +67,9 @@ def shard_of(columns: tuple[object, ...]) -> int:
     shard = columns[0]
     assert isinstance(shard, int)
     return shard
+
+
+def id_bounds(shard: int | None) -> tuple[str, str]:
+    """The least and the greatest id in a shard, which is the first byte of the id; None: of all ids."""
+    first, last = ("00", "ff") if shard is None else (f"{shard:02x}", f"{shard:02x}")
+    return f"{first}000000-0000-0000-0000-000000000000", f"{last}ffffff-ffff-ffff-ffff-ffffffffffff"

@@ -1,14 +1,14 @@
 """Ownership of the shards in Postgres: the statements, and the keeper that renews the lease of this server."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, final
 
 import structlog
 import trio
 
-from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity
+from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity, ServerState
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection, PoolOptions, connect
 from sightline.storage.database.work import NOT_CONNECTED
@@ -33,6 +33,23 @@ WHERE incarnation = $1 AND NOT EXISTS (SELECT FROM shard WHERE incarnation IS DI
 RETURNING true
 """
 _LEAVE: Final = "DELETE FROM server_lease WHERE incarnation = $1"
+
+_ENTER: Final = "SELECT enter_server($1, $2, $3, $4)"
+_RENEW_SHARDS: Final = "SELECT is_held, ids, epochs FROM renew_server($1, $2)"
+_TAKE: Final = "SELECT id, epoch FROM take_free_shards($1, $2, $3)"
+_RELEASE: Final = """
+UPDATE shard SET owner = NULL, incarnation = NULL, handing_to = $3 WHERE incarnation = $1 AND id = ANY($2::integer[])
+"""
+_END: Final = """
+WITH freed AS (UPDATE shard SET owner = NULL, incarnation = NULL WHERE incarnation = $1)
+DELETE FROM server_lease WHERE incarnation = $1
+"""
+_SERVERS: Final = """
+SELECT incarnation, expires_at > clock_timestamp() AS is_valid,
+  ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
+  ARRAY(SELECT s.id FROM shard s WHERE s.handing_to = l.incarnation AND s.incarnation IS NULL) AS offered
+FROM server_lease l ORDER BY incarnation
+"""
 
 log = structlog.get_logger("sightline")
 
@@ -59,6 +76,52 @@ class PostgresLeases:
     async def leave(self, incarnation: str) -> None:
         """Give the lease up."""
         await self._database.run(lambda connection: connection.execute(_LEAVE, incarnation))
+
+
+@final
+class PostgresShardLeases:
+    """Implements `ShardLeases`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def enter(self, server: ServerIdentity) -> None:
+        """Get a lease without shards."""
+        arguments = (server.incarnation, server.host, server.place, _TTL)
+        await self._database.run(lambda connection: connection.execute(_ENTER, *arguments))
+
+    async def renew(self, incarnation: str) -> Mapping[int, int] | None:
+        """Extend the lease; returns the epoch of each shard that is owned."""
+        row = await self._database.run(lambda connection: connection.fetchrow(_RENEW_SHARDS, incarnation, _TTL))
+        return dict(zip(row["ids"], row["epochs"], strict=True)) if row["is_held"] else None
+
+    async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
+        """Take those of the shards that are free; returns their epochs."""
+        ids = sorted(shards)
+        rows = await self._database.run(lambda connection: connection.fetch(_TAKE, incarnation, ids, _TTL))
+        return {row["id"]: row["epoch"] for row in rows}
+
+    async def release(self, incarnation: str, shards: Collection[int], *, to: str | None = None) -> None:
+        """Give shards up, for one server or for any."""
+        ids = sorted(shards)
+        await self._database.run(lambda connection: connection.execute(_RELEASE, incarnation, ids, to))
+
+    async def leave(self, incarnation: str) -> None:
+        """Give all shards and the lease up."""
+        await self._database.run(lambda connection: connection.execute(_END, incarnation))
+
+    async def servers(self) -> Sequence[ServerState]:
+        """Every server that has entered and was not ended."""
+        rows = await self._database.read(lambda connection: connection.fetch(_SERVERS))
+        return [
+            ServerState(
+                incarnation=row["incarnation"],
+                is_valid=row["is_valid"],
+                shards=frozenset(row["shards"]),
+                offered=frozenset(row["offered"]),
+            )
+            for row in rows
+        ]
 
 
 async def _renew(connection: Connection, incarnation: str) -> bool:

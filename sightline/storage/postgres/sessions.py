@@ -25,7 +25,7 @@ from sightline.storage.database.group_commit import Columns, GroupCommit
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
 from sightline.storage.postgres import heartbeats, ledger_sql
-from sightline.storage.postgres.commits import decided, edge_columns, idempotency_columns
+from sightline.storage.postgres.commits import decided, edge_columns, id_bounds, idempotency_columns
 from sightline.system.keccak import session_id_hash
 
 WRITE: Final = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
@@ -50,9 +50,9 @@ SELECT consumer,
 FROM unnest($1::uuid[]) AS consumer
 """
 
-_UNFINISHED = """
+UNFINISHED: Final = """
 SELECT id, state, operator_workspace_id, video_ref, due_at_ms FROM session
-WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE') ORDER BY id
+WHERE state IN ('REQUESTED', 'ASSIGNED', 'LIVE') AND id BETWEEN $1 AND $2 ORDER BY id
 """
 
 _EVENTS = """
@@ -186,9 +186,10 @@ async def find_dispatches(connection: Connection, consumers: Sequence[str]) -> d
     }
 
 
-async def unfinished_sessions(database: Database) -> Sequence[UnfinishedSession]:
-    """Every session that is not terminal, by id."""
-    rows = await database.read(lambda connection: connection.fetch(_UNFINISHED))
+async def unfinished_sessions(database: Database, shard: int | None) -> Sequence[UnfinishedSession]:
+    """Every session that is not terminal, of one shard or of all, by id."""
+    bounds = id_bounds(shard)
+    rows = await database.read(lambda connection: connection.fetch(UNFINISHED, *bounds))
     return [
         UnfinishedSession(
             id=str(row["id"]),

@@ -97,9 +97,9 @@ class PostgresStore:
         """The consumer's dispatched sessions that are not started, and those that it abandoned."""
         return await self._dispatches.read(consumer_workspace_id) or ConsumerDispatches()
 
-    async def unfinished_sessions(self) -> Sequence[UnfinishedSession]:
+    async def unfinished_sessions(self, shard: int | None = None) -> Sequence[UnfinishedSession]:
         """Every session that is not terminal."""
-        return await sessions.unfinished_sessions(self._database)
+        return await sessions.unfinished_sessions(self._database, shard)
 
     async def session_events(
         self, session_id: str, *, after: int = 0, limit: int | None = None
@@ -135,9 +135,9 @@ class PostgresStore:
         """Read several workspaces."""
         return await workspaces.workspaces(self._database, ids)
 
-    async def suppliers(self) -> Sequence[Workspace]:
+    async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
         """Every supplier the dispatcher must know of."""
-        return await workspaces.suppliers(self._database)
+        return await workspaces.suppliers(self._database, shard)
 
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
         """Record the writes whose lease is still held; returns the leases that are lost."""

@@ -12,7 +12,7 @@ from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
 from sightline.storage.postgres import ledger_sql
-from sightline.storage.postgres.commits import decided, edge_columns, idempotency_columns
+from sightline.storage.postgres.commits import decided, edge_columns, id_bounds, idempotency_columns
 
 WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 
@@ -23,7 +23,7 @@ SELECT w.doc, w.version, h.sequence, h.at_ms FROM workspace w LEFT JOIN LATERAL 
 ) h ON true
 """
 BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
-DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable"
+DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable AND w.id BETWEEN $1 AND $2"
 
 
 async def write_workspace(database: Database, steps: GroupCommit, write: WorkspaceWrite) -> Committed | Rejected:
@@ -70,9 +70,10 @@ async def workspaces(database: Database, ids: Sequence[str]) -> Sequence[Workspa
     return list(found.values())
 
 
-async def suppliers(database: Database) -> Sequence[Workspace]:
-    """Every SUPPLIER that is ONLINE or BUSY or holds a claim."""
-    rows = await database.read(lambda connection: connection.fetch(DISPATCHABLE), deadline_ms=30_000)
+async def suppliers(database: Database, shard: int | None) -> Sequence[Workspace]:
+    """Every SUPPLIER that is ONLINE or BUSY or holds a claim, of one shard or of all."""
+    bounds = id_bounds(shard)
+    rows = await database.read(lambda connection: connection.fetch(DISPATCHABLE, *bounds), deadline_ms=30_000)
     return [_workspace(row) for row in rows]
 
 
