@@ -103,3 +103,22 @@ async def test_a_websocket_closes_with_1008_when_its_member_is_removed(impatient
             await socket.receive()
     assert closed.value.code == 1008
     assert closed.value.reason == "NOT_AUTHORIZED workspace:notMember"
+
+
+async def test_changes_of_owners_and_keys_ask_for_a_recent_signature() -> None:
+    async with open_world(WorldOptions(signature_age_max_ms=60_000)) as world:
+        party = await world.party("SUPPLIER")
+        address, _ = await a_member(party, "VIEWER")
+        other = {"walletAddress": world.account().address, "role": "OWNER"}
+        world.clock.advance(59)
+        data_of(await party.wallet.post(f"{party.path}/api-keys", MINT))
+        world.clock.advance(1)
+        needed = (401, "NOT_AUTHENTICATED", "auth:signatureNeeded")
+        assert error_of(await party.wallet.post(f"{party.path}/api-keys", MINT)) == needed
+        assert error_of(await party.wallet.post(f"{party.path}/members", other)) == needed
+        assert error_of(await party.wallet.delete(f"{party.path}/members/{address}")) == needed
+        # Reads and other changes go on.
+        data_of(await party.wallet.get(f"{party.path}/members"))
+        data_of(await party.wallet.patch(party.path, {"availabilityState": "ONLINE"}))
+        signed = Client(world, {"cookie": await world.login(party.account, party.id)})
+        data_of(await signed.post(f"{party.path}/api-keys", MINT))

@@ -34,6 +34,7 @@ from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.messages import SettlementMined
+from sightline.domain.units import HOUR_MS
 from sightline.evidence.certificates import load_identity
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
@@ -52,7 +53,7 @@ from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.http.services import InternalServices, ResourceOptions, Services
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
-from sightline.identity.authorize import Authorizer
+from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
@@ -93,6 +94,7 @@ class WorldOptions:
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0
+    signature_age_max_ms: int = 12 * HOUR_MS
     faucet: Any = None
     log_heartbeat_every: int = 1
 
@@ -406,7 +408,9 @@ class World:
     def _edge(self) -> Edge:
         return Edge(
             authenticate=self.authenticator.authenticate,
-            authorize=Authorizer(self.members, self.clock).authorize,
+            authorize=Authorizer(
+                self.members, self.clock, AuthorizeOptions(signature_age_max_ms=self.options.signature_age_max_ms)
+            ).authorize,
             check_origin=judge_origin,
             clock=self.clock,
             ids=self.ids,

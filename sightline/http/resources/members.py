@@ -34,7 +34,7 @@ class MemberResources:
         "listMembers",
         TAG,
         "List members",
-        operation=Operation.CHANGE_MEMBERS,
+        operation=Operation.LIST_MEMBERS,
         rate=RateClass.LIST,
         output=MemberList,
         errors=_ERRORS,
