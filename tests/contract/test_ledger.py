@@ -567,6 +567,52 @@ async def test_a_charge_that_waits_for_its_settlement_still_reserves(ledger: Led
     assert await ledger.take_hold(OTHER_SESSION, PAYER, 60, FundsPolicy.ENFORCED, now_ms=1)
 
 
+OTHER_PAYERS = ("0x" + "00" * 19 + "01", "0x" + "ff" * 20)
+"""Addresses that sort before and after PAYER."""
+
+
+async def test_the_wallet_of_one_payer_changes_nothing_for_others(ledger: Ledger) -> None:
+    others = [f"{number:08d}-3333-4333-8333-333333333333" for number in range(2)]
+    for session_id, payer in zip(others, OTHER_PAYERS, strict=True):
+        await ledger.take_hold(session_id, payer, 7, FundsPolicy.ADVISORY, now_ms=1)
+        await ledger.compose(replace(a_payload(session_id), from_address=payer), now_ms=1)
+    await ledger.compose(a_payload(), now_ms=1)
+    await funded(ledger, balance=99)
+    assert await held(ledger) == 0
+    assert await lane_of(ledger) is SettlementLane.RETRY
+    assert [await lane_of(ledger, each) for each in others] == [SettlementLane.PAYABLE] * 2
+    for session_id in (SESSION, *others):
+        lane = SettlementLane.RETRY
+        await ledger.mark_waiting(session_id, SettlementState.FAILED, reason="x", retry_at_ms=9, now_ms=2, lane=lane)
+    await apply(ledger, an_application(a_block(2), balance=100), now_ms=3)
+    assert await lane_of(ledger) is SettlementLane.PAYABLE
+    assert [await lane_of(ledger, each) for each in others] == [SettlementLane.RETRY] * 2
+    assert await ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=3)
+
+
+async def test_a_reorganisation_leaves_holds_alone_that_no_block_released(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    cancelled = "55555555-5555-4555-8555-555555555555"
+    for session_id in (SESSION, OTHER_SESSION, cancelled):
+        await ledger.take_hold(session_id, PAYER, 10, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.release_hold(cancelled)
+    await ledger.charge_hold(SESSION, 4)
+    await apply(ledger, an_application(a_block(2), balance=96, settled=(SESSION,)), now_ms=2)
+    await apply(ledger, an_application(a_block(3)), now_ms=2)
+    await ledger.roll_back(a_block(2), cursor=a_block(3), now_ms=3)
+    assert await held(ledger) == 10
+    await ledger.release_hold(OTHER_SESSION)
+    assert await held(ledger) == 0
+
+
+async def test_a_second_reading_of_one_block_replaces_the_first(ledger: Ledger) -> None:
+    await funded(ledger, balance=5)
+    await apply(ledger, an_application(a_block(1), balance=6), now_ms=1)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert view.balance_micro == 6
+
+
 async def test_what_is_left_beside_charges_counts_no_open_hold_and_no_settled_charge(ledger: Ledger) -> None:
     await funded(ledger, balance=100)
     late = "55555555-5555-4555-8555-555555555555"

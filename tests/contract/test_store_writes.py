@@ -12,7 +12,7 @@ from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
-from sightline.ports.ledger import SettlementState
+from sightline.ports.ledger import BlockApplication, BlockRef, SettlementState
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge, session_ref, wallet_ref, workspace_ref
 from sightline.ports.store import (
     Committed,
@@ -24,6 +24,7 @@ from sightline.ports.store import (
     ShardLease,
     WorkspaceWrite,
 )
+from sightline.system.keccak import session_id_hash
 
 from .builders import (
     PAYER,
@@ -396,6 +397,21 @@ async def test_a_hold_above_the_limit_of_its_key_is_rejected_and_nothing_is_writ
     assert isinstance(
         await stored.store.write_session(a_limited_write(stored, 100, limits(per_session=100))), Committed
     )
+
+
+async def test_the_day_of_a_key_counts_charges_that_are_settled(stored: Stored) -> None:
+    daily = limits(per_day=100)
+    write = a_limited_write(stored, 60, daily)
+    assert isinstance(await stored.store.write_session(write), Committed)
+    await stored.ledger.charge_hold(write.session.id, 30)
+    head = BlockRef(number=1, block_hash="0xb1", parent_hash="0xb0")
+    settled = ((session_id_hash(write.session.id), head.number),)
+    application = BlockApplication(
+        headers=(head,), events=(), readings=(), settled=settled, head=head, confirmed_block=1, previous=None
+    )
+    await stored.ledger.apply_blocks(application, now_ms=T0)
+    over = await stored.store.write_session(a_limited_write(stored, 71, daily))
+    assert over == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(70))
 
 
 async def test_the_day_of_a_key_counts_holds_until_they_are_charged_or_released(stored: Stored) -> None:

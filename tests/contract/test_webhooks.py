@@ -10,7 +10,15 @@ from sightline.domain.operator.model import Availability
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import SessionState
 from sightline.domain.webhooks import ENDPOINTS_MAX, DeliveryState, DisabledReason, WebhookEventType
-from sightline.ports.ledger import BlockApplication, BlockRef, ChainEvent, Inclusion, LedgerEventKind, LedgerQuery
+from sightline.ports.ledger import (
+    BlockApplication,
+    BlockRef,
+    ChainEvent,
+    Inclusion,
+    LedgerEventKind,
+    LedgerQuery,
+    SettledAmounts,
+)
 from sightline.ports.store import (
     CallRecordedError,
     Committed,
@@ -278,6 +286,20 @@ async def test_a_settlement_is_told_when_confirmed_and_again_only_after_another_
     assert [row.subject for row in (await hooks.store.outbox(limit=10))[2:]] == [
         await ledger.settlement(session.id)
     ] * 2
+
+
+async def test_a_settlement_with_other_amounts_is_told_once_for_each_transaction(hooks: Hooks) -> None:
+    session = in_phase(a_session(), SessionState.ENDED)
+    payload, ledger = a_settlement(session), hooks.stored.ledger
+    await hooks.endpoint(payload.consumer_workspace_id)
+    await ledger.compose(payload, now_ms=T0)
+    amounts = SettledAmounts(to_amount=1, fee_amount=2)
+    for number, tx_hash in enumerate(("0xaa", "0xaa", "0xbb"), start=1):
+        inclusion = Inclusion(tx_hash=tx_hash, block_number=5, block_hash="0xb5")
+        await ledger.mark_mismatched(session.id, inclusion, amounts, now_ms=T0 + number)
+    rows = await hooks.store.outbox(limit=10)
+    assert [row.at_ms for row in rows] == [T0 + 1, T0 + 3]
+    assert rows[1].subject == await ledger.settlement(session.id)
 
 
 async def test_a_deposit_is_told_when_it_is_confirmed(hooks: Hooks) -> None:

@@ -19,6 +19,7 @@ from sightline.domain.operator.machine import (
     Occupy,
     Patch,
     Release,
+    ResetSequence,
     Restore,
     Vacate,
 )
@@ -57,6 +58,19 @@ def test_a_dispatch_makes_busy_whatever_an_accept_of_the_same_session_left_behin
 @pytest.mark.parametrize("availability", [ONLINE, OFFLINE])
 def test_accept_leaves_availability_as_it_is(availability):
     assert after(a_workspace(availability), ClaimByAccept("s")).availability is availability
+
+
+def test_a_lower_maximum_of_assignments_refuses_also_an_operator_that_is_above_it():
+    three = after(a_workspace(), *(ClaimByAccept(each) for each in "abc"))
+    refused = machine.step(three, ClaimByAccept("d", policy=AcceptPolicy(assignments_max=2)), T0)
+    assert isinstance(refused, Refusal)
+    assert refused.detail == "operator:assignments"
+
+
+def test_a_reset_lets_the_sequence_start_again_above_all_that_was_stored():
+    reset = after(a_workspace(last_sequence=41, sequence_base=7), ResetSequence())
+    assert (reset.sequence_base, reset.last_sequence) == (42, 41)
+    assert after(reset, ResetSequence()) is reset
 
 
 def test_an_operator_accepts_three_sessions_that_are_not_started_and_one_that_is_live_beside_them():

@@ -27,8 +27,10 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.status import parties_of, session_status
 from sightline.domain.units import MicroUsdc
 from tests.domain.builders import (
+    CONSUMER,
     LIMITS,
     OPERATOR,
     T0,
@@ -351,3 +353,25 @@ def test_a_restart_after_a_gap_that_no_timer_noticed_charges_what_was_charged_wi
     restarted = recovered(stored, T0 + 40_000, T0 + 40_000, heartbeats(*range(32, 41, 2)))
     charged = [after(session, End(Party.CONSUMER), T0 + 40_000).phase.charged for session in (film.session, restarted)]
     assert charged == [31_000, 31_000]
+
+
+# What each side sees.
+
+
+@pytest.mark.parametrize(
+    ("workspace_id", "is_consumer", "is_operator"),
+    [
+        (CONSUMER, True, False),
+        (OPERATOR, False, True),
+        ("0a" + CONSUMER[2:], False, False),
+        ("ff" + CONSUMER[2:], False, False),
+    ],
+)
+def test_each_side_of_a_live_session_sees_its_own_urls_and_metadata(workspace_id, is_consumer, is_operator):
+    session = a_live_session(metadata_json="{}")
+    seen = session_status(session, T0 + 1_000, LIMITS, workspace_id)
+    assert seen.whep_url == (VIDEO.whep_url if is_consumer or is_operator else None)
+    assert seen.whip_url == (VIDEO.whip_url if is_operator else None)
+    assert seen.metadata_json == ("{}" if is_consumer else None)
+    sides = {Party.CONSUMER: is_consumer, Party.OPERATOR: is_operator}
+    assert parties_of(session, workspace_id) == {side for side, is_on in sides.items() if is_on}
