@@ -11,6 +11,7 @@ import pytest
 from sightline.ports.video import SignalReply, SignalRequest
 from sightline.system.clock import SystemClock
 from sightline.video.options import IceServer, Options, read_ice_servers
+from sightline.video.signalling import with_turn_credentials
 from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
 from tests.video.support.offers import an_obs_offer, edited
 
@@ -293,3 +294,15 @@ def test_ice_servers_are_read_from_one_setting():
     for wrong in ("http://x", "turn:x|only-a-name", 'stun:x>;rel="y'):
         with pytest.raises(ValueError, match="not an ICE server"):
             read_ice_servers(wrong)
+
+
+def test_turn_servers_get_credentials_that_expire_and_other_servers_stay_as_they_are():
+    stun, own = IceServer(url="stun:s.example"), IceServer(url="turn:o.example", username="u", credential="c")
+    servers = (stun, own, IceServer(url="turns:t.example"))
+    given = with_turn_credentials(servers, secret="shared", ttl_s=600, now_ms=1_700_000_000_999, user="session-1")
+    # The username is the last valid second; the password its HMAC-SHA1, as coturn's use-auth-secret computes it.
+    password = base64.b64encode(hmac.new(b"shared", b"1700000600:session-1", "sha1").digest()).decode()
+    assert given == (
+        stun, own, IceServer(url="turns:t.example", username="1700000600:session-1", credential=password)
+    )  # fmt: skip
+    assert with_turn_credentials(servers, secret="", ttl_s=600, now_ms=0, user="x") == servers
