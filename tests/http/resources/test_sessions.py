@@ -66,6 +66,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "state": "REQUESTED",
         "maxDurationSeconds": 600,
         "waitTimeoutSeconds": 300,
+        "consumerLeaseSeconds": None,
         "ratePerSecondMicroUsdc": session["ratePerSecondMicroUsdc"],
         "holdMicroUsdc": str(600 * int(session["ratePerSecondMicroUsdc"])),
         "startedAt": None,
