@@ -43,10 +43,10 @@ class Group:
     is_on_postgres: bool = False
 
 
-CHAIN_TESTS: Final = tuple(
-    f"tests/chain/test_{name}.py" for name in ("relayer", "relayer_rounds", "watcher", "service", "on_postgres")
+CHAIN_TESTS: Final = tuple(f"tests/chain/test_{name}.py" for name in ("relayer", "relayer_rounds", "watcher"))
+STORE_TESTS: Final = tuple(
+    f"tests/contract/test_{name}.py" for name in ("ledger", "store_reads", "store_writes", "webhooks")
 )
-STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("ledger", "store_writes", "webhooks"))
 ACTOR_TESTS: Final = tuple(
     f"tests/actors/test_{name}.py" for name in ("session_story", "dispatch", "payer_funds", "consumer_lease")
 )

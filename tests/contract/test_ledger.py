@@ -35,7 +35,7 @@ from sightline.ports.ledger import (
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.ledger import HEADERS_KEPT, PostgresLedger
 from sightline.system.clock import SystemClock
 from sightline.system.keccak import session_id_hash
 
@@ -200,6 +200,21 @@ async def test_a_replacement_keeps_the_nonce_and_every_hash(ledger: Ledger) -> N
     assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 4)] == ["0xaa", "0xcc"]
     assert await ledger.attempts_at(PAYER, 4) == []
     assert await ledger.next_nonce(RELAYER) == 5
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=5, tx_hash="0xdd")], now_ms=7)
+    assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 5)] == ["0xdd"]
+    assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 4)] == ["0xaa", "0xcc"]
+    assert await ledger.free_batch_at_ms(RELAYER) == 0
+
+
+async def test_the_moment_of_sending_is_that_of_the_first_time_of_each_transaction(ledger: Ledger) -> None:
+    await ledger.compose(a_payload(), now_ms=1)
+    for tx_hash in ("0xaa", "0xcc"):
+        await ledger.store_signed(RELAYER, [an_attempt(nonce=4, tx_hash=tx_hash)], now_ms=5)
+    await ledger.mark_sent(["0xcc"], now_ms=6)
+    await ledger.mark_sent(["0xcc"], now_ms=7)
+    record = await ledger.settlement(SESSION)
+    assert record is not None
+    assert [attempt.sent_at_ms for attempt in record.attempts] == [None, 6]
 
 
 async def test_confirmation_is_told_until_it_is_taken_and_keeps_its_moment(ledger: Ledger) -> None:
@@ -249,6 +264,7 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
     await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)
     assert [row.session_id for row in await ledger.settlements_above(6)] == [SESSION]
     assert await ledger.settlements_above(7) == []
+    assert await ledger.settlements_above(8) == []
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
     record = await ledger.settlement(SESSION)
     assert record is not None
@@ -442,11 +458,30 @@ async def test_blocks_events_and_readings_are_applied_together(ledger: Ledger) -
 
 async def test_applying_a_block_twice_changes_nothing(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
-    block = a_block(5)
     for now_ms in (7, 8):
+        block = a_block(5)
         await apply(ledger, an_application(block, events=(an_event(block),), balance=100), now_ms=now_ms)
     rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
     assert [(row.amount_micro, row.confirmed_at_ms) for row in rows] == [(100, 7)]
+
+
+@pytest.mark.parametrize(("first", "second"), ["ab", "ba"])
+async def test_an_event_that_moves_to_another_block_is_confirmed_anew(ledger: Ledger, first: str, second: str) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    for fork, confirmed_block in ((first, 6), (second, 5)):
+        block = a_block(6, fork)
+        await apply(ledger, an_application(block, events=(an_event(block),), confirmed_block=confirmed_block), now_ms=7)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=10))
+    assert (row.block_hash, row.confirmed_at_ms) == (f"0x{second}6", None)
+
+
+async def test_only_the_newest_headers_are_kept(ledger: Ledger) -> None:
+    for number in (1, 2, HEADERS_KEPT + 1, 3 * HEADERS_KEPT):
+        await apply(ledger, an_application(a_block(number)), now_ms=number)
+        kept = [header.number for header in await ledger.recent_headers()]
+        assert kept[0] == number
+        assert all(each > number - HEADERS_KEPT for each in kept)
+    assert kept == [3 * HEADERS_KEPT]
 
 
 async def test_an_older_reading_never_replaces_a_newer_one(ledger: Ledger) -> None:

@@ -280,6 +280,9 @@ async def test_a_settlement_is_told_when_confirmed_and_again_only_after_another_
     assert {row.workspace_id for row in rows} == {payload.consumer_workspace_id, payload.operator_workspace_id}
     assert [(row.type.value, row.at_ms, row.sequence) for row in rows] == [("settlement.confirmed", T0 + 2, T0 + 2)] * 2
     assert rows[0].subject == await ledger.settlement(session.id)
+    moved = Inclusion(tx_hash="0xaa", block_number=6, block_hash="0xc6")
+    await ledger.mark_confirmed(session.id, moved, now_ms=T0 + 4)
+    assert len(await hooks.store.outbox(limit=10)) == 2
     await ledger.mark_unmined(session.id, reason="reorganised", now_ms=T0 + 4)
     again = Inclusion(tx_hash="0xbb", block_number=6, block_hash="0xb6")
     await ledger.mark_confirmed(session.id, again, now_ms=T0 + 5)
@@ -303,9 +306,10 @@ async def test_a_settlement_with_other_amounts_is_told_once_for_each_transaction
 
 
 async def test_a_deposit_is_told_when_it_is_confirmed(hooks: Hooks) -> None:
-    mine, ledger = an_id(), hooks.stored.ledger
-    await hooks.endpoint(mine)
-    await ledger.track(mine, PAYEE, now_ms=T0)
+    mine, other, ledger = an_id(), an_id(), hooks.stored.ledger
+    for workspace_id, address in ((mine, PAYEE), (other, "0x" + "ff" * 20)):
+        await hooks.endpoint(workspace_id)
+        await ledger.track(workspace_id, address, now_ms=T0)
     blocks = [BlockRef(number=n, block_hash=f"0x{n}", parent_hash=f"0x{n - 1}") for n in (0, 1, 2)]
     events = tuple(
         ChainEvent(
