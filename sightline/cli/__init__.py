@@ -154,6 +154,28 @@ def device(
 
 
 @app.command()
+def fleet(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="CSV with the columns slug, lat, lng, source.")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for one environment file per camera; they hold keys.")] = Path(
+        "cameras"
+    ),
+    api: consumer.Url = None,
+    online: Annotated[bool, typer.Option("--online", help="Also set the workspaces ONLINE.")] = False,
+) -> None:
+    """Make an operator workspace and a key for each camera of a CSV file, owned by SIGHTLINE_WALLET_KEY.
+
+    It may be run again: what exists is kept, what changed is applied.
+    """
+    from sightline.cli.fleet import run_fleet
+    from sightline_client import Sightline
+
+    with consumer.one_line_errors(), Sightline(api) as sl:
+        raise typer.Exit(run_fleet(sl, consumer.own_wallet(), file, out, is_online=online))
+
+
+@app.command()
 def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements

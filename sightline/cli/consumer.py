@@ -46,7 +46,12 @@ def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None
         typer.echo(value.model_dump_json(by_alias=True))
 
 
-def _wallet() -> "LocalWallet":
+def own_wallet() -> "LocalWallet":
+    """Load the wallet of SIGHTLINE_WALLET_KEY.
+
+    Raises:
+        ValueError: The variable is not set, or is not a private key.
+    """
     from sightline_client.wallet import LocalWallet
 
     key = os.environ.get("SIGHTLINE_WALLET_KEY")
@@ -63,7 +68,7 @@ def _client(url: str | None) -> "Sightline":
 
 def _sign_in(sl: "Sightline", slug: str | None) -> str:
     """Sign in and select a workspace; returns its id."""
-    found = [each for each in sl.auth.sign_in(_wallet()).workspaces if slug in (None, each.slug)]
+    found = [each for each in sl.auth.sign_in(own_wallet()).workspaces if slug in (None, each.slug)]
     if len(found) != 1:
         names = ", ".join(each.slug for each in found) or "none"
         raise ValueError(f"The wallet has these workspaces: {names}. Name one with --workspace, or run signup.")
@@ -88,7 +93,7 @@ def signup(
 
     with one_line_errors(), _client(api) as sl:
         is_own = bool(os.environ.get("SIGHTLINE_WALLET_KEY"))
-        wallet = _wallet() if is_own else LocalWallet.create()
+        wallet = own_wallet() if is_own else LocalWallet.create()
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
         if role not in SCOPES:
             raise ValueError(f"The role {role} does not exist. Use one of {', '.join(SCOPES)}.")
