@@ -22,6 +22,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 ENGINES: Final = ROOT / ".interop" / "engines"
 MANUAL: Final = ROOT / "docs" / "ops" / "video.md"
 PATIENCE_S: Final = 20.0
+CAMERA_PASSWORD: Final = "camera-password"
 
 
 def free_ports(*kinds: socket.SocketKind) -> list[int]:
@@ -124,6 +125,32 @@ async def a_mediamtx(hook_url: str, ports: list[int] | None = None) -> AsyncIter
         settings.flush()
         async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env):
             yield RealMediaMtx(media_url, api_url)
+
+
+@asynccontextmanager
+async def an_rtsp_camera(port: int, clip: Path) -> AsyncIterator[str]:
+    """Run an IP camera: a MediaMTX that serves the clip by RTSP in a loop, unchanged, to who knows its password.
+
+    It is killed at the end of the block, as when a camera loses its power. Yields the URL with the password.
+    """
+    (api,) = free_ports(socket.SOCK_STREAM)
+    push = f"ffmpeg -nostdin -loglevel error -re -stream_loop -1 -i {clip} -c copy -f rtsp rtsp://127.0.0.1:{port}/cam"
+    reader = {"user": "viewer", "pass": CAMERA_PASSWORD, "permissions": [{"action": "read"}]}
+    anyone = {"user": "any", "permissions": [{"action": "publish"}, {"action": "api"}]}
+    settings = {
+        "api": True,
+        "apiAddress": f"127.0.0.1:{api}",
+        "authInternalUsers": [reader, anyone],
+        "rtspAddress": f"127.0.0.1:{port}",
+        "rtspTransports": ["tcp"],
+        **dict.fromkeys(("rtmp", "hls", "webrtc", "srt"), False),
+        "paths": {"cam": {"runOnInit": push, "runOnInitRestart": True}},
+    }
+    with tempfile.NamedTemporaryFile("wb", suffix=".yml") as file:  # JSON is YAML too
+        file.write(orjson.dumps(settings))
+        file.flush()
+        async with _running("mediamtx", [file.name], f"http://127.0.0.1:{api}/v3/paths/list", {}):
+            yield f"rtsp://viewer:{CAMERA_PASSWORD}@127.0.0.1:{port}/cam"
 
 
 @dataclass(frozen=True)
