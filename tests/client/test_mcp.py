@@ -4,44 +4,85 @@ import base64
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import httpx2
 import pytest
 import simplejpeg
 import trio
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.session import ClientRequestContext, ElicitationFnT
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
-from sightline_client import AsyncSightline
+from sightline_client import AsyncSightline, usdc
+from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
+from sightline_client.models import Session
 from tests.client.api import Api
 from tests.e2e.conftest import running_server
-from tests.e2e.server import Server, a_tenant, go_online
+from tests.e2e.server import Server, Tenant, a_tenant, go_online, until
 from tests.house.test_readme import device_process
 
 __all__ = ["running_server"]
 
-PLACES = {"memory": (11.0, 11.0), "stdio": (12.0, 12.0), "http": (13.0, 13.0), "limit": (14.0, 14.0)}
+PLACE = (11.0, 11.0)
+EMPTY_PLACE = (14.0, 14.0)
+TRANSPORTS = ("memory", "stdio", "http")
+VERSIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A server, a funded consumer, and a place with a device that films."""
+
+    server: Server
+    consumer: Tenant
+
+
+@pytest.fixture(scope="module")
+def shop(running_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    async def tenants() -> tuple[Tenant, Tenant]:
+        consumer = await a_tenant(running_server.url, "CONSUMER", "agent")
+        operator = await a_tenant(running_server.url, "SUPPLIER", "camera")
+        await go_online(running_server.url, operator, PLACE)
+        return consumer, operator
+
+    consumer, operator = trio.run(tenants)
+    device = device_process(running_server.url, operator.key, tmp_path_factory.mktemp("device") / "log", PLACE)
+    yield Shop(running_server, consumer)
+    device.terminate()
+    device.wait(20)
 
 
 @asynccontextmanager
-async def open_client(transport: str, server: Server, key: str) -> AsyncIterator[Client]:
+async def open_client(
+    transport: str,
+    url: str,
+    key: str,
+    mode: str = "auto",
+    confirm: str = "auto",
+    elicitation_callback: ElicitationFnT | None = None,
+) -> AsyncIterator[Client]:
     """Connect the official client over one of its transports."""
+    options: dict[str, Any] = {"mode": mode, "elicitation_callback": elicitation_callback}
     if transport == "memory":
-        built = build_server(lambda _ctx: AsyncSightline(server.url, key))
-        async with Client(built) as client:
+        built = build_server(lambda _ctx: AsyncSightline(url, key), lambda _ctx: Confirm(confirm))
+        async with Client(built, **options) as client:
             yield client
     elif transport == "stdio":
-        env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": key}
+        env = os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": key, "SIGHTLINE_MCP_CONFIRM": confirm}
         started = StdioServerParameters(command=sys.executable, args=["-m", "sightline_client.mcp_server"], env=env)
-        async with Client(started) as client:
+        async with Client(started, **options) as client:
             yield client
     else:
         http = httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=40)
-        async with http, Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client:
+        endpoint = streamable_http_client(f"{url}/mcp?confirm={confirm}", http_client=http)
+        async with http, Client(endpoint, **options) as client:
             yield client
 
 
@@ -56,29 +97,20 @@ def json_of(content: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
+@pytest.mark.parametrize("mode", VERSIONS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_an_agent_buys_a_view_sees_a_picture_and_verifies_the_receipt(
-    running_server: Server, transport: str, tmp_path: Any
+    shop: Shop, transport: str, mode: str
 ) -> None:
-    consumer = await a_tenant(running_server.url, "CONSUMER", f"agent-{transport}")
-    operator = await a_tenant(running_server.url, "SUPPLIER", f"camera-{transport}")
-    place = PLACES[transport]
-    await go_online(running_server.url, operator, place)
-    device = device_process(running_server.url, operator.key, tmp_path / "device.log", place)
-    try:
-        async with open_client(transport, running_server, consumer.key) as client:
-            await purchase(client, place)
-    finally:
-        device.terminate()
-        device.wait(20)
+    async with open_client(transport, shop.server.url, shop.consumer.key, mode) as client:
+        assert client.protocol_version == VERSIONS[mode]
+        await purchase(client)
 
 
-async def purchase(client: Client, place: tuple[float, float]) -> None:
-    lat, lng = place
+async def purchase(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert tools["get_frame"].annotations.read_only_hint
-    quote = json_of(await call(client, "check_place", lat=lat, lng=lng, seconds=60))
-    wish = {"lat": lat, "lng": lng, "seconds": 60, "quote_id": quote["quoteId"], "max_charge_usdc": "5"}
+    wish = await a_wish(client)
     session = json_of(await call(client, "request_view", **wish))
     assert session["state"] == "LIVE"
     again = json_of(await call(client, "request_view", **wish))
@@ -93,6 +125,13 @@ async def purchase(client: Client, place: tuple[float, float]) -> None:
     assert json_of(await call(client, "end_session", session_id=session["sessionId"])) == ended
     receipt = json_of(await call(client, "verify_receipt", session_id=session["sessionId"]))
     assert receipt["verified"]
+
+
+async def a_wish(client: Client, place: tuple[float, float] = PLACE) -> dict[str, Any]:
+    """Arguments of request_view with a new quote."""
+    lat, lng = place
+    quote = json_of(await call(client, "check_place", lat=lat, lng=lng, seconds=SECONDS))
+    return {"lat": lat, "lng": lng, "seconds": SECONDS, "quote_id": quote["quoteId"], "max_charge_usdc": "5"}
 
 
 async def first_picture(client: Client, session_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -110,31 +149,148 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     return str(result.content[0].text)
 
 
-async def test_max_charge_and_the_limit_of_the_key_are_kept_by_parallel_requests(running_server: Server) -> None:
-    consumer = await a_tenant(running_server.url, "CONSUMER", "limited")
-    operator = await a_tenant(running_server.url, "SUPPLIER", "never-asked")
-    await go_online(running_server.url, operator, PLACES["limit"])
-    lat, lng = PLACES["limit"]
-    async with open_client("http", running_server, consumer.key) as client, trio.open_nursery() as nursery:
+@dataclass
+class User:
+    """Answers the questions of a client, and remembers them."""
 
-        async def request() -> None:
-            quote = json_of(await call(client, "check_place", lat=lat, lng=lng, seconds=600))
-            said = await refusal(
-                client,
+    action: Literal["accept", "decline", "cancel"]
+    approves: bool = True
+    questions: list[str] = field(default_factory=list)
+
+    async def __call__(self, _context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        self.questions.append(params.message)
+        content: dict[str, Any] | None = {"approve": self.approves} if self.action == "accept" else None
+        return ElicitResult(action=self.action, content=content)
+
+
+# Over HTTP the protocol of 2025-11-25 has no channel on which this server could ask.
+@pytest.mark.parametrize(
+    ("transport", "mode"), [("memory", "auto"), ("memory", "legacy"), ("stdio", "legacy"), ("http", "auto")]
+)
+async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
+    shop: Shop, transport: str, mode: str
+) -> None:
+    user = User("decline")
+    async with open_client(transport, shop.server.url, shop.consumer.key, mode, "auto", user) as client:
+        before = await call(client, "list_sessions", only_open=False)
+        for user.action, user.approves in (("decline", True), ("cancel", True), ("accept", False)):
+            assert "DECLINED" in await refusal(client, "request_view", **await a_wish(client))
+        assert await call(client, "list_sessions", only_open=False) == before
+        user.action, user.approves = "accept", True
+        session = json_of(await call(client, "request_view", **await a_wish(client)))
+        await call(client, "end_session", session_id=session["sessionId"])
+    assert user.questions == [question(*PLACE, SECONDS, usdc("5"))] * 4
+
+
+@pytest.mark.parametrize(("transport", "mode"), [("memory", "auto"), ("http", "auto"), ("http", "legacy")])
+async def test_always_refuses_a_client_that_cannot_ask(shop: Shop, transport: str, mode: str) -> None:
+    async with open_client(transport, shop.server.url, shop.consumer.key, mode, "always") as client:
+        before = await call(client, "list_sessions", only_open=False)
+        assert "CONFIRMATION_UNAVAILABLE" in await refusal(client, "request_view", **await a_wish(client))
+        assert await call(client, "list_sessions", only_open=False) == before
+
+
+async def test_never_does_not_ask(shop: Shop) -> None:
+    user = User("decline")
+    async with open_client("http", shop.server.url, shop.consumer.key, "auto", "never", user) as client:
+        session = json_of(await call(client, "request_view", **await a_wish(client)))
+        await call(client, "end_session", session_id=session["sessionId"])
+    assert user.questions == []
+
+
+async def test_an_unknown_value_of_confirm_is_refused(shop: Shop) -> None:
+    headers = {"authorization": f"Bearer {shop.consumer.key}"}
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{shop.server.url}/mcp?confirm=sometimes", json={}, headers=headers)
+    assert (answer.status_code, answer.json()) == (400, {"error": "confirm is auto, always or never"})
+
+
+async def test_an_approval_is_not_valid_with_another_key(shop: Shop) -> None:
+    """The client carries the sealed question; only the key that was asked may bring the answer."""
+    stranger = await a_tenant(shop.server.url, "CONSUMER", "thief")
+    async with open_client("http", shop.server.url, shop.consumer.key, "auto", "always", User("accept")) as client:
+        wish = await a_wish(client)
+        asked = await client.session.call_tool("request_view", wish, allow_input_required=True)
+        assert isinstance(asked, InputRequiredResult)
+        assert asked.input_requests
+    answers = {name: ElicitResult(action="accept", content={"approve": True}) for name in asked.input_requests}
+    async with open_client("http", shop.server.url, stranger.key, "auto", "always", User("accept")) as client:
+        with pytest.raises(MCPError, match="requestState"):
+            await client.session.call_tool(
                 "request_view",
-                lat=lat,
-                lng=lng,
-                seconds=600,
-                quote_id=quote["quoteId"],
-                max_charge_usdc="0.000001",
+                wish,
+                input_responses=answers,
+                request_state=asked.request_state,
+                allow_input_required=True,
             )
-            assert "MAX_CHARGE" in said
 
-        for _ in range(20):
-            nursery.start_soon(request)
-    async with Api(running_server.url, key=consumer.key) as api:
-        assert {session.state async for session in api.sessions.list()} == {"CANCELLED"}
+
+async def test_20_parallel_requests_stay_within_the_limit_of_the_key(shop: Shop) -> None:
+    async with open_client("http", shop.server.url, shop.consumer.key) as client:
+        quote = json_of(await call(client, "check_place", lat=EMPTY_PLACE[0], lng=EMPTY_PLACE[1], seconds=SECONDS))
+    limit = 3 * usdc(quote["priceUsdc"]) + 1
+    key = await a_limited_key(shop, perDayMicroUsdc=str(limit))
+    refused: list[str] = []
+    async with Api(shop.server.url, key=key) as api, open_client("http", shop.server.url, key) as client:
+        wishes = [await a_wish(client, EMPTY_PLACE) for _ in range(20)]
+
+        async def request(wish: dict[str, Any]) -> None:
+            result = await client.call_tool("request_view", wish)
+            refused.extend([result.content[0].text] if result.is_error else [])
+
+        async def unfinished() -> list[Session]:
+            return [each async for each in api.sessions.list(view="consumer", state=["REQUESTED", "ASSIGNED", "LIVE"])]
+
+        async with trio.open_nursery() as nursery:
+            for wish in wishes:
+                nursery.start_soon(request, wish)
+            all_20 = "every request is refused or has a session"
+            sessions = await until(unfinished, lambda seen: len(seen) + len(refused) == 20, all_20)
+            said = set(refused)
+            for session in sessions:  # the requests that wait for an operator return then
+                await call(client, "end_session", session_id=session.id)
+    assert 1 <= len(sessions) <= 3
+    assert sum(session.hold_micro_usdc for session in sessions) <= limit
+    assert {text for text in said if "INSUFFICIENT_CREDIT (apiKey:spendLimit)" not in text} == set()
+
+
+async def a_limited_key(shop: Shop, **limits: str) -> str:
+    async with Api(shop.server.url) as api:
+        await api.auth.sign_in(shop.consumer.wallet)
+        await api.post("/auth/workspace/select", workspaceId=shop.consumer.workspace_id)
+        minted = await api.post(
+            f"/workspaces/{shop.consumer.workspace_id}/api-keys",
+            label="limited",
+            environment="TEST",
+            scopes=["sessions:read", "sessions:create", "pricing:read"],
+            limits=limits,
+        )
+    return str(minted["plaintext"])
+
+
+async def test_a_hold_above_max_charge_is_cancelled_before_an_operator_is_asked(shop: Shop) -> None:
+    async with open_client("http", shop.server.url, shop.consumer.key) as client:
+        wish = await a_wish(client) | {"max_charge_usdc": "0.000001"}
+        assert "MAX_CHARGE" in await refusal(client, "request_view", **wish)
+        newest = json_of(await call(client, "list_sessions", only_open=False))["sessions"][0]
+    assert (newest["state"], newest["chargedUsdc"]) == ("CANCELLED", "0")
+    async with Api(shop.server.url, key=shop.consumer.key) as api:
         assert (await api.get("/wallet"))["heldMicroUsdc"] == "0"
+
+
+async def test_a_view_has_a_lease_of_60_s_that_its_agent_renews_by_asking_for_frames(shop: Shop) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def record(request: httpx2.Request) -> None:
+        if (request.method, request.url.path) == ("POST", "/api/v1/sessions"):
+            sent.append(json.loads(request.content))
+
+    async with httpx2.AsyncClient(event_hooks={"request": [record]}) as http:
+        built = build_server(lambda _ctx: AsyncSightline(shop.server.url, shop.consumer.key, http=http))
+        async with Client(built) as client:
+            session = json_of(await call(client, "request_view", **await a_wish(client)))
+            await call(client, "end_session", session_id=session["sessionId"])
+    assert [body["consumerLeaseSeconds"] for body in sent] == [60]
 
 
 async def test_refusals_name_the_code_and_the_next_step(running_server: Server) -> None:
@@ -142,13 +298,13 @@ async def test_refusals_name_the_code_and_the_next_step(running_server: Server) 
     stranger = await a_tenant(running_server.url, "CONSUMER", "stranger")
     async with Api(running_server.url, key=owner.key) as api:
         session_id = (await api.post("/sessions", lat=40.0, lng=40.0))["id"]
-    async with open_client("http", running_server, stranger.key) as client:
+    async with open_client("http", running_server.url, stranger.key) as client:
         assert "NOT_AUTHORIZED" in await refusal(client, "get_session", session_id=session_id)
         assert "NOT_AUTHORIZED" in await refusal(client, "end_session", session_id=session_id)
         assert "Pass USDC" in await refusal(
             client, "request_view", lat=1, lng=1, quote_id=session_id, max_charge_usdc="cheap"
         )
-    async with open_client("http", running_server, "svc_test_000000_" + "A" * 43) as client:
+    async with open_client("http", running_server.url, "svc_test_000000_" + "A" * 43) as client:
         assert "NOT_AUTHENTICATED" in await refusal(client, "wallet")
 
 

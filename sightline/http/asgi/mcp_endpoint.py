@@ -3,21 +3,27 @@
 Each tool calls the public API in process, so scopes, limits, rates and log lines are those of every other call.
 """
 
+from hashlib import sha256
 from typing import Any, Final, final
+from urllib.parse import parse_qs
 
 import httpx2
 import trio
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
+from mcp.server.request_state import RequestStateSecurity
 from mcp.server.transport_security import TransportSecuritySettings
 
 from sightline.http.pipeline.listener_access import AllowedHosts
 from sightline.http.server import ASGIApp, Receive, Scope, Send
 from sightline_client import AsyncSightline
+from sightline_client.mcp_confirm import Confirm
 from sightline_client.mcp_server import build_server
 
 PATH: Final = "/mcp"
 BODY_BYTES_MAX: Final = 65_536
 UNAUTHORIZED: Final = b'{"error": "Send an API key: Authorization: Bearer svc_..."}'
+BAD_CONFIRM: Final = b'{"error": "confirm is auto, always or never"}'
 MISDIRECTED: Final = b'{"error": "This server does not serve the host of the Host header"}'
 # McpEndpoint checks the Host header itself, by the list of the whole listener.
 SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -32,7 +38,9 @@ class McpEndpoint:
         self._api = api
         self._hosts = hosts
         self._public_url = public_url
-        self._server = build_server(self._connect)
+        security = RequestStateSecurity.ephemeral()
+        security.bind_principal = _caller_of
+        self._server = build_server(self._connect, _confirm_of_context, security)
         self._mcp = self._server.streamable_http_app(
             streamable_http_path=PATH,
             json_response=True,
@@ -57,6 +65,8 @@ class McpEndpoint:
             await _refuse(send, 421, MISDIRECTED)
         elif bearer_token(headers.get(b"authorization", "")) is None:
             await _refuse(send, 401, UNAUTHORIZED, (b"www-authenticate", b"Bearer"))
+        elif _confirm_of(scope["query_string"].decode("latin-1")) is None:
+            await _refuse(send, 400, BAD_CONFIRM)
         else:
             await self._mcp(scope, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
 
@@ -94,3 +104,20 @@ def bearer_token(header: str) -> str | None:
     """Return the token of an Authorization header; None if it has none."""
     scheme, _, token = header.partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _confirm_of(query: str) -> Confirm | None:
+    """Read `confirm` of the URL that the user gave to the host; None if it is none of the known values."""
+    said = parse_qs(query, keep_blank_values=True).get("confirm", [Confirm.AUTO])[-1]
+    return Confirm(said) if said in set(Confirm) else None
+
+
+def _confirm_of_context(ctx: Context[Any, Any]) -> Confirm:
+    request = ctx.request_context.request
+    return (_confirm_of(request.url.query) if request is not None else None) or Confirm.ALWAYS
+
+
+def _caller_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
+    """Bind the question that a client carries between two calls to the key that asked."""
+    token = bearer_token(ctx.request.headers.get("authorization", "")) if ctx.request is not None else None
+    return None if token is None else sha256(token.encode()).hexdigest()

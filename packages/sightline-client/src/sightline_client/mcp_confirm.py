@@ -1,0 +1,86 @@
+"""Ask the user of an MCP client before a tool spends money. Needs the extra `mcp`.
+
+An additional protection: the limits are kept by the server, whatever a client answers.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
+from mcp.server.mcpserver import Context, Elicit
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from sightline_client.money import MicroUsdc, usdc
+
+Ctx: TypeAlias = Context[Any, Any]
+
+MaxCharge = Annotated[str, Field(description='Highest charge in USDC that is acceptable, such as "0.50"')]
+
+
+class Confirm(StrEnum):
+    """When a user is asked before money is spent."""
+
+    AUTO = "auto"
+    """If the client can ask."""
+    ALWAYS = "always"
+    """A request of a client that cannot ask is refused."""
+    NEVER = "never"
+
+
+class Approval(BaseModel):
+    """The form that the user sees."""
+
+    approve: bool = Field(title="Request this view", description="Money is spent while the view is live.")
+
+
+def limit_of(max_charge_usdc: str) -> MicroUsdc:
+    """Read an amount in USDC. Raises ToolError with the next step."""
+    try:
+        return usdc(max_charge_usdc)
+    except (ArithmeticError, ValueError):
+        raise ToolError(f"max_charge_usdc {max_charge_usdc!r} is not an amount. Pass USDC such as 0.50.") from None
+
+
+def question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
+    """Word the question by values of fixed form only: a model cannot put text of its own into it."""
+    return (
+        f"Sightline: request live video at {lat:.6f}, {lng:.6f} for up to {seconds} s, for at most {limit.usdc} USDC?"
+    )
+
+
+def ask(confirm: Confirm, ctx: Ctx, text: str) -> Approval | Elicit[Approval]:
+    """Return the question for the user, or an approval if none is needed.
+
+    Raises ToolError if the user must be asked and the client cannot.
+    """
+    if confirm is Confirm.NEVER:
+        return Approval(approve=True)
+    if can_ask(ctx):
+        return Elicit(text, Approval)
+    if confirm is Confirm.ALWAYS:
+        raise ToolError(
+            "CONFIRMATION_UNAVAILABLE: the user must confirm every view (confirm=always), but this client cannot ask "
+            "(it has no form elicitation). Nothing was requested. Use another client, or set confirm to auto."
+        )
+    return Approval(approve=True)
+
+
+def can_ask(ctx: Ctx) -> bool:
+    """Whether a question can reach the user over this connection."""
+    capabilities = ctx.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    if elicitation is None or (elicitation.form is None and elicitation.url is not None):
+        return False
+    # The protocol of 2026-07-28 carries questions in results; earlier ones need a channel to the client.
+    version = ctx.protocol_version
+    return (version is not None and version >= "2026-07-28") or ctx.session.can_send_request
+
+
+def require_approval(answer: ElicitationResult[Approval]) -> None:
+    """Raise ToolError unless the user approved."""
+    if not (isinstance(answer, AcceptedElicitation) and answer.data.approve):
+        raise ToolError(
+            "DECLINED: the user did not approve this view. Nothing was requested or charged. "
+            "Do not request it again unless the user asks for it."
+        )
