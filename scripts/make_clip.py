@@ -1,8 +1,9 @@
 # ruff: noqa: T201  # a script for people
 """Render the demo clip: `python scripts/make_clip.py sightline/video/assets/clip.mp4`.
 
-A synthetic street seen from a slowly panning drone: houses, cars, a sun, a clock with hands, and the frame
-number twice, as digits to read and as a row of blocks for tests (`sightline.video.assets.read_counter`).
+A synthetic street: houses, cars, a sun, a clock with hands, people who walk on the near pavement, and the frame number
+twice, as digits and as a row of blocks for tests (`sightline.video.assets.read_counter`). The people are drawn so
+that the HOG detector of OpenCV finds them (examples/people_counter.py).
 720p30, H.264 constrained baseline, one keyframe a second, no B-frames: the format that every WebRTC client accepts.
 """
 
@@ -17,10 +18,19 @@ import numpy as np
 from sightline.video.assets import COUNTER_BITS, COUNTER_BLOCK, COUNTER_LEFT, COUNTER_TOP
 
 WIDTH, HEIGHT, RATE, SECONDS = 1280, 720, 30, 8
+KERB, NEAR = 300, 440  # pavement of the houses, near pavement
+STEPS = 7  # pairs of steps of a person in the clip
 SEGMENTS = {
     "0": "abcdef", "1": "bc", "2": "abged", "3": "abgcd", "4": "fgbc",
     "5": "afgcd", "6": "afgedc", "7": "abc", "8": "abcdefg", "9": "abcdfg",
 }  # fmt: skip
+SKIN = (214, 170, 140)
+# Speed (whole pictures per clip, so that it loops), where it starts, feet, height, coat, trousers.
+PEOPLE = (
+    (1, 200, 632, 300, (58, 62, 74), (38, 42, 58)),
+    (-1, 760, 640, 312, (120, 40, 48), (44, 44, 52)),
+    (1, 1180, 618, 286, (36, 78, 70), (50, 48, 46)),
+)
 BOXES = {
     "a": (0, 0, 1, 0.14), "b": (0.82, 0, 0.18, 0.5), "c": (0.82, 0.5, 0.18, 0.5), "d": (0, 0.86, 1, 0.14),
     "e": (0, 0.5, 0.18, 0.5), "f": (0, 0, 0.18, 0.5), "g": (0, 0.43, 1, 0.14),
@@ -41,6 +51,56 @@ def disc(image, x, y, radius, colour):
     image[top : top + mask.shape[0], left : left + mask.shape[1]][mask] = colour
 
 
+def limb(image, start, end, radius, colour):
+    """Draw a line with round ends and smooth edges."""
+    (x0, y0), (x1, y1) = start, end
+    reach = radius + 2
+    left, top = max(0, int(min(x0, x1) - reach)), max(0, int(min(y0, y1) - reach))
+    right, bottom = min(WIDTH, int(max(x0, x1) + reach) + 1), min(HEIGHT, int(max(y0, y1) + reach) + 1)
+    if left >= right or top >= bottom:
+        return
+    rows, columns = np.ogrid[top:bottom, left:right]
+    dx, dy = x1 - x0, y1 - y0
+    along = np.clip(((columns - x0) * dx + (rows - y0) * dy) / max(dx * dx + dy * dy, 1e-6), 0, 1)
+    cover = np.clip(radius + 0.5 - np.hypot(columns - x0 - along * dx, rows - y0 - along * dy), 0, 1)[..., None]
+    patch = image[top:bottom, left:right]
+    patch[:] = (patch * (1 - cover) + np.array(colour) * cover).astype(np.uint8)
+
+
+def joint(origin, length, angle):
+    """Return the end of a limb that hangs from `origin`, swung by `angle`."""
+    return origin[0] + length * math.sin(angle), origin[1] + length * math.cos(angle)
+
+
+def person(image, x, feet, size, facing, stride, coat, trousers):
+    """Draw a walker, `size` pixels tall; `stride` is the phase of the step in radians, `facing` is 1 or -1 (left)."""
+    bob = 0.008 * size * math.cos(2 * stride)
+    hip, shoulder = feet - 0.47 * size + bob, feet - 0.81 * size + bob
+    for side, shade in ((-1, 0.72), (1, 1.0)):  # the far leg and arm first
+        swing = 0.32 * side * math.sin(stride)
+        legs, sleeve = ([int(part * shade) for part in colour] for colour in (trousers, coat))
+        knee = joint((x + side * 0.035 * size, hip), 0.23 * size, swing)
+        bend = 0.35 * max(0.0, math.cos(stride) * side)
+        ankle = joint(knee, 0.22 * size, swing - facing * bend)
+        limb(image, (x + side * 0.035 * size, hip), knee, 0.052 * size, legs)
+        limb(image, knee, ankle, 0.036 * size, legs)
+        limb(image, ankle, (ankle[0] + facing * 0.045 * size, ankle[1] + 0.01 * size), 0.024 * size, (28, 26, 26))
+        if side > 0:
+            for y, half, thick in ((0.05, 0.05, 0.06), (0.14, 0.045, 0.062), (0.22, 0.04, 0.062), (0.32, 0.04, 0.06)):
+                line = shoulder + y * size
+                limb(image, (x - half * size, line), (x + half * size, line), thick * size, coat)
+            limb(image, (x, shoulder - 0.05 * size), (x, shoulder), 0.03 * size, SKIN)
+            limb(image, (x, shoulder - 0.115 * size), (x, shoulder - 0.085 * size), 0.058 * size, SKIN)
+            top = shoulder - 0.138 * size
+            limb(image, (x - facing * 0.012 * size, top), (x + facing * 0.01 * size, top), 0.05 * size, (46, 36, 30))
+        arm = (x + side * 0.085 * size, shoulder + 0.03 * size)
+        elbow = joint(arm, 0.17 * size, -swing * 0.8)
+        hand = joint(elbow, 0.15 * size, -swing * 0.8 + facing * 0.15)
+        limb(image, arm, elbow, 0.032 * size, sleeve)
+        limb(image, elbow, hand, 0.026 * size, sleeve)
+        limb(image, hand, hand, 0.026 * size, SKIN)
+
+
 def digits(image, text, x, y, size, colour):
     """Write digits as seven segments."""
     for index, digit in enumerate(text):
@@ -54,18 +114,20 @@ def backdrop():
     """Draw a strip of sky and houses, twice as wide as the picture and seamless."""
     rng = np.random.default_rng(7)
     strip = np.zeros((HEIGHT, 2 * WIDTH, 3), np.uint8)
-    rows = np.linspace(0, 1, 420)[:, None]
-    strip[:420] = (np.array([92, 150, 215]) * (1 - rows) + np.array([196, 214, 228]) * rows)[:, None, :]
-    strip[420:] = (74, 78, 82)
-    strip[420:452] = (120, 124, 120)
+    rows = np.linspace(0, 1, KERB)[:, None]
+    strip[:KERB] = (np.array([92, 150, 215]) * (1 - rows) + np.array([196, 214, 228]) * rows)[:, None, :]
+    strip[KERB:] = (74, 78, 82)
+    strip[KERB : KERB + 14] = (120, 124, 120)
+    strip[NEAR:] = (176, 174, 166)
+    strip[NEAR : NEAR + 8] = (132, 132, 126)
     x = 0
     while x < 2 * WIDTH:
-        width, height = int(rng.integers(90, 210)), int(rng.integers(130, 330))
+        width, height = int(rng.integers(90, 210)), int(rng.integers(90, 230))
         width = min(width, 2 * WIDTH - x)
         colour = rng.integers(70, 190, 3)
-        box(strip, x, 420 - height, width - 6, height, colour)
+        box(strip, x, KERB - height, width - 6, height, colour)
         for wx in range(x + 12, x + width - 26, 30):
-            for wy in range(420 - height + 14, 400, 36):
+            for wy in range(KERB - height + 14, KERB - 20, 36):
                 box(strip, wx, wy, 14, 20, (238, 220, 140) if rng.random() < 0.45 else (48, 54, 66))
         x += width
     return strip
@@ -78,23 +140,28 @@ def render(strip, index):
     image = np.roll(strip, -pan, axis=1)[:, :WIDTH].copy()
     disc(image, 160 + 40 * math.sin(t), 110, 46, (252, 226, 120))
     for lane in range(14):
-        box(image, (lane * 110 - index * 9) % (WIDTH + 110) - 110, 560, 60, 8, (222, 222, 210))
+        box(image, (lane * 110 - index * 9) % (WIDTH + 110) - 110, 372, 60, 6, (222, 222, 210))
     for number, (speed, y, colour) in enumerate(
-        [(11, 476, (200, 40, 44)), (-8, 596, (40, 90, 200)), (15, 494, (240, 240, 240)), (-13, 618, (30, 150, 80))]
+        [(11, 330, (200, 40, 44)), (-8, 386, (40, 90, 200)), (15, 338, (240, 240, 240)), (-13, 392, (30, 150, 80))]
     ):
         x = (number * 370 + speed * index) % (WIDTH + 240) - 240
-        box(image, x, y, 170, 44, colour)
-        box(image, x + 34, y - 28, 96, 30, tuple(int(part * 0.7) for part in colour))
-        disc(image, x + 38, y + 44, 17, (20, 20, 22))
-        disc(image, x + 132, y + 44, 17, (20, 20, 22))
+        box(image, x, y, 124, 30, colour)
+        box(image, x + 26, y - 20, 70, 22, tuple(int(part * 0.7) for part in colour))
+        disc(image, x + 28, y + 30, 12, (20, 20, 22))
+        disc(image, x + 98, y + 30, 12, (20, 20, 22))
+    for turns, start, feet, size, coat, trousers in PEOPLE:
+        lap = WIDTH + 200
+        x = (start + turns * lap * index / (RATE * SECONDS)) % lap - 100
+        facing = 1 if turns > 0 else -1
+        person(image, x, feet, size, facing, 2 * math.pi * STEPS * index / (RATE * SECONDS) + start, coat, trousers)
     disc(image, 1130, 130, 82, (245, 245, 240))
     disc(image, 1130, 130, 76, (30, 34, 44))
     for length, turn, thick in ((46, t / SECONDS, 6), (66, t, 4)):
         for step in range(length):
             angle = 2 * math.pi * turn - math.pi / 2
             disc(image, 1130 + step * math.cos(angle), 130 + step * math.sin(angle), thick, (255, 170, 60))
-    box(image, 24, 640, 330, 66, (16, 16, 18))
-    digits(image, f"{index:05d}", 36, 650, 26, (255, 220, 90))
+    box(image, 24, 644, 330, 66, (16, 16, 18))
+    digits(image, f"{index:05d}", 36, 654, 26, (255, 220, 90))
     box(
         image, COUNTER_LEFT - 8, COUNTER_TOP - 8, COUNTER_BITS * COUNTER_BLOCK + 16, COUNTER_BLOCK + 16, (128, 128, 128)
     )
@@ -115,7 +182,7 @@ def main(path: str, kbit: int = 0) -> None:
         stream.codec_context.gop_size = RATE
         stream.codec_context.options = {
             "profile": "baseline", "level": "3.1", "preset": "slow" if not kbit else "fast",
-            **({"crf": "27"} if not kbit else {"b": f"{kbit}k"}),
+            **({"crf": "29"} if not kbit else {"b": f"{kbit}k"}),
             "maxrate": f"{kbit or 1400}k", "bufsize": f"{kbit or 1400}k",
             "x264-params": f"keyint={RATE}:min-keyint={RATE}:scenecut=0:bframes=0",
         }  # fmt: skip

@@ -14,16 +14,16 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 
 
-def test_the_people_counter_marks_what_it_finds_within_its_budget(dev: dict[str, Any], tmp_path: Path) -> None:
+def test_the_people_counter_finds_and_marks_people_within_its_budget(dev: dict[str, Any], tmp_path: Path) -> None:
     source = EXAMPLES / "people_counter.py"
     assert len(source.read_text().splitlines()) < 80
     command = [sys.executable, str(source), str(dev["lat"]), str(dev["lng"]), "--frames", "4", "--out", str(tmp_path)]
     env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
-    found = [int(number) for number in re.findall(r": (\d+) (?:people|moving objects),", done.stdout)]
-    assert len(found) == 4
-    assert max(found) > 0
+    found = [int(number) for number in re.findall(r": (\d+) people,", done.stdout)]
+    assert len(found) == 4, done.stdout
+    assert all(1 <= number <= 4 for number in found), "three people walk in the clip"
     pictures = [simplejpeg.decode_jpeg(path.read_bytes()) for path in sorted(tmp_path.glob("*.jpg"))]
     assert len(pictures) == 4
     marked = max(int(((each[..., 0] > 200) & (each[..., 1] < 60) & (each[..., 2] < 60)).sum()) for each in pictures)
