@@ -10,6 +10,7 @@ allowed, because trio cannot see that a task waits for them.
 
 from __future__ import annotations
 
+import logging
 import random  # noqa: TID251  (generators seeded from the world's seed only)
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from math import inf
 from typing import Final, TypeVar, final
 from uuid import UUID
 
+import structlog
 import trio
 import trio.abc
 from trio._core import _run as scheduler
@@ -112,3 +114,14 @@ def run_virtual(seed: int, main: Callable[[], Awaitable[T]]) -> T:
     """Run an async function on virtual time, scheduled by the seed."""
     with seeded_scheduler(seed):
         return trio.run(main, clock=VirtualClock())
+
+
+@contextmanager
+def silenced_logs() -> Iterator[None]:
+    """Suppress the logs of simulated servers; the world itself reports bugs."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

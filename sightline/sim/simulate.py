@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import final
-
-import structlog
+from typing import Final, final
 
 from sightline.sim.checkers import Checker
 from sightline.sim.faults import FaultRates
 from sightline.sim.history import Violation
-from sightline.sim.runtime import run_virtual
+from sightline.sim.runtime import run_virtual, silenced_logs
 from sightline.sim.scenarios import SCENARIOS, Scenario, long_day, scenario_of
+from sightline.sim.servers.world import ACTIVE_S, BALANCED_S, simulate_servers
 from sightline.sim.world import World
 from sightline.system.clock import SystemClock
+
+SERVERS: Final = "servers"
+"""The scenario of several servers that share the shards of one database; no seed chooses it by itself."""
 
 
 @final
@@ -62,17 +62,6 @@ class Summary:
     def virtual_hours_per_minute(self) -> float:
         """Virtual hours simulated per real minute."""
         return (self.virtual_s / 3600) / max(self.real_s / 60, 1e-9)
-
-
-@contextmanager
-def silenced_logs() -> Iterator[None]:
-    """Suppress the logs of simulated servers; the world itself reports bugs."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
 
 
 def play(
@@ -121,12 +110,30 @@ def simulate(
     seed: int, *, scenario: str | None = None, active_s: float | None = None, rates: FaultRates | None = None
 ) -> Report:
     """Run the world of a seed; the seed chooses scenario and faults unless they are given."""
+    if scenario == SERVERS:
+        return _simulate_servers(seed)
     name = scenario or scenario_of(seed)
     chosen = SCENARIOS[name]
     if active_s is not None:
         options = replace(chosen.options, active_s=active_s)
         chosen = Scenario(chosen.play, options=options, adjust=chosen.adjust)
     return play(seed, chosen, name=name, rates=rates)
+
+
+def _simulate_servers(seed: int) -> Report:
+    world = simulate_servers(seed)
+    return Report(
+        seed=seed,
+        scenario=SERVERS,
+        violation=world.violation,
+        trace_hash=world.trace_hash,
+        steps=world.steps,
+        virtual_s=ACTIVE_S + BALANCED_S,
+        rates="",
+        counts=world.counts,
+        tail=world.tail,
+        repeat=f"sightline simulate --seed {seed} --scenario {SERVERS}",
+    )
 
 
 def simulate_day(seed: int, *, hours: float, operators: int, sessions: int) -> Report:

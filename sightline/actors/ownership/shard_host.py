@@ -1,0 +1,194 @@
+"""Takes, keeps and gives up the shards of one server among several.
+
+Two loops. One renews the lease; it learns which shards another server has taken. The other one takes shards that nobody
+owns and hands shards to servers that have too few. Actors of a shard run only while it is owned: they are stopped
+before it is released, and loaded after it was taken.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, final
+
+import structlog
+import trio
+
+from sightline.actors.kernel import Registry
+from sightline.actors.ownership.owned_shards import EVERY_SHARD, OwnedShards, shard_of
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.placement import to_give, to_take
+from sightline.ports.leases import ServerIdentity, ShardLeases
+
+VALID_MS: Final = 5_000
+"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
+RENEW_EVERY_S: Final = 1.5
+RENEW_DEADLINE_S: Final = 1.0
+ASSIGN_EVERY_S: Final = 1.0
+STABLE_S: Final = 10.0
+"""Shards are handed over only when no server has come or gone for this long."""
+DRAIN_S: Final = 2.0
+"""How long turns in progress may take when their shard is handed over."""
+
+log = structlog.get_logger("sightline.ownership")
+
+
+class LeaseEndedError(Exception):
+    """Another server has ended this one. It may come back with a new incarnation."""
+
+
+@final
+class ShardHost:
+    """The shards of one server: `run` it, and answer reads only while `is_valid`."""
+
+    def __init__(
+        self,
+        leases: ShardLeases,
+        server: ServerIdentity,
+        owned: OwnedShards,
+        registry: Registry,
+        *,
+        recover: Callable[[Collection[int]], Awaitable[None]],
+        now_ms: Callable[[], int],
+        shards: Collection[int] = EVERY_SHARD,
+    ) -> None:
+        """Create the host of a server that owns nothing yet.
+
+        Args:
+            recover: Loads the unfinished actors of shards that were taken.
+            now_ms: A clock that never steps and goes on while the process is suspended.
+            shards: All shards of the service.
+        """
+        self._leases = leases
+        self._server = server
+        self._owned = owned
+        self._registry = registry
+        self._recover = recover
+        self._now_ms = now_ms
+        self._shards = shards
+        self._valid_until_ms = 0
+        self._stops: dict[int, trio.Event] = {}
+        """Shards whose actors are being stopped."""
+        self._members: frozenset[str] = frozenset()
+        self._members_since_ms = 0
+
+    def is_valid(self) -> bool:
+        """Whether no other server can have taken a shard of this one: what is in memory is true."""
+        return self._now_ms() < self._valid_until_ms
+
+    async def run(self) -> None:
+        """Own shards until cancelled.
+
+        Raises:
+            LeaseEndedError: Another server has ended this one; nothing is owned any more.
+        """
+        sent_ms = self._now_ms()
+        await self._leases.enter(self._server)
+        self._valid_until_ms = sent_ms + VALID_MS
+        ended = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._renew_until_ended, nursery, ended)
+            nursery.start_soon(self._assign_forever)
+            await ended.wait()
+            nursery.cancel_scope.cancel()
+        self._owned.remove(self._shards)
+        await self._registry.stop_where(lambda _: True, grace_s=0)
+        raise LeaseEndedError("another server has ended this one, because its lease had run out")
+
+    async def leave(self) -> None:
+        """Stop all actors, then give all shards and the lease up. Call it after `run` was cancelled.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError: The lease may run out instead.
+        """
+        self._owned.remove(self._shards)
+        await self._registry.stop_where(lambda _: True, grace_s=DRAIN_S)
+        await self._leases.leave(self._server.incarnation)
+
+    # Keeping.
+
+    async def _renew_until_ended(self, nursery: trio.Nursery, ended: trio.Event) -> None:
+        while True:
+            await trio.sleep(RENEW_EVERY_S)
+            sent_ms, before = self._now_ms(), self._owned.epochs
+            held: Mapping[int, int] | None = None
+            with trio.move_on_after(RENEW_DEADLINE_S) as deadline:
+                try:
+                    held = await self._leases.renew(self._server.incarnation)
+                except (UnavailableError, OutcomeUnknownError) as error:
+                    log.warning("lease_not_renewed", error=str(error))
+                    continue
+            if deadline.cancelled_caught:
+                log.warning("lease_not_renewed", error="no answer in time")
+                continue
+            if held is None:
+                self._valid_until_ms = 0
+                ended.set()
+                return
+            lost = {shard for shard, epoch in before.items() if held.get(shard) != epoch}
+            # Shards that were given up meanwhile, and taken again, are not lost.
+            lost = {shard for shard in lost if self._owned.epochs.get(shard) == before[shard]}
+            if lost:
+                log.error("shards_lost", shards=len(lost))
+                self._owned.remove(lost)
+                nursery.start_soon(self._stop, lost, 0.0)
+            self._valid_until_ms = sent_ms + VALID_MS
+
+    async def _stop(self, shards: Collection[int], grace_s: float) -> None:
+        """Stop the actors of shards that are not owned any more."""
+        stopped = trio.Event()
+        self._stops.update(dict.fromkeys(shards, stopped))
+        try:
+            await self._registry.stop_where(lambda actor_id: shard_of(actor_id) in shards, grace_s=grace_s)
+        finally:
+            stopped.set()
+            for shard in shards:
+                if self._stops.get(shard) is stopped:
+                    del self._stops[shard]
+
+    # Taking and giving.
+
+    async def _assign_forever(self) -> None:
+        while True:
+            try:
+                await self._assign()
+            except (UnavailableError, OutcomeUnknownError) as error:
+                log.warning("shards_not_assigned", error=str(error))
+            await trio.sleep(ASSIGN_EVERY_S)
+
+    async def _assign(self) -> None:
+        me = self._server.incarnation
+        servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
+        valid = {incarnation: server.shards for incarnation, server in servers.items()}
+        if me not in valid or not self.is_valid():
+            return
+        # In the database but not in memory: the answer to an earlier `take` or `release` was lost.
+        unknown = valid[me] - self._owned.epochs.keys()
+        if unknown:
+            await self._leases.release(me, unknown, to=me)
+        wanted = unknown | servers[me].offered | to_take(me, self._shards, valid)
+        if wanted:
+            await self._adopt(await self._leases.take(me, wanted))
+        if self._is_stable(frozenset(valid)):
+            for receiver, shards in to_give(me, self._shards, valid).items():
+                await self._hand_over(frozenset(shards), receiver)
+
+    def _is_stable(self, members: frozenset[str]) -> bool:
+        if members != self._members:
+            self._members, self._members_since_ms = members, self._now_ms()
+        return self._now_ms() - self._members_since_ms >= STABLE_S * 1_000
+
+    async def _adopt(self, epochs: Mapping[int, int]) -> None:
+        """Run the actors of shards that were taken."""
+        for shard in epochs:
+            if (stopped := self._stops.get(shard)) is not None:
+                await stopped.wait()
+        self._owned.add(epochs)
+        if epochs:
+            log.info("shards_taken", shards=len(epochs))
+            await self._recover(epochs.keys())
+
+    async def _hand_over(self, shards: frozenset[int], receiver: str) -> None:
+        """Stop the actors of shards, then release the shards for another server."""
+        shards &= self._owned.epochs.keys()
+        self._owned.remove(shards)
+        await self._stop(shards, DRAIN_S)
+        await self._leases.release(self._server.incarnation, shards, to=receiver)
+        log.info("shards_handed_over", shards=len(shards), receiver=receiver)
