@@ -24,6 +24,7 @@ from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.routes import routes_of
+from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
 from sightline.http.server import Limits as HttpLimits
@@ -119,6 +120,7 @@ def _check_origin(
 def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
     """Create the application of the public listener."""
     settings = core.settings
+    tickets = StreamTickets(core.clock, core.ids)
     deps = Services(
         broker=core.actors.broker,
         store=core.store,
@@ -134,6 +136,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         members=identity.members,
         api_keys=identity.api_keys,
         webhooks=core.webhooks.endpoints,
+        tickets=tickets,
         wallet_sessions=identity.sessions,
         audit=core.audit,
         clear_cookies=identity.cookies.clear_cookies,
@@ -149,10 +152,12 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         ids=core.ids,
         observe=metrics.observe,
         owns_data=core.ownership.is_valid,
+        tickets=tickets,
     )
     options = EdgeOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
+        cors_origins=settings.cors_origins,
         access=ListenerAccess(hosts=public_hosts(settings)),
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
         log_heartbeat_every=settings.log_heartbeat_every,

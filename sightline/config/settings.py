@@ -1,5 +1,6 @@
 """Every setting with its type, default and meaning."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -16,6 +17,7 @@ from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.pipeline.rate_limit import RateLimits
 
 DEFAULT_INTERNAL_PORT = 8081
+ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
 
 
 def _split_commas(value: object) -> object:
@@ -53,6 +55,11 @@ class Settings(BaseModel):
         (),
         description="Names that the Host header of a request may have besides the bound address, loopback and the host "
         "of PUBLIC_URL; comma list, * allows every name. A listener bound to 0.0.0.0 or :: allows every IP address.",
+    )
+    cors_origins: CommaList = Field(
+        (),
+        description="Origins of web pages elsewhere that may call /api/v1 and /rpc with an API key, such as "
+        "https://app.example.com; comma list. Cookies stay same-origin.",
     )
     internal_host: str = Field(
         "127.0.0.1", description="Address of the internal listener (metrics, readiness, webhooks). Keep it private."
@@ -315,6 +322,15 @@ class Settings(BaseModel):
             "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling."
         ),
     )
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what no browser sends as Origin: such a value would never match."""
+        for value in values:
+            if not ORIGIN.fullmatch(value):
+                raise ValueError(f"{value!r} is not an origin: write https://HOST or https://HOST:PORT, in lower case")
+        return values
 
     @field_validator("rate_budgets")
     @classmethod

@@ -117,6 +117,7 @@ class Operation(StrEnum):
     CANCEL_ASSIGNMENTS = auto()
     READ_WALLET = auto()
     USE_FAUCET = auto()
+    ISSUE_STREAM_TICKET = auto()
     WATCH_EVENTS = auto()
     MANAGE_WEBHOOKS = auto()
 
@@ -129,6 +130,7 @@ class Rule:
     Args:
         scopes: An API key needs any one of them; empty: every key may call.
         keys_refused: The refusal of every API key; None where keys may call.
+        wallets_refused: The refusal of every wallet session; None where they may call.
         roles: The wallet roles that may call.
         needs_workspace: Whether a wallet session must have selected a workspace.
         is_role_live: Whether the wallet's role is read from the authorization graph at each call instead of being
@@ -138,12 +140,16 @@ class Rule:
 
     scopes: frozenset[Scope] = frozenset()
     keys_refused: Refusal | None = None
+    wallets_refused: Refusal | None = None
     roles: frozenset[Role] = frozenset(Role)
     needs_workspace: bool = True
     is_role_live: bool = False
     needs_recent_signature: bool = False
 
 
+API_KEY_REQUIRED: Final = Refusal(
+    Code.NOT_AUTHORIZED, "auth:apiKeyRequired", "A browser sends the cookie with every stream; tickets are for API keys"
+)
 WORKSPACE_NOT_SELECTED: Final = Refusal(Code.INVALID_INPUT, "workspaceNotSelected")
 WALLET_SESSION_REQUIRED: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:walletSessionRequired")
 NOT_A_WALLET_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:walletSessionRequired")
@@ -205,6 +211,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.CANCEL_ASSIGNMENTS: _changes(Scope.SESSIONS_OPERATE),
         Operation.READ_WALLET: _reads(Scope.WALLET_READ),
         Operation.USE_FAUCET: _changes(Scope.SESSIONS_CREATE),
+        Operation.ISSUE_STREAM_TICKET: Rule(wallets_refused=API_KEY_REQUIRED, needs_workspace=False),
         Operation.WATCH_EVENTS: _reads(Scope.SESSIONS_READ),
         Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
     }
@@ -234,6 +241,8 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
                 return rule.keys_refused
             return scope_missing(rule.scopes) if rule.scopes and not rule.scopes & scopes else None
         case WalletPrincipal(role=role):
+            if rule.wallets_refused is not None:
+                return rule.wallets_refused
             if not rule.needs_workspace:
                 return None
             if principal.workspace_id is None:

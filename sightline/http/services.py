@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
 from sightline.http.audit import Audit
+from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.ports.chain import ChainConfig, Faucet
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
@@ -76,6 +77,8 @@ class Services:
     api_keys: ApiKeyService
     audit: Audit
     webhooks: WebhookService
+    tickets: StreamTickets
+    """Also redeemed by the pipeline, which must get the same object."""
     clear_cookies: Callable[[], Sequence[str]]
     """The Set-Cookie headers of a logout."""
     clock: Clock

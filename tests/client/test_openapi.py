@@ -64,6 +64,7 @@ METHODS = {
     "getSettlement": "sessions.settlement",
     "getWallet": "wallet.get",
     "listWalletEvents": "wallet.events_page",
+    "createStreamTicket": "stream_ticket",
     "createWebhook": "webhooks.create",
     "listWebhooks": "webhooks.list",
     "getWebhook": "webhooks.get",

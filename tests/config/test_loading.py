@@ -31,6 +31,16 @@ def test_the_command_line_overrides_the_environment_which_overrides_the_file(tmp
     assert loaded.sources["data_dir"] == "default"
 
 
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "https://App.example.com", "https://app.example.com/", "app.example.com"]
+)
+def test_a_value_that_no_browser_sends_as_origin_is_refused(origin: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings({"SIGHTLINE_CORS_ORIGINS": f"http://localhost:5173,{origin}"})
+    assert repr(origin) in refused.value.lines[0]
+    assert "SIGHTLINE_CORS_ORIGINS" in refused.value.lines[0]
+
+
 def test_lists_are_comma_lists_in_the_environment_and_arrays_in_the_file(tmp_path: Path) -> None:
     from_environment = load_settings({"SIGHTLINE_TRUSTED_PROXIES": "127.0.0.1, ::1,"}).settings
     assert from_environment.trusted_proxies == ("127.0.0.1", "::1")

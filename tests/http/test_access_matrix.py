@@ -212,6 +212,15 @@ RULES = [
         needs_selection=False,
     ),
     Rule(
+        name="stream ticket",
+        method="POST",
+        prepare=fixed("/api/v1/stream-tickets", {"path": "/api/v1/sessions/x/events"}),
+        scopes=(),
+        roles=(),
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
         name="list wallet sessions",
         method="GET",
         prepare=fixed("/api/v1/me/sessions"),

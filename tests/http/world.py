@@ -47,6 +47,7 @@ from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route, routes_of
+from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.schemas.webhooks import message_body
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
@@ -95,6 +96,7 @@ class WorldOptions:
     resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
     recheck_s: float = 15.0
     signature_age_max_ms: int = 12 * HOUR_MS
+    cors_origins: tuple[str, ...] = ()
     faucet: Any = None
     log_heartbeat_every: int = 1
 
@@ -266,6 +268,7 @@ class World:
     def __init__(self, options: WorldOptions, storage: Storage) -> None:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
+        self.tickets = StreamTickets(self.clock, self.ids)
         self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
         self.video = ShownVideo(self.clock)
@@ -350,6 +353,7 @@ class World:
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            tickets=self.tickets,
             webhooks=WebhookEndpoints(
                 self.webhooks,
                 WebhookSigner(b"w" * 32),
@@ -415,12 +419,14 @@ class World:
             clock=self.clock,
             ids=self.ids,
             observe=self.metrics.observe,
+            tickets=self.tickets,
         )
 
     def _edge_options(self) -> EdgeOptions:
         return EdgeOptions(
             rate_limits=self.options.rate_limits,
             recheck_s=self.options.recheck_s,
+            cors_origins=self.options.cors_origins,
             log_heartbeat_every=self.options.log_heartbeat_every,
         )
 

@@ -54,6 +54,12 @@ _SECURITY_SCHEMES: Final[Document] = {
         "name": "svc_session",
         "description": "The cookie of a wallet sign-in; lx_session is accepted too.",
     },
+    "streamTicket": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "ticket",
+        "description": "A ticket of POST /api/v1/stream-tickets, for streams that browsers open without headers.",
+    },
 }
 
 
@@ -170,8 +176,12 @@ def _scope_note(route: AnyRoute) -> str:
 def _security(route: AnyRoute) -> list[Document]:
     if route.operation is None:
         return []
-    cookie: Document = {"walletSession": []}
-    return [cookie] if RULES[route.operation].keys_refused is not None else [{"apiKey": []}, cookie]
+    rule = RULES[route.operation]
+    return [
+        *([] if rule.keys_refused is not None else [{"apiKey": []}]),
+        *([] if rule.wallets_refused is not None else [{"walletSession": []}]),
+        *([{"streamTicket": []}] if route.takes_ticket else []),
+    ]
 
 
 def _parameters(route: Route, schemas: _Schemas) -> list[Document]:

@@ -1,6 +1,6 @@
 """Request headers as handlers read them."""
 
-from typing import final
+from typing import Self, final
 
 from sightline.http.server import Headers as RawHeaders
 
@@ -24,6 +24,11 @@ class Headers:
     def get(self, name: str, /) -> str | None:
         """Return the value, or None. Names are compared without regard to case."""
         return self._values.get(name.lower())
+
+    def having(self, name: str, value: str, /) -> Self:
+        """The same headers with another value of one; `name` in lower case."""
+        changed = {**self._values, name: value}
+        return type(self)([(key.encode("latin-1"), text.encode("latin-1")) for key, text in changed.items()])
 
     def as_dict(self) -> dict[str, str]:
         """All headers, names in lower case."""

@@ -9,6 +9,7 @@ from sightline.domain.refusal import Refusal
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
 from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 
@@ -44,7 +45,7 @@ class Edge:
 
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
     `observe` is called once for each request. `owns_data` says whether this server holds a valid lease on the database:
-    without one, what it has in memory may be outdated.
+    without one, what it has in memory may be outdated. `tickets` is None where no route takes one.
     """
 
     authenticate: Authenticate
@@ -54,6 +55,7 @@ class Edge:
     ids: Ids
     observe: Observe = _observe_nothing
     owns_data: Callable[[], bool] = lambda: True
+    tickets: StreamTickets | None = None
 
 
 @final
@@ -67,6 +69,8 @@ class EdgeOptions:
 
     public_url: str | None = None
     strict_transport_s: int | None = None
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may call /api/v1 and /rpc with an API key."""
     access: ListenerAccess = field(default_factory=ListenerAccess)
     rate_limits: RateLimits = field(default_factory=RateLimits)
     recheck_s: float = 15.0

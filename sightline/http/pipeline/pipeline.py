@@ -136,7 +136,7 @@ class Pipeline:
             # Before the call reads anything: a value that was true at this moment is a correct answer to this call.
             if not self._edge.owns_data():
                 raise StoreUnavailableError("this server has not reached its database for seconds")
-            principal = await self._authenticate(request)
+            principal = await self._authenticate(request, route)
             request.principal = principal
             request.principal = await self._edge.authorize(principal, route.operation)
         if not isinstance(request.principal, ApiKeyPrincipal):  # a browser sends cookies unasked, never a key
@@ -166,16 +166,22 @@ class Pipeline:
             rate_wait_s=self._rate_wait_s,
         )
 
-    async def _authenticate(self, request: Incoming) -> Principal:
+    async def _authenticate(self, request: Incoming, route: AnyRoute) -> Principal:
         """Who is calling. Too many refused credentials of one address are told to wait.
 
         The limit is looked at after the refusal, so that callers with good credentials behind the same address never
         meet it.
         """
+        ticket = _ticket(request) if route.takes_ticket else None
         try:
+            if ticket is not None:
+                assert self._edge.tickets is not None
+                authorization = self._edge.tickets.redeem(ticket, request.path)
+                request.headers = request.headers.having("authorization", authorization)
             return await self._edge.authenticate(request.headers)
         except RefusedError:
-            if request.headers.get("authorization") is not None or request.headers.get("cookie") is not None:
+            sent = (request.headers.get("authorization"), request.headers.get("cookie"), ticket)
+            if any(each is not None for each in sent):
                 self._limiter.take(RateClass.FAILED, address_key(request.client_ip), request.started_s)
             raise
 
@@ -346,6 +352,14 @@ def _headers_of(scope: Scope) -> Headers:
     if headers is None:
         headers = kept["headers"] = Headers(scope["headers"])
     return headers
+
+
+def _ticket(request: Incoming) -> str | None:
+    """The stream ticket of the URL. An Authorization header takes precedence."""
+    if b"ticket=" not in request.query_string or request.headers.get("authorization") is not None:
+        return None
+    fields = parse_qs(request.query_string.decode("latin-1"), max_num_fields=_QUERY_FIELDS_MAX)
+    return fields.get("ticket", [None])[0]
 
 
 def _rate_key(request: Incoming, match: Match) -> str:

@@ -90,6 +90,7 @@ class Route:
         errors: Error codes beyond those implied by the other fields.
         has_own_credential: Whether the handler itself checks a signature or secret; the rules of the listener do not
             apply then.
+        takes_ticket: Whether the query parameter `ticket` can stand for the Authorization header.
     """
 
     method: str
@@ -116,6 +117,7 @@ class Route:
     finishes: bool | None = None
     checks_origin: bool = True
     has_own_credential: bool = False
+    takes_ticket: bool = False
     links: tuple[Link, ...] = ()
     is_documented: bool = True
     handler: Handler = _no_handler
@@ -148,6 +150,7 @@ class SocketRoute:
     description: str = ""
     operation: Operation | None = None
     rate: RateClass = RateClass.NONE
+    takes_ticket: bool = False
     params: Mapping[str, Param] = field(default_factory=dict)
     handler: SocketHandler = _no_handler
 

@@ -83,6 +83,7 @@ class EventResources:
         description="Sends the current state first. `location` comes at most once a second while LIVE. `id` counts per "
         "stream and continues after Last-Event-ID. A comment every 15 s keeps the stream open; it ends after an hour.",
         operation=Operation.WATCH_EVENTS,
+        takes_ticket=True,
         events=SESSION_EVENTS,
         media_type="text/event-stream",
         errors=(Code.SESSION_NOT_FOUND,),
@@ -104,6 +105,7 @@ class EventResources:
         "`request` is an open request within the coverage of an operator; `requestClosed` says that it can no longer "
         "be accepted. Otherwise like a session's stream.",
         operation=Operation.WATCH_EVENTS,
+        takes_ticket=True,
         events=WORKSPACE_EVENTS,
         media_type="text/event-stream",
         errors=(Code.NOT_FOUND,),

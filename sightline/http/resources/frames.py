@@ -211,6 +211,7 @@ class FrameResources:
         "Frames as multipart/x-mixed-replace",
         description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
         operation=Operation.READ_SESSION,
+        takes_ticket=True,
         rate=RateClass.FRAME,
         query=FramesQueryString,
         media_type="multipart/x-mixed-replace",

@@ -122,6 +122,7 @@ class LocationResources:
         "Heartbeats over a WebSocket",
         description="One JSON heartbeat per message, answered {sequence, ok} once durable.",
         operation=Operation.POST_LOCATION,
+        takes_ticket=True,
     )
     async def stream(self, call: Call, socket: Socket) -> None:
         """Take heartbeats until the peer leaves, or for a stream's lifetime. A refused one changes nothing."""

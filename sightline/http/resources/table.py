@@ -18,7 +18,7 @@ from sightline.http.resources.rpc_proxy import RpcProxyResource
 from sightline.http.resources.service import HealthAndConfig
 from sightline.http.resources.sessions import SessionResources
 from sightline.http.resources.signalling import SignallingResources
-from sightline.http.resources.streams import StreamSlots
+from sightline.http.resources.streams import StreamSlots, StreamTicketResources
 from sightline.http.resources.webhooks.deliveries import WebhookDeliveryResources
 from sightline.http.resources.webhooks.endpoints import WebhookEndpointResources
 from sightline.http.resources.workspaces import Workspaces
@@ -44,6 +44,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(ReceiptResources(services)),
         *routes_of(UsageResources(services)),
         *routes_of(EventResources(services, slots)),
+        *routes_of(StreamTicketResources(services)),
         *routes_of(SignallingResources(services)),
         *routes_of(WebhookEndpointResources(services, idempotency)),
         *routes_of(WebhookDeliveryResources(services, idempotency)),

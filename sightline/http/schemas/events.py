@@ -1,4 +1,4 @@
-"""The data of server-sent events that is not described elsewhere, and the events of each kind of stream."""
+"""Streams: tickets, the data of events that is not described elsewhere, and the events of each kind of stream."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from sightline.actors.service.live_updates import ClosedRequest
 from sightline.domain.session.status import LocationStatus
-from sightline.http.schemas.base import Instant, Output, Uuid, coordinate, iso
+from sightline.http.schemas.base import Input, Instant, Output, Uuid, coordinate, iso
 from sightline.http.schemas.sessions import Meter, Session
 from sightline.http.schemas.workspaces import Workspace
 
@@ -23,6 +23,28 @@ class SessionLocation(Output):
     captured_at: Instant = Field(description="By the device's clock; the time of receipt if the device sent none")
     received_at: Instant
     in_geofence: bool | None = Field(description="null while the position proves neither")
+
+
+class StreamTicketBody(Input):
+    """Which stream the ticket is for."""
+
+    AREA = "ticket"
+    REFUSES_MISSPELT = True
+
+    path: str = Field(
+        min_length=1,
+        max_length=256,
+        pattern=r"^/api/v1/[!-~]+$",
+        description="Path of the stream, without query",
+        json_schema_extra={"examples": ["/api/v1/sessions/0a000000-0000-4000-8000-000000000003/events"]},
+    )
+
+
+class StreamTicket(Output):
+    """A ticket for one stream."""
+
+    ticket: str = Field(description="Add it to the URL of the stream: `?ticket=`")
+    expires_at: Instant
 
 
 class RequestClosed(Output):

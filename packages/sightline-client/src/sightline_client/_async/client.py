@@ -11,7 +11,7 @@ from sightline_client._async.resources import AsyncAuth, AsyncKeys, AsyncSession
 from sightline_client._async.transport import AsyncTransport
 from sightline_client._async.view import AsyncView
 from sightline_client._async.webhooks import AsyncWebhooks
-from sightline_client.models import ChainConfig, Health, Identity, Quote
+from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
 from sightline_client.wire import given
@@ -113,6 +113,14 @@ class AsyncSightline:
         """Get a price, valid for 120 s and for one session."""
         query = given(lat=lat, lng=lng, durationSeconds=seconds)
         return await self.transport.get(Quote, "/pricing/quote", query)
+
+    async def stream_ticket(self, path: str) -> StreamTicket:
+        """Get a ticket with which a browser opens one stream, once and within 30 s: add `?ticket=` to its URL.
+
+        Args:
+            path: Path of the stream, for example `/api/v1/sessions/{id}/events`.
+        """
+        return await self.transport.change(StreamTicket, "POST", "/stream-tickets", {"path": path})
 
     def view(
         self,

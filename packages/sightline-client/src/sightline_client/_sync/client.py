@@ -11,7 +11,7 @@ from sightline_client._sync.resources import Auth, Keys, Sessions, Wallets, Work
 from sightline_client._sync.transport import Transport
 from sightline_client._sync.view import View
 from sightline_client._sync.webhooks import Webhooks
-from sightline_client.models import ChainConfig, Health, Identity, Quote
+from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
 from sightline_client.wire import given
@@ -113,6 +113,14 @@ class Sightline:
         """Get a price, valid for 120 s and for one session."""
         query = given(lat=lat, lng=lng, durationSeconds=seconds)
         return self.transport.get(Quote, "/pricing/quote", query)
+
+    def stream_ticket(self, path: str) -> StreamTicket:
+        """Get a ticket with which a browser opens one stream, once and within 30 s: add `?ticket=` to its URL.
+
+        Args:
+            path: Path of the stream, for example `/api/v1/sessions/{id}/events`.
+        """
+        return self.transport.change(StreamTicket, "POST", "/stream-tickets", {"path": path})
 
     def view(
         self,

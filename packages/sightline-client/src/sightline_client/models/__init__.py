@@ -46,6 +46,7 @@ from sightline_client.models.sessions import (
     SessionLocation,
     SessionPage,
     StartedSession,
+    StreamTicket,
     ViewerToken,
 )
 from sightline_client.models.webhooks import (
@@ -139,6 +140,7 @@ __all__ = [
     "SignedIn",
     "SignedOut",
     "StartedSession",
+    "StreamTicket",
     "ViewerToken",
     "Wallet",
     "WalletEvent",

@@ -140,6 +140,13 @@ class SessionLocation(Model):
     in_geofence: bool | None
 
 
+class StreamTicket(Model):
+    """A ticket with which a browser opens one stream."""
+
+    ticket: Secret
+    expires_at: Time
+
+
 class RequestClosed(Model):
     """An open request that can no longer be accepted."""
 
