@@ -559,7 +559,7 @@ async def test_every_credential_gets_what_is_promised(cast: Cast, rules: list[Ru
         for (name, role), client in cast.wallets.items():
             await check(rule, f"{name}'s {role}", client, for_wallet(rule, name, role), cast.parties[name])
         for name, client in cast.unselected.items():
-            outcome: Outcome = (400, "INVALID_INPUT") if rule.needs_selection else 200
+            outcome: Outcome = (400, "INVALID_INPUT") if rule.needs_selection else 200 if rule.roles else FORBIDDEN
             await check(rule, f"{name} before selection", client, outcome, cast.parties[name])
     assert given == promised
 

@@ -44,7 +44,8 @@ WALLET_ONLY_403 = {
     Operation.CHANGE_MEMBERS,
     Operation.RESET_LOCATION,
 }
-ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE}
+ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE, Operation.ISSUE_STREAM_TICKET}
+KEYS_ONLY = {Operation.ISSUE_STREAM_TICKET}
 BY_SCOPE = {
     Scope.SESSIONS_READ: {Operation.READ_SESSION, Operation.GET_WORKSPACE, Operation.WATCH_EVENTS},
     Scope.SESSIONS_CREATE: {
@@ -107,11 +108,11 @@ def test_planned_scopes_are_inert() -> None:
     ],
 )
 def test_a_wallet_may_do_what_its_role_allows(role: Role, refused: set[Operation]) -> None:
-    assert allowed(a_wallet(role)) == EVERY - refused
+    assert allowed(a_wallet(role)) == EVERY - refused - KEYS_ONLY
 
 
 def test_a_wallet_without_a_workspace_is_told_to_select_one() -> None:
-    for operation in EVERY - WITHOUT_SELECTION:
+    for operation in EVERY - WITHOUT_SELECTION - KEYS_ONLY:
         assert access.may_call(a_wallet(None), operation) == access.WORKSPACE_NOT_SELECTED
     assert allowed(a_wallet(None)) == WITHOUT_SELECTION
 
