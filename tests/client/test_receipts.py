@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 import trio
+from eth_hash.auto import keccak as eth_keccak
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from sightline_client import AsyncReceipt, AsyncSightline, ChainError, Receipt, ReceiptCheck, ReceiptError
+from sightline_client.keccak import keccak256
 from tests.client.test_losses import start_assigned
 from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, a_tenant, go_online
@@ -70,6 +74,13 @@ def test_a_forged_receipt_is_refused_with_the_lines_that_are_wrong(vector: dict[
     found = [{"check": str(failure.check), "line": failure.line} for failure in refused.value.failures]
     assert found == vector["failures"]
     assert found[0]["line"] in str(refused.value)
+
+
+@given(st.binary(max_size=300))
+@example(b"x" * 135)
+@example(b"x" * 136)
+def test_keccak256_is_that_of_the_library(data: bytes) -> None:
+    assert keccak256(data) == eth_keccak(data)
 
 
 async def test_the_chain_is_asked_only_for_rpc() -> None:

@@ -1,10 +1,11 @@
 """The wheels of client and server, installed in new environments and used from another directory."""
 
+import re
+import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,30 +23,54 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def run(command: list[str], directory: Path) -> str:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+def run(command: list[str], directory: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
-def environment(directory: Path) -> Path:
+def interpreters() -> dict[str, str]:
+    """Interpreters of this machine that the client supports, by version. A missing one is not tested."""
+    found: dict[str, str] = {}
+    beside = Path(sys.base_prefix).parent.glob("3.*/bin/python3")  # where pyenv keeps the others
+    for python in [sys.executable, *(shutil.which(f"python3.{minor}") for minor in (11, 12, 13)), *map(str, beside)]:
+        if python is not None:
+            code = "import sys; print('%d.%d' % sys.version_info[:2])"
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                found.setdefault(done.stdout.strip(), python)
+    return {version: python for version, python in found.items() if version in ("3.11", "3.12", "3.13")}
+
+
+PYTHONS: Final = interpreters()
+
+
+def environment(directory: Path, python: str = sys.executable) -> Path:
     """Create a virtual environment; returns its bin directory."""
-    venv.create(directory, with_pip=True)
+    run([python, "-m", "venv", str(directory)], directory.parent)
     return directory / "bin"
 
 
-def test_the_client_is_light_and_typed_outside_of_the_checkout(wheels: Path, tmp_path: Path) -> None:
-    bin_directory = environment(tmp_path / "venv")
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
+    wheels: Path, dev: dict[str, Any], version: str, tmp_path: Path
+) -> None:
+    bin_directory = environment(tmp_path / "venv", PYTHONS[version])
     packages = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
     before = size_of(packages)
     (wheel,) = wheels.glob("sightline_client-*.whl")
     run([str(bin_directory / "pip"), "install", "-q", str(wheel)], tmp_path)
-    assert size_of(packages) - before < CLIENT_BYTES_MAX
+    added = size_of(packages) - before
+    sys.stdout.write(f"Python {version}: {added / 1e6:.1f} MB\n")
+    assert added < CLIENT_BYTES_MAX
     listed = run([str(bin_directory / "pip"), "list", "--format=freeze"], tmp_path).lower()
     assert not {line.partition("==")[0] for line in listed.splitlines()} & NOT_FOR_AGENTS
     assert (packages / "sightline_client" / "py.typed").exists()
-    code = "from sightline_client import Sightline; print(Sightline('http://x', 'secret'))"
-    assert run([str(bin_directory / "python"), "-c", code], tmp_path) == "Sightline('http://x')\n"
+    readme = (ROOT / "packages" / "sightline-client" / "README.md").read_text()
+    env = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "PATH": str(bin_directory)}
+    for code in re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL):
+        run([str(bin_directory / "python"), "-c", code], tmp_path, env)
+    assert (tmp_path / "frame.jpg").read_bytes().startswith(b"\xff\xd8")
 
 
 def test_the_server_runs_its_demo_from_the_wheels(wheels: Path, tmp_path: Path) -> None:

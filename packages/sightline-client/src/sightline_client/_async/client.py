@@ -133,6 +133,7 @@ class AsyncSightline:
         radius_meters: int | None = None,
         instructions: str | None = None,
         operator_wait_s: float = 60.0,
+        lease_s: int | None = 120,
         idempotency_key: str | None = None,
     ) -> AsyncView:
         """Watch a place: `async with sl.view(lat, lng, seconds=300) as view`. Leaving the block ends the session.
@@ -145,6 +146,9 @@ class AsyncSightline:
             radius_meters: Radius of the geofence.
             instructions: Text for the operator.
             operator_wait_s: How long to wait for an available operator.
+            lease_s: The server ends the session when this program makes no call about it for so many seconds, 15 to
+                600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
+                viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
             idempotency_key: Key of the session's creation.
         """
         return AsyncView(
@@ -157,5 +161,6 @@ class AsyncSightline:
             radius_meters=radius_meters,
             instructions=instructions,
             operator_wait_s=operator_wait_s,
+            lease_s=lease_s,
             idempotency_key=idempotency_key,
         )

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from Crypto.Hash import keccak
 from pydantic import ValidationError
 
 from sightline_client._sync.chain import Chain
 from sightline_client._sync.transport import Transport
 from sightline_client.errors import ReceiptError
+from sightline_client.keccak import keccak256
 from sightline_client.models import (
     ChainConfig,
     ReceiptContracts,
@@ -92,7 +92,7 @@ class Receipt:
             ChainError: The node did not answer.
         """
         chain = self._on_chain(rpc) if rpc else None
-        result = verify_receipt(self.data, keccak256=_keccak256, chain=chain)
+        result = verify_receipt(self.data, keccak256=keccak256, chain=chain)
         if not result.is_valid:
             lines = "; ".join(f"{failure.line} {failure.message}" for failure in result.failures)
             raise ReceiptError(f"The receipt is wrong: {lines}. Keep it as evidence.", result)
@@ -112,7 +112,3 @@ class Receipt:
         node = Chain(url)
         mined = node.call("eth_getTransactionReceipt", settlement.get("txHash"))
         return {"chainId": int(node.call("eth_chainId"), 16), "receipt": mined}
-
-
-def _keccak256(data: bytes) -> bytes:
-    return keccak.new(data=data, digest_bits=256).digest()

@@ -51,6 +51,7 @@ class View:
         radius_meters: int | None,
         instructions: str | None,
         operator_wait_s: float,
+        lease_s: int | None,
         idempotency_key: str | None,
     ) -> None:
         self._transport = transport
@@ -61,6 +62,7 @@ class View:
         self._radius_meters = radius_meters
         self._instructions = instructions
         self._operator_wait_s = operator_wait_s
+        self._lease_s = lease_s
         self._key = idempotency_key or transport.new_key()
         self._quote = quote
         self._session: Session | None = None
@@ -112,6 +114,7 @@ class View:
             radius_meters=self._radius_meters,
             quote_id=self._quote.quote_id,
             instructions=self._instructions,
+            consumer_lease_seconds=self._lease_s,
             idempotency_key=self._key,
         )
 
