@@ -15,8 +15,10 @@ from sightline.actors.recovery import recover
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
+from sightline.actors.traced import TracedTurns, traced
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
+from sightline.ports.tracing import Tracer
 
 
 @final
@@ -51,7 +53,12 @@ class Actors:
 
 
 def build_actors(
-    deps: Deps, *, options: KernelOptions | None = None, wire: Wire | None = None, log: KernelLog | None = None
+    deps: Deps,
+    *,
+    options: KernelOptions | None = None,
+    wire: Wire | None = None,
+    log: KernelLog | None = None,
+    tracer: Tracer | None = None,
 ) -> Actors:
     """Build every kind of actor and the services beside them; nothing runs yet.
 
@@ -59,14 +66,19 @@ def build_actors(
         options: Limits of the kernel.
         wire: Carries the tells between actors, for a simulation that delays or duplicates them.
         log: Receives the kernel's log events.
+        tracer: Records the turns of asks; None adds nothing to a turn.
     """
-    registry = Registry(clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns)
+    turns = None if tracer is None else TracedTurns(tracer)
+    on_ask = None if turns is None else turns.note_ask
+    registry = Registry(
+        clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns, on_ask=on_ask
+    )
     writer = HeartbeatWriter(deps.store)
-    registry.register(SESSION, lambda context: SessionActor(context, deps))
-    registry.register(WORKSPACE, lambda context: WorkspaceActor(context, deps, writer))
+    registry.register(SESSION, traced(turns, SESSION, lambda context: SessionActor(context, deps)))
+    registry.register(WORKSPACE, traced(turns, WORKSPACE, lambda context: WorkspaceActor(context, deps, writer)))
     # Every workspace tells the dispatcher each change of its availability.
     dispatcher = KindOptions(data_max=4_096, control_max=65_536)
-    registry.register(DISPATCHER, lambda context: DispatcherActor(context, deps), dispatcher)
+    registry.register(DISPATCHER, traced(turns, DISPATCHER, lambda context: DispatcherActor(context, deps)), dispatcher)
     return Actors(
         deps=deps,
         registry=registry,

@@ -48,6 +48,7 @@ from sightline.ports.leases import ServerIdentity, ServerRole
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import ShardLease, Store
+from sightline.ports.tracing import Tracer
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
@@ -99,17 +100,20 @@ class Core:
     ownership: ShardOwnership
     webhooks: Webhooks
     sampler: Sampler
+    tracer: Tracer | None
 
 
 @asynccontextmanager
-async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> AsyncIterator[Core]:
+async def open_core(
+    settings: Settings, secrets: Secrets, public_url: str, tracer: Tracer | None = None
+) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
     clock, ids = SystemClock(), SystemIds()
     server = ServerIdentity(incarnation=ids.uuid(), host=socket.gethostname(), place=lock_place(settings.data_dir, ids))
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, public_url)
     async with open_parts() as parts:
-        database_part = parts.open(open_migrated_database(settings, retry, server.incarnation))
+        database_part = parts.open(open_migrated_database(settings, retry, server.incarnation, tracer))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
@@ -147,7 +151,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 owned=OwnedShards(epochs),
                 on_settlement=chain.notify,
             )
-            actors = build_actors(deps)
+            actors = build_actors(deps, tracer=tracer)
             admin_store = PostgresAdminStore(database)
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
@@ -172,6 +176,7 @@ async def open_core(settings: Settings, secrets: Secrets, public_url: str) -> As
                 ownership=ownership,
                 webhooks=make_webhooks(settings, secrets, database, clock, ids),
                 sampler=sampler,
+                tracer=tracer,
             )
             async with trio.open_nursery() as services:
                 services.start_soon(ownership.keep)

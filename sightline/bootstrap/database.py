@@ -12,6 +12,7 @@ from sightline.config import Settings
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
+from sightline.ports.tracing import Tracer
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.compatibility import require_direct_connections
 from sightline.storage.database.durability import warn_if_not_durable
@@ -44,7 +45,9 @@ class StoredDirectory:
 
 
 @asynccontextmanager
-async def open_migrated_database(settings: Settings, retry: StartRetry, incarnation: str) -> AsyncIterator[Database]:
+async def open_migrated_database(
+    settings: Settings, retry: StartRetry, incarnation: str, tracer: Tracer | None = None
+) -> AsyncIterator[Database]:
     """Connect to the external database or start the embedded one, and bring its schema up to date.
 
     Raises:
@@ -66,7 +69,8 @@ async def open_migrated_database(settings: Settings, retry: StartRetry, incarnat
         options = DatabaseOptions(
             pool=PoolOptions(
                 dsn=dsn, application_name=f"sightline {incarnation}", connections_max=settings.database_pool
-            )
+            ),
+            tracer=tracer,
         )
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))

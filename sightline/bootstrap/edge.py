@@ -14,6 +14,7 @@ from sightline.domain.access import Principal
 from sightline.domain.refusal import Refusal
 from sightline.domain.units import MINUTE_MS
 from sightline.http.asgi.app import build_app
+from sightline.http.asgi.traced import TracedApp, observing
 from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
@@ -150,7 +151,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         check_origin=_check_origin,
         clock=core.clock,
         ids=core.ids,
-        observe=metrics.observe,
+        observe=metrics.observe if core.tracer is None else observing(metrics.observe, core.tracer),
         owns_data=core.ownership.is_valid,
         tickets=tickets,
     )
@@ -162,7 +163,8 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
         log_heartbeat_every=settings.log_heartbeat_every,
     )
-    return build_app(public_routes(deps), edge, options)
+    app = build_app(public_routes(deps), edge, options)
+    return app if core.tracer is None else TracedApp(app, core.tracer)
 
 
 def public_hosts(settings: Settings) -> AllowedHosts:

@@ -16,6 +16,7 @@ import trio
 
 from sightline.bootstrap.core import Core, open_core
 from sightline.bootstrap.fencing import EXIT_FENCED
+from sightline.bootstrap.observability.traces import open_tracer
 from sightline.bootstrap.ports import Ports, reserve_ports
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.bootstrap.tls import check_tls_files
@@ -103,7 +104,7 @@ class _Run:
             nursery.start_soon(self._await_signal, nursery.cancel_scope)
             # Half of the imports are not needed before the children are ready: import them while the children start.
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
-            async with open_core(settings, secrets, public_url) as core:
+            async with open_tracer(settings) as tracer, open_core(settings, secrets, public_url, tracer) as core:
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
                 await serve_http(core, ports, public_url, self._stop, self._note_ready)
             nursery.cancel_scope.cancel()

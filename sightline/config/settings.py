@@ -90,6 +90,12 @@ class Settings(BaseModel):
     # Logs and readiness.
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
 
+    traces_endpoint: str | None = Field(
+        None,
+        description="URL to which OpenTelemetry traces are sent by OTLP over HTTP, for example "
+        "http://127.0.0.1:4318/v1/traces (extra: traces); default: no traces.",
+    )
+    traces_ratio: float = Field(1.0, ge=0, le=1, description="Share of the requests that are traced.")
     log_heartbeat_every: int = Field(
         100,
         ge=0,

@@ -39,6 +39,7 @@ class Envelope(Generic[M_co]):
     """
 
     __slots__ = (
+        "__weakref__",
         "_bucket",
         "_held_in",
         "_task",

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from sightline.actors.kernel.behaviour import Factory
     from sightline.actors.kernel.cell import Cell
+    from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.message import KindName
-    from sightline.actors.kernel.ref import Wire
+    from sightline.actors.kernel.ref import Key, Wire
     from sightline.actors.kernel.supervision import Rng
     from sightline.ports.clock import Clock
 
@@ -83,18 +84,21 @@ class Registry:
         wire: Wire | None = None,
         log: KernelLog | None = None,
         owns: Callable[[str], bool] | None = None,
+        on_ask: Callable[[Key, Envelope[object]], None] | None = None,
     ) -> None:
         """Create a registry that does not run yet.
 
         Args:
             owns: Whether the actor with this id may run in this process; None: every one. Actors that run are not
                 stopped when the answer changes; call `stop_where`.
+            on_ask: Called in the asker's task with each ask that was admitted.
         """
         self.options = options or KernelOptions()
         self.clock = clock
         self.log: KernelLog = log or structlog.get_logger("sightline.actors")
         self.timers = Timers(clock, clock_check_s=self.options.clock_check_s)
         self.wait_for = WaitForGraph() if self.options.detect_ask_cycles else None
+        self._on_ask = self.wait_for.note_ask if self.wait_for is not None else on_ask
         self._rng = rng
         self._wire = wire
         self._owns = owns
@@ -130,7 +134,7 @@ class Registry:
             shared,
             self._deadlines,
             wire=self._wire,
-            on_ask=self.wait_for.note_ask if self.wait_for is not None else None,
+            on_ask=self._on_ask,
             start=self._start,
             accepts_asks=lambda: self._stage is Stage.RUNNING,
             accepts_tells=lambda: self._stage is Stage.RUNNING or self._stage is Stage.DRAINING,

@@ -23,6 +23,7 @@ import trio
 import uvloop
 
 from sightline.domain.errors import StoreUnavailableError
+from sightline.ports.tracing import Tracer
 from sightline.storage.database.pool import ConnectionPool, PoolOptions
 from sightline.storage.database.work import NOT_CONNECTED, Unit, Work, WorkKind
 
@@ -42,6 +43,8 @@ class DatabaseOptions:
     """Maximum units of work on the asyncio side; further callers wait, within their deadline."""
     drain_ms: int = 5_000
     """How long closing waits for units of work in flight."""
+    tracer: Tracer | None = None
+    """Records each unit of work; None adds nothing to it."""
 
 
 @final
@@ -171,8 +174,12 @@ class Database:
             self._places.acquire_nowait()
         except trio.WouldBlock:
             deadline_s -= await self._wait_place(deadline_s)
+        work, tracer = Work(self._pool, kind, unit, deadline_s), self._options.tracer
         try:
-            return await self._send(Work(self._pool, kind, unit, deadline_s))
+            if tracer is None:
+                return await self._send(work)
+            with tracer.span(f"database {kind.value}"):
+                return await self._send(work)
         finally:
             self._places.release()
 
