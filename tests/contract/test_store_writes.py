@@ -12,6 +12,7 @@ from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import BlockApplication, BlockRef, SettlementState
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge, session_ref, wallet_ref, workspace_ref
 from sightline.ports.store import (
@@ -124,7 +125,7 @@ async def test_of_writers_of_one_version_exactly_one_commits(stored: Stored) -> 
 async def test_taking_the_shards_raises_every_epoch_by_one(stored: Stored) -> None:
     again = await stored.store.acquire_shards("test", "two")
     assert again == {shard: epoch + 1 for shard, epoch in stored.epochs.items()}
-    assert sorted(again) == list(range(256))
+    assert sorted(again) == [*range(256), *sorted(ServerRole)]
 
 
 async def test_a_write_at_a_lost_epoch_is_fenced_and_changes_nothing(stored: Stored) -> None:
