@@ -93,7 +93,7 @@ attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attack $(ARGS)
 
 mutants: $(VENV)/.dev
-	$(PIP_INSTALL) cosmic-ray
+	$(PIP_INSTALL) cosmic-ray coverage
 	nice -n 10 $(BIN)/python scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.bench

@@ -68,7 +68,7 @@ GROUPS: Final[dict[str, Group]] = {
     ),
     "postgres": Group(
         ("sightline/storage/postgres/ledger.py", "sightline/storage/postgres/ledger_outbox.py"),
-        (*STORE_TESTS, "tests/chain/test_on_postgres.py", "-k", "postgres"),
+        ("tests/contract/test_ledger.py", "tests/contract/test_webhooks.py", "-k", "postgres"),
         is_on_postgres=True,
     ),
 }

@@ -176,3 +176,8 @@ def test_whoever_is_inside_is_never_outside_with_a_better_accuracy_or_a_wider_fe
     if fence.ring(fix, NUMBERS) is Ring.INSIDE:
         assert fence.ring(replace(fix, accuracy_m=0.0), NUMBERS) is Ring.INSIDE
         assert replace(fence, radius_m=radius_m * 2).ring(fix, NUMBERS) is Ring.INSIDE
+
+
+def test_a_quarter_of_a_great_circle_has_the_length_that_the_mean_radius_gives():
+    # A quarter of 2 pi times 6,371,008.8 m.
+    assert abs(distance_m(0, 0, 90, 0) - 10_007_557.22) < 0.1

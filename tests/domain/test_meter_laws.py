@@ -115,6 +115,12 @@ def test_the_order_of_late_proofs_does_not_matter(proved, rng, at_ms):
     assert read_final(late, at_ms, 10_000, METER) == read_final(in_order, at_ms, 10_000, METER)
 
 
+def test_a_span_after_a_gap_is_a_run_of_its_own_and_one_without_a_gap_goes_on():
+    apart = Signal().span(0, 5).span(9, 20)
+    assert apart.runs == ((0, 5), (9, 20))
+    assert apart.span(20, 30).runs == ((0, 5), (9, 30))
+
+
 @given(signals, instants)
 def test_a_break_told_after_a_newer_proof_is_ignored(signal, at_ms):
     if signal.last_proof_ms is not None and at_ms < signal.last_proof_ms:
