@@ -88,8 +88,8 @@ class SimServer:
         self.name = ""
         """The incarnation."""
         self.line = Line()
-        self.is_cut = False
-        """Whether the database cannot be reached."""
+        self.cuts = 0
+        """Faults that keep this server from the database now; they may overlap."""
         self.owned = OwnedShards()
         self._host: ShardHost | None = None
         self._registry: Registry | None = None
@@ -217,7 +217,7 @@ class SimServer:
 
     def reaches_database(self) -> bool:
         """Whether messages pass between this server and the database."""
-        return not self.is_cut
+        return self.cuts == 0
 
     async def call(self, act: Callable[[], Awaitable[T]]) -> T:
         """Let the database do something. What was sent is done, even if the caller does not wait for the answer."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SHARDS: Final = range(24)
 CALLERS: Final = 4
+SLOW_S: Final = 8.0
+"""Longest time that a message travels."""
 PATIENCE_S: Final = 12.0
 """How long a caller waits. The connections of a process that was killed break; here its calls never return."""
 ACTIVE_S: Final = 45.0
@@ -125,7 +127,7 @@ class ServersWorld:
     def latency_s(self) -> float:
         """How long one message travels; sometimes seconds."""
         if not self._is_quiet and self._chance.random() < 0.01:
-            return self._chance.random() * 8
+            return self._chance.random() * SLOW_S
         return self._latency_s * (0.5 + self._chance.random())
 
     def loses_answer(self) -> bool:
@@ -190,7 +192,7 @@ class ServersWorld:
         self._is_quiet = True
         self.note("quiet")
         for server in self.servers:
-            server.is_cut = False
+            server.cuts = 0
         await trio.sleep(HEALED_S - MOVE_S)
         # A shard that is being handed over is served by none for a moment.
         unserved = set(self.shards)
@@ -268,20 +270,21 @@ class ServersWorld:
         """Cut one server off the database."""
         server, seconds = rng.choice(self.servers), rng.random() * 20
         self.note("cut", server.name, seconds)
-        server.is_cut = True
+        server.cuts += 1
         await trio.sleep(seconds)
-        server.is_cut = False
+        server.cuts -= 1
 
     async def _outage(self, rng: random.Random) -> None:
         """Cut all servers off the database."""
-        seconds = rng.random() * 20
+        seconds = rng.random() * 24
         self.note("outage", seconds)
         for server in self.servers:
-            server.is_cut = True
+            server.cuts += 1
         await trio.sleep(seconds)
         for server in self.servers:
-            server.is_cut = False
-        if seconds > TTL_MS / 1_000:
+            server.cuts -= 1
+        # A renewal that travels when the outage begins may keep a lease through a shorter one.
+        if seconds > TTL_MS / 1_000 + SLOW_S:
             self._outage_ended_ms = self.clock.now_ms()
 
     async def _kill(self, rng: random.Random) -> None:
