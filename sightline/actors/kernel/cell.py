@@ -492,6 +492,8 @@ class Cell:
         """Answer or dead-letter all that is left when the task ends."""
         if self.phase is not Phase.PARKED:
             self.phase = Phase.LEFT
+        # The behaviour refers to its cell. Without this, both wait for a full garbage collection, which is rare.
+        self._behaviour = None
         if self.current is not None and not self.current.is_ask:
             self.kind.dead_letter(self.id, self.current, "cancelled")
         self.turn_everything_away()

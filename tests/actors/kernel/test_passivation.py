@@ -1,5 +1,7 @@
 """An idle actor leaves memory; no message is lost on the way out or in."""
 
+import gc
+import weakref
 from functools import partial
 
 import trio
@@ -19,6 +21,20 @@ async def test_an_idle_actor_leaves_memory_and_comes_back_with_its_state(make_st
     assert await stage.ref().ask(script.add(0), timeout_s=1) == 3
     assert stage.counts().passivations == 1
     assert stage.counts().activations == 2
+
+
+async def test_an_actor_that_left_is_freed_without_a_garbage_collection(make_stage, script):
+    stage = await make_stage(idle_s=20)
+    left = []
+    gc.disable()
+    try:
+        await stage.ref().ask(script.call(lambda actor: left.append(weakref.ref(actor))), timeout_s=1)
+        stage.lives.clear()
+        await trio.sleep(40)
+        assert stage.counts().active == 0
+        assert [actor() for actor in left] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_a_busy_actor_and_one_that_objects_stay(make_stage, script):
