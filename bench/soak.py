@@ -37,7 +37,7 @@ from bench.idle import kind_of
 from bench.servers import spot
 from bench.wire import percentiles
 from sightline.cli.local import SCOPES, LocalServer
-from sightline_client import AsyncChain, AsyncSightline, SightlineError
+from sightline_client import AsyncChain, AsyncSightline, InvalidStateError, SightlineError
 from sightline_client.models import SessionState, SettlementState
 
 SAMPLE_S: Final = 26
@@ -178,9 +178,10 @@ class Soak:
                     nursery.cancel_scope.cancel()
         finally:
             self._live.pop(session.id, None)
-        ended = await api.sessions.get(session.id)
-        if ended.state == SessionState.LIVE:
+        try:
             ended = await api.sessions.end(session.id)
+        except InvalidStateError:  # the server ended it first; it is charged all the same
+            ended = await api.sessions.get(session.id)
         self._results.charged += ended.charged_micro_usdc
         self._results.counts["clean seconds"] += ended.clean_seconds
         began = trio.current_time()
