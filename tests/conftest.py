@@ -14,11 +14,15 @@ from typing import Any
 import asyncpg
 import pytest
 import trio
+from hypothesis import settings
 
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
+
+settings.register_profile("sightline", deadline=None)  # an example may take long on a busy machine
+settings.load_profile("sightline")
 
 TEMPLATE = f"migrated_{os.getpid()}"
 """Names carry the process, so that several test runs can share a server."""

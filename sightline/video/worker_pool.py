@@ -18,8 +18,8 @@ from sightline.video.media_events import MediaEventQueue
 from sightline.video.options import Options
 from sightline.video.worker_link import WorkerLink, start_worker
 
-START_S: Final = 20.0
-"""Time for a worker to start: importing codecs and numpy takes a second on an idle machine, more under load."""
+START_S: Final = 60.0
+"""Time for a worker to start: importing codecs and numpy takes a second on an idle machine, 20 s on a busy one."""
 RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)

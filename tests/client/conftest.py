@@ -22,10 +22,12 @@ def dev() -> Iterator[dict[str, Any]]:
         assert process.stdout is not None
         try:
             yield json.loads(process.stdout.readline())
+            process.terminate()
+            assert process.wait(60) == 0, "SIGTERM stops it like Ctrl-C"
         finally:
             process.terminate()
             try:
-                assert process.wait(60) == 0, "SIGTERM stops it like Ctrl-C"
+                process.wait(60)
             finally:
                 process.kill()
                 process.stdout.close()

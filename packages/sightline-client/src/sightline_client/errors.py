@@ -99,7 +99,7 @@ class RevokedApiKeyError(NotAuthenticatedError):
 class InsufficientCreditError(ApiError):
     """Balance or allowance of the wallet does not cover the hold, or a spending limit of the key is reached."""
 
-    next_step = "Deposit USDC and approve the settlement contract, or request fewer seconds."
+    next_step = "Deposit USDC, approve the settlement contract, raise the key's limit, or request fewer seconds."
 
 
 class NotAuthorizedError(ApiError):
