@@ -20,7 +20,7 @@ execFileSync(process.execPath, [tsc, "--noEmit", "-p", here], { stdio: "inherit"
 
 const built = await build({
   absWorkingDir: here,
-  entryPoints: ["src/main.tsx"],
+  entryPoints: ["src/main.tsx", "src/ops.tsx"],
   assetNames: "[name]-[hash]",
   bundle: true,
   chunkNames: "[name]-[hash]",
@@ -52,18 +52,22 @@ function licences() {
 }
 
 const outputs = Object.entries(built.metafile.outputs).map(([path, output]) => ({ name: basename(path), ...output }));
-const entry = outputs.find((each) => each.entryPoint === "src/main.tsx");
-const preloads = entry.imports.filter((each) => each.kind === "import-statement").map((each) => basename(each.path));
 const icon = outputs.find((each) => each.name.endsWith(".svg"));
-const page = readFileSync(join(here, "src", "index.html"), "utf8")
-  .replace("{{icon}}", icon.name)
-  .replace("{{style}}", basename(entry.cssBundle))
-  .replace("{{preloads}}", preloads.map((name) => `<link rel="modulepreload" href="${name}">`).join(""))
-  .replace("{{script}}", entry.name);
+/** A page that loads one entry point. All its links are absolute: /ops is not under /console. */
+function pageOf(source) {
+  const entry = outputs.find((each) => each.entryPoint === source);
+  const preloads = entry.imports.filter((each) => each.kind === "import-statement").map((each) => basename(each.path));
+  return readFileSync(join(here, "src", "index.html"), "utf8")
+    .replace("{{icon}}", icon.name)
+    .replace("{{style}}", basename(entry.cssBundle))
+    .replace("{{preloads}}", preloads.map((name) => `<link rel="modulepreload" href="/console/${name}">`).join(""))
+    .replace("{{script}}", entry.name);
+}
 
 mkdirSync(target, { recursive: true });
 for (const name of readdirSync(target)) if (name.endsWith(".gz")) rmSync(join(target, name));
 const write = (name, bytes) => writeFileSync(join(target, `${name}.gz`), gzipSync(bytes, { level: 9, mtime: 0 }));
-write("index.html", new TextEncoder().encode(page));
+write("index.html", new TextEncoder().encode(pageOf("src/main.tsx")));
+write("ops.html", new TextEncoder().encode(pageOf("src/ops.tsx")));
 write("licences.txt", new TextEncoder().encode(licences()));
 for (const file of built.outputFiles) write(basename(file.path), file.contents);

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.observability.readiness import Readiness
+from sightline.bootstrap.own_tls import CA, FOLDER
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
@@ -210,6 +211,7 @@ def _resource_options(core: Core) -> ResourceOptions:
         build_sha=core.settings.build_sha,
         webhook_secret=core.secrets.webhook_secret,
         media_urls=() if media_url is None else (media_url,),
+        ca_certificate=(core.settings.data_dir / FOLDER / CA).read_bytes() if core.settings.tls_auto else None,
         map_tiles_url=core.settings.map_tiles_url,
         map_attribution=core.settings.map_attribution,
         frame_signing=core.settings.frame_signing,

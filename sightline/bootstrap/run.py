@@ -6,9 +6,12 @@ Stop order: HTTP drains, the actors finish their accepted messages, then the cor
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias, final
 
 import structlog
@@ -17,10 +20,12 @@ import trio
 from sightline.bootstrap.core import Core, open_core
 from sightline.bootstrap.fencing import EXIT_FENCED
 from sightline.bootstrap.observability.traces import open_tracer
+from sightline.bootstrap.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.ports import Ports, reserve_ports
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
+from sightline.system.clock import SystemClock
 from sightline.system.data_directory import (
     CHAIN_DATABASE,
     CHAIN_KEYS,
@@ -76,6 +81,7 @@ class _Run:
 
     def __init__(self, settings: Settings) -> None:
         self.is_ready = False
+        self._after_ready: Callable[[], None] | None = None
         self._settings = settings
         self._stop = trio.Event()
 
@@ -87,13 +93,27 @@ class _Run:
                 stack.enter_context(lock_directory(directory))
             self._settings = self._settings.model_copy(update={"data_dir": directory})
             check_tls_files(self._settings)
-            ports = stack.enter_context(reserve_ports(self._settings))
-            _raise_open_file_limit()
             # Files that the server and its children create (logs, the chain's database) are readable by their account
             # only.
             os.umask(0o077)
+            own_tls = self._issue_certificate() if self._settings.tls_auto else None
+            ports = stack.enter_context(reserve_ports(self._settings))
+            _raise_open_file_limit()
             check_parts(directory, kept_parts(self._settings))
+            if own_tls is not None:
+                url = f"https://{own_tls.address}:{ports.public}"
+                ports = replace(ports, public_url=url)
+                self._after_ready = partial(_tell_devices, self._settings.public_url or url, own_tls.fingerprint)
             trio.run(self._serve, ports)
+
+    def _issue_certificate(self) -> OwnTls:
+        """Issue the listener's certificate, and use it like files that the settings name."""
+        directory = self._settings.data_dir
+        with check_setting(f"SIGHTLINE_TLS_AUTO (--tls auto) with the authority in {directory / FOLDER}"):
+            issued = issue(directory, SystemIds(), SystemClock().now_ms(), own_address(), socket.gethostname())
+        files = {"tls_cert": issued.certificate, "tls_key": issued.key}
+        self._settings = self._settings.model_copy(update=files)
+        return issued
 
     async def _serve(self, ports: Ports) -> None:
         settings = self._settings
@@ -111,6 +131,8 @@ class _Run:
 
     def _note_ready(self) -> None:
         self.is_ready = True
+        if self._after_ready is not None:
+            self._after_ready()
         try:
             record_parts(self._settings.data_dir, kept_parts(self._settings))
         except OSError as error:
@@ -145,6 +167,18 @@ def kept_parts(settings: Settings) -> list[DataPart]:
     if settings.frame_signing_key is None:
         parts.append(FRAME_ROOT)
     return parts
+
+
+def _tell_devices(url: str, fingerprint: str) -> None:
+    """Print how a phone on this network trusts the server: a code with the URL of the authority."""
+    import segno
+
+    sys.stderr.write(
+        f"\nFor phones on this network: install the authority from {url}/ca.crt, then open {url}/\n"
+        f"Compare its SHA-256 on the phone: {fingerprint}\n\n"
+    )
+    segno.make(f"{url}/ca.crt", error="m").terminal(out=sys.stderr, compact=True)
+    sys.stderr.flush()
 
 
 def _raise_open_file_limit() -> None:

@@ -43,12 +43,18 @@ def serve(
         int | None, typer.Option(help="Port of the internal listener (metrics, readiness); 0 chooses a free one.")
     ] = None,
     data_dir: DataDir = None,
+    tls: Annotated[
+        str | None, typer.Option(help="auto: TLS for phones on the same network, by an own authority at /ca.crt.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` on stdout when it accepts calls."""
     from sightline.bootstrap.run import run_server
 
-    settings = settings_of(config, host=host, port=port, internal_port=internal_port, data_dir=data_dir)
+    if tls not in (None, "auto"):
+        raise typer.BadParameter("only `auto` exists; for files set SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY")
+    wanted = {"host": host, "port": port, "internal_port": internal_port, "data_dir": data_dir}
+    settings = settings_of(config, **wanted, tls_auto=True if tls == "auto" else None)
     raise typer.Exit(run_server(settings))
 
 

@@ -61,11 +61,18 @@ class Demo:
                 session_id = await self._request(api, operator)
                 await self._watch(api, session_id)
                 await self._end_and_settle(api, session_id, consumer, operator)
-            self._checks.note("whole run", f"{trio.current_time() - started:.1f} s")
-            self._console.print(self._checks.table())
-            if self._keep:
-                self._say_how_to_go_on(consumer, operator)
-                await server.wait()
+                self._checks.note("whole run", f"{trio.current_time() - started:.1f} s")
+                self._console.print(self._checks.table())
+                self._console.print("[bold green]every check held[/]")
+                if self._keep:
+                    # The device stays online, so that a view that is asked for in the browser is filmed.
+                    self._say_how_to_go_on(consumer, operator)
+                    await server.wait()
+        self._console.print(
+            "See it in a browser: `sightline demo --keep` prints the URL of a console with this session; "
+            "`sightline serve` starts an empty one on http://127.0.0.1:8080/",
+            highlight=False,
+        )
 
     # Steps.
 
@@ -189,6 +196,14 @@ class Demo:
     def _say_how_to_go_on(self, consumer: LocalTenant, operator: LocalTenant) -> None:
         say = self._console.out
         say("\nThe server goes on; Ctrl-C stops it.")
+        say(
+            "Open this URL in a browser. It signs in as the demo's consumer by its test wallet; whoever has it can too."
+        )
+        say(f"{self._local.url}/console/#/start?testWallet={consumer.wallet.private_key}")
+        say(
+            f"Ask for a view of {PLACE[0]}, {PLACE[1]}: the demo's device films it. "
+            f"Without the wallet: {self._local.url}/\n"
+        )
         say(f"export SIGHTLINE={self._local.url}")
         say(f"export CONSUMER_KEY={consumer.key}")
         say(f"export OPERATOR_KEY={operator.key}")
@@ -197,6 +212,7 @@ class Demo:
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/wallet/events')
         place = f"--lat {PLACE[0]} --lng {PLACE[1]}"
         say(f"SIGHTLINE_API_KEY=$OPERATOR_KEY sightline device --api {self._local.url} {place}")
+        self._console.file.flush()  # a pipe is read before this process ends
 
 
 def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
@@ -217,7 +233,6 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
             f"server log: {directory / 'server.log'}; device log: {directory / 'device.log'}", highlight=False
         )
         return 1
-    console.print("[bold green]every check held[/]")
     return 0
 
 

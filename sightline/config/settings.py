@@ -73,6 +73,11 @@ class Settings(BaseModel):
     )
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM file) of the public listener; enables TLS.")
     tls_key: Path | None = Field(None, description="Private key (PEM file) of the public listener.")
+    tls_auto: bool = Field(
+        False,
+        description="TLS for devices on the same network (--tls auto): an authority in the data directory issues "
+        "the certificate, and devices get it at /ca.crt. HOST is then 0.0.0.0 by default.",
+    )
     strict_transport_seconds: int = Field(
         31_536_000, ge=0, description="Strict-Transport-Security max-age in seconds; 0 disables the header."
     )
@@ -353,6 +358,11 @@ class Settings(BaseModel):
         """
         if self.internal_port is None:
             self.internal_port = 0 if self.port == 0 else DEFAULT_INTERNAL_PORT
+        if self.tls_auto:
+            if self.tls_cert is not None or self.tls_key is not None:
+                raise ValueError("SIGHTLINE_TLS_AUTO cannot be combined with SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY.")
+            if "host" not in self.model_fields_set:
+                self.host = "0.0.0.0"  # noqa: S104  phones on the network shall reach it
         media_server = self.video_backend
         requirements = (
             (
@@ -391,12 +401,13 @@ class Settings(BaseModel):
     @property
     def is_https(self) -> bool:
         """Return whether callers use HTTPS: with the listener's own TLS, or through a proxy."""
-        return self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
+        return self.tls_auto or self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
 
     @property
     def strict_transport_s(self) -> int | None:
         """max-age of Strict-Transport-Security in seconds; None if the header must not be sent."""
-        return self.strict_transport_seconds or None if self.is_https else None
+        # With the own authority a browser that has not installed it must be able to go on.
+        return self.strict_transport_seconds or None if self.is_https and not self.tls_auto else None
 
     def limits(self) -> ActorLimits:
         """Return the business rules in the form that the actors need."""

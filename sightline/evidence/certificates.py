@@ -5,17 +5,18 @@ usage for documents, and an issuer other than itself.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self, final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
+from sightline.system.x509 import certificate_builder, key_pem_of, key_usage, name_of, pem_of
 
 FOLDER: Final = "evidence"
 ROOT_KEY: Final = "root_key.pem"
@@ -24,8 +25,6 @@ ROOT_DAYS: Final = 18_250
 SIGNING_DAYS: Final = 9_125
 """25 years. Without a timestamp authority a verifier compares the validity with the present time, so a frame verifies
 for this long. The signing key is in memory only."""
-_SLACK: Final = timedelta(hours=1)
-"""Certificates are valid from this long before their creation, for verifiers with a slow clock."""
 
 
 @final
@@ -78,69 +77,26 @@ def load_identity(data_dir: Path, ids: Ids, now_ms: int, subject: str) -> Signin
         raise ValueError(f"{folder / ROOT_KEY} is not the key of {folder / ROOT}. Restore both from a backup")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder(_name(subject), root.subject, key.public_key(), ids, now, SIGNING_DAYS)
+        certificate_builder(name_of(subject), root.subject, key.public_key(), ids, now, SIGNING_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(key_usage(signs=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.EMAIL_PROTECTION]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
         .sign(root_key, hashes.SHA256())
     )
-    return SigningIdentity(key=key, chain=_pem(certificate) + root_pem)
+    return SigningIdentity(key=key, chain=pem_of(certificate) + root_pem)
 
 
 def _create_root(folder: Path, ids: Ids, now: datetime) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("Sightline frame root")
+    name = name_of("Sightline frame root")
     root = (
-        _builder(name, name, key.public_key(), ids, now, ROOT_DAYS)
+        certificate_builder(name, name, key.public_key(), ids, now, ROOT_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(key_usage(signs=False), critical=True)
         .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     # The certificate is written last: its presence says that the key is complete.
-    write_durably(folder / ROOT_KEY, pem)
-    write_durably(folder / ROOT, _pem(root))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, ids: Ids, now: datetime, days: int
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(int.from_bytes(ids.token_bytes(16)) >> 1)
-        .not_valid_before(now - _SLACK)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=not signs,
-        crl_sign=not signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Sightline"),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64]),
-        ]
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+    write_durably(folder / ROOT_KEY, key_pem_of(key))
+    write_durably(folder / ROOT, pem_of(root))

@@ -49,6 +49,8 @@ class ResourceOptions:
     """Test money that a wallet gets at most on a UTC day; 0: none."""
     media_urls: tuple[str, ...] = ()
     """URLs of an external video engine that the console plays from and publishes to."""
+    ca_certificate: bytes | None = None
+    """PEM of the authority that issued the listener's certificate; None: it is not an own one."""
     map_tiles_url: str | None = None
     """Template of the tiles of the console's map; None: the built-in map."""
     map_attribution: str = ""

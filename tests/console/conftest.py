@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
-    server = ConsoleServer(tmp_path_factory.mktemp("console"))
+    server = ConsoleServer(tmp_path_factory.mktemp("console"), SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK="true")
     server.start()
     yield server
     server.end()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import trio
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, ViewportSize, expect
 
+from sightline.system.server_address_file import read_server_addresses
 from tests.e2e.server import Server
 
 CHROMIUM_FLAGS = [
@@ -35,12 +36,26 @@ def in_trio(work: Callable[[], Awaitable[Any]]) -> Any:
 class ConsoleServer:
     """A server process that keeps its port when it is started again."""
 
-    def __init__(self, directory: Path) -> None:
-        self._server = Server(directory, env={"SIGHTLINE_VIDEO_WORKERS": "1"})
+    def __init__(self, directory: Path, **env: str) -> None:
+        self._server = Server(directory, env={"SIGHTLINE_VIDEO_WORKERS": "1", **env})
 
     @property
     def url(self) -> str:
         return self._server.url
+
+    @property
+    def internal_url(self) -> str:
+        found = read_server_addresses(self.data_dir)
+        assert found is not None
+        return found.internal_url
+
+    @property
+    def data_dir(self) -> Path:
+        return self._server.directory / "data"
+
+    @property
+    def log(self) -> str:
+        return self._server.log()
 
     def start(self) -> None:
         in_trio(self._server.start)

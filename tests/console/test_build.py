@@ -46,13 +46,13 @@ def test_the_sources_give_exactly_the_committed_files(tmp_path: Path):
 def test_the_first_load_every_screen_and_the_map_are_small():
     size = sizes()
     page = gzip.decompress((BUILT / "index.html.gz").read_bytes()).decode()
-    first = {"index.html", *re.findall(r'(?:href|src)="([\w.-]+)"', page)}
+    first = {"index.html", *re.findall(r'(?:href|src)="/console/([\w.-]+)"', page)}
     (main,) = [name for name in first if name.startswith("main-") and name.endswith(".js")]
     (start,) = [name for name in size if name.startswith("start-")]
     first |= loaded_with(main) | loaded_with(start)
     assert sum(size[name] for name in first) < 60 * KB, first
-    for screen in ("start", "buy", "watch", "sessions", "receipt", "wallet", "operate", "camera", "team"):
-        (name,) = [each for each in size if each.startswith(f"{screen}-")]
+    for screen in ("start", "buy", "watch", "sessions", "receipt", "wallet", "operate", "camera", "team", "ops"):
+        (name,) = [each for each in size if each.startswith(f"{screen}-") and each.endswith(".js")]
         assert sum(size[each] for each in loaded_with(name) - loaded_with(main)) < 25 * KB, screen
     (atlas,) = [name for name in size if name.startswith("atlas-")]
     assert sum(size[each] for each in loaded_with(atlas) - loaded_with(main)) < 60 * KB

@@ -5,6 +5,7 @@ from playwright.sync_api import Browser, expect
 from tests.console.people import PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
 
 PARIS = (48.856614, 2.352222)
+LISBON = (38.722252, -9.139337)
 ROME = (41.902783, 12.496366)
 
 
@@ -30,6 +31,45 @@ def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s
             phone.click("#stop")
         consumer.shows("#to-receipt")
         assert consumer.problems == operator.problems == []
+
+
+def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=LISBON) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=LISBON) as phone:
+            phone.allowed = (r"ERR_(INTERNET_DISCONNECTED|NETWORK_CHANGED|FAILED)", r"40[49] ")
+            come_online(phone, link)
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=20_000)
+            phone.page.context.set_offline(True)
+            phone.shows("main", "offline")
+            consumer.shows(".banner.warn", "ends by itself", within_ms=20_000)
+            phone.page.context.set_offline(False)
+            expect(consumer.page.locator(".banner.warn")).to_have_count(0, timeout=20_000)
+            consumer.shows(".badge.live")
+            phone.click("#stop")
+            consumer.shows("#to-receipt")
+            assert consumer.problems == operator.problems == phone.problems == []
+
+
+def test_six_tabs_of_one_browser_stay_responsive_over_http_1(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=LISBON) as first:
+        sign_up(first, "Harbour Watch", "CONSUMER")
+        first.go("sessions")
+        first.shows(".empty")
+        others = [first.page.context.new_page() for _ in range(5)]
+        for page in others:
+            page.goto(f"{server.url}/console/#/sessions")
+            expect(page.locator(".empty")).to_be_visible(timeout=10_000)
+        for page in [first.page, *others]:
+            page.bring_to_front()
+            page.goto(f"{server.url}/console/#/team")
+            expect(page.locator("#new-key")).to_be_visible(timeout=5_000)
+            expect(page.locator("main")).not_to_contain_text("Reconnecting", timeout=5_000)
+        assert first.problems == []
 
 
 def test_every_screen_recovers_when_the_server_is_killed_and_started_again(browser: Browser, server: ConsoleServer):

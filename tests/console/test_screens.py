@@ -6,9 +6,14 @@ The pictures of all screens are in .interop/console; three of them, if UPDATE_IM
 import io
 import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
@@ -41,6 +46,32 @@ def violations(page: Page) -> list[str]:
         page.evaluate(AXE.read_text())
     found: dict[str, Any] = page.evaluate("tags => axe.run(document, {runOnly: tags})", RULES)
     return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Answers 200 to each webhook."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name of the base class
+        """Print nothing."""
+
+
+@contextmanager
+def a_receiver() -> Iterator[str]:
+    """Run a receiver of webhooks; returns its URL."""
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{receiver.server_port}/hook"
+    finally:
+        receiver.shutdown()
+        thread.join()
+        receiver.server_close()
 
 
 class Review:
@@ -78,6 +109,7 @@ class Review:
         small.quantize(128).save(IMAGES / f"console-{name}.png", optimize=True)
 
 
+@pytest.mark.timeout(240)
 def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleServer):
     review = Review()
     url = server.url
@@ -127,6 +159,12 @@ def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleSe
         review.look(consumer, "watch-live")
         review.publish(consumer, "watch")
         review.look(phone, "camera-filming", (PHONE,))
+        with a_tab(browser, server.internal_url) as ops:
+            ops.page.goto(f"{server.internal_url}/ops")
+            ops.shows("[data-ready=database].right")
+            ops.shows("h2:has-text('Live sessions') >> xpath=../.. >> .badge.live")
+            review.look(ops, "ops")
+            assert ops.problems == []
         consumer.click("#end")
         consumer.shows("#to-receipt")
         review.look(consumer, "watch-ended")
@@ -143,6 +181,22 @@ def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleSe
             review.look(consumer, screen)
         consumer.click("#new-key")
         review.look(consumer, "team-new-key")
+        with a_receiver() as receiver:
+            consumer.click("#new-webhook")
+            consumer.page.fill("#webhook-url", receiver)
+            review.look(consumer, "team-new-webhook")
+            consumer.click("#create-webhook")
+            expect(consumer.page.locator("#webhook-secret")).to_have_value(re.compile("^whsec_"))
+            consumer.click(".webhook button:has-text('Deliveries')")
+            consumer.click(".webhook button:has-text('Send a test event')")
+            consumer.shows("[data-delivery=DELIVERED]", "webhook.ping")
+            review.look(consumer, "team-webhooks")
+            first = consumer.page.input_value("#webhook-secret")
+            consumer.click("[data-delivery=DELIVERED] button:has-text('Send again')")
+            consumer.shows("[data-delivery]", "attempt 2")
+            consumer.click(".webhook button:has-text('New secret')")
+            expect(consumer.page.locator("#webhook-secret")).not_to_have_value(first)
+            consumer.shows(".webhook", "previous secret")
         consumer.page.evaluate("localStorage.setItem('sightline.language', 'de')")
         consumer.page.reload()
         consumer.go("buy")

@@ -1,7 +1,7 @@
 // The state that screens share. Everything else is local to its screen.
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
-import { follow } from "sightline-js";
+import { followShared } from "./live/shared";
 import { go, place } from "./router";
 import { language, type Word } from "./strings";
 
@@ -129,7 +129,7 @@ const followed = computed(() => (["watch", "camera"].includes(place.value.screen
 effect(() => {
   const id = followed.value;
   if (id === null) return;
-  return follow(`/api/v1/workspaces/${id}/events`, {
+  return followShared(`/api/v1/workspaces/${id}/events`, {
     onState: (state) => (isConnected.value = state),
     onEvent: (name, data) => {
       if (name === "workspace") workspace.value = data as Model["Workspace"];

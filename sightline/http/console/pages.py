@@ -1,8 +1,8 @@
-"""The console: static files of the browser application, built from web/ by `make web` (docs/adr/0135-console.md)."""
+"""The console and the operations page: static files, built from web/ by `make web` (docs/adr/0135-console.md)."""
 
 import gzip
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, final
@@ -13,9 +13,11 @@ import orjson
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
 from sightline.http.pipeline.errors import ApiError
+from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 
 PAGE: Final = "index.html"
+OPS_PAGE: Final = "ops.html"
 MAP_FILE: Final = "map.json"
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -50,47 +52,20 @@ class ConsoleOptions:
 
 
 @final
-class ConsoleResources:
-    """GET /console/ and its files; / leads a browser there."""
+class BuiltFiles:
+    """Serves the built files, with the policy of one listener."""
 
-    def __init__(self, options: ConsoleOptions) -> None:
-        streets = {"tilesUrl": options.tiles_url, "attribution": options.tiles_attribution}
-        self._files = load_files() | {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)}
-        image_urls = () if options.tiles_url is None else (options.tiles_url,)
-        self._policy = ("content-security-policy", content_policy(options.connect_urls, image_urls))
+    def __init__(self, policy: str, added: Mapping[str, bytes] | None = None) -> None:
+        """`added`: further files by name, gzipped."""
+        self._files = load_files() | dict(added or {})
+        self._policy = ("content-security-policy", policy)
 
-    @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
-    async def root(self, call: Call) -> Raw:
-        """302 for a request that accepts HTML, else 404 as for every unknown path."""
-        if "text/html" not in (call.headers.get("accept") or ""):
-            raise ApiError(Code.NOT_FOUND, "route:unknown")
-        return Raw(302, (("location", "/console/"), ("vary", "accept"), _REVALIDATED))
+    def answer(self, call: Call, name: str) -> Raw:
+        """A file by its name.
 
-    @Route("GET", "/console", "getConsoleRoot", "console", "Lead to the console", is_documented=False)
-    async def folder(self, _call: Call) -> Raw:
-        """The page's links are relative to /console/."""
-        return Raw(302, (("location", "/console/"), _REVALIDATED))
-
-    @Route("GET", "/console/", "getConsole", "console", "The console", is_documented=False, is_hot=True)
-    async def page(self, call: Call) -> Raw:
-        """The page. It names its files by hash, so it is revalidated and they are not."""
-        return self._file(call, PAGE)
-
-    @Route(
-        "GET",
-        "/console/{file}",
-        "getConsoleFile",
-        "console",
-        "A file of the console",
-        params={"file": Param.TEXT},
-        is_documented=False,
-        is_hot=True,
-    )
-    async def file(self, call: Call) -> Raw:
-        """A file of the console by its name."""
-        return self._file(call, call.params["file"])
-
-    def _file(self, call: Call, name: str) -> Raw:
+        Raises:
+            ApiError: 404 for an unknown name.
+        """
         content = self._files.get(name)
         if content is None:
             raise ApiError(Code.NOT_FOUND, "route:unknown")
@@ -104,6 +79,105 @@ class ConsoleResources:
         if "gzip" in (call.headers.get("accept-encoding") or ""):
             return Raw(200, (*headers, ("content-encoding", "gzip")), content)
         return Raw(200, headers, gzip.decompress(content))
+
+
+@final
+class ConsoleResources:
+    """GET /console/ and its files; / leads a browser there."""
+
+    def __init__(self, options: ConsoleOptions) -> None:
+        streets = {"tilesUrl": options.tiles_url, "attribution": options.tiles_attribution}
+        image_urls = () if options.tiles_url is None else (options.tiles_url,)
+        policy = content_policy(options.connect_urls, image_urls)
+        self._files = BuiltFiles(policy, {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)})
+
+    @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
+    async def root(self, call: Call) -> Raw:
+        """302 for a request that accepts HTML, else 404 as for every unknown path."""
+        if "text/html" not in (call.headers.get("accept") or ""):
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        return Raw(302, (("location", "/console/"), ("vary", "accept"), _REVALIDATED))
+
+    @Route("GET", "/console", "getConsoleRoot", "console", "Lead to the console", is_documented=False)
+    async def folder(self, _call: Call) -> Raw:
+        """A browser may have lost the last slash."""
+        return Raw(302, (("location", "/console/"), _REVALIDATED))
+
+    @Route("GET", "/console/", "getConsole", "console", "The console", is_documented=False, is_hot=True)
+    async def page(self, call: Call) -> Raw:
+        """The page. It names its files by hash, so it is revalidated and they are not."""
+        return self._files.answer(call, PAGE)
+
+    @Route(
+        "GET",
+        "/console/{file}",
+        "getConsoleFile",
+        "console",
+        "A file of the console",
+        params={"file": Param.TEXT},
+        is_documented=False,
+        is_hot=True,
+    )
+    async def file(self, call: Call) -> Raw:
+        """A file of the console by its name."""
+        return self._files.answer(call, call.params["file"])
+
+
+@final
+class AuthorityResource:
+    """GET /ca.crt: the authority that a phone installs to trust this server."""
+
+    def __init__(self, pem: bytes) -> None:
+        self._pem = pem
+
+    @Route(
+        "GET", "/ca.crt", "getAuthority", "console", "The authority of the server's certificate", is_documented=False
+    )
+    async def authority(self, _call: Call) -> Raw:
+        """With this media type phones offer to install it."""
+        name = ("content-disposition", 'attachment; filename="sightline-ca.crt"')
+        return Raw(200, (("content-type", "application/x-x509-ca-cert"), name, _REVALIDATED), self._pem)
+
+
+@final
+class OpsResources:
+    """GET /ops on the internal listener, and the files of the page.
+
+    They hold no data and need no token: a browser sends none when it opens a page. The page asks for the token and
+    sends it with its calls.
+    """
+
+    def __init__(self) -> None:
+        self._files = BuiltFiles(content_policy(()))
+
+    @Route(
+        "GET",
+        "/ops",
+        "getOps",
+        "console",
+        "The operations page",
+        rate=RateClass.NONE,
+        is_documented=False,
+        has_own_credential=True,
+    )
+    async def page(self, call: Call) -> Raw:
+        """The page."""
+        return self._files.answer(call, OPS_PAGE)
+
+    @Route(
+        "GET",
+        "/console/{file}",
+        "getOpsFile",
+        "console",
+        "A file of the operations page",
+        params={"file": Param.TEXT},
+        rate=RateClass.NONE,
+        is_documented=False,
+        has_own_credential=True,
+    )
+    async def file(self, call: Call) -> Raw:
+        """A file by its name."""
+        return self._files.answer(call, call.params["file"])
 
 
 def content_policy(connect_urls: Sequence[str], image_urls: Sequence[str] = ()) -> str:

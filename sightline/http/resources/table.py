@@ -1,6 +1,6 @@
 """The table of every call, from the resources."""
 
-from sightline.http.console.pages import ConsoleOptions, ConsoleResources
+from sightline.http.console.pages import AuthorityResource, ConsoleOptions, ConsoleResources, OpsResources
 from sightline.http.internal.service import InternalResources
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.routes import AnyRoute, routes_of
@@ -30,6 +30,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
     idempotency = Idempotency(services.store, services.clock)
     slots = StreamSlots(services.options.streams_max)
     rpc = () if services.rpc is None else routes_of(RpcProxyResource(services.rpc))
+    ca = services.options.ca_certificate
     return (
         *routes_of(HealthAndConfig(services)),
         *routes_of(MeAndAuth(services)),
@@ -49,6 +50,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(WebhookEndpointResources(services, idempotency)),
         *routes_of(WebhookDeliveryResources(services, idempotency)),
         *rpc,
+        *(() if ca is None else routes_of(AuthorityResource(ca))),
         *routes_of(ConsoleResources(_console_options(services))),
     )
 
@@ -64,4 +66,4 @@ def _console_options(services: Services) -> ConsoleOptions:
 
 def internal_routes(services: InternalServices) -> tuple[AnyRoute, ...]:
     """What the internal listener answers."""
-    return routes_of(InternalResources(services))
+    return (*routes_of(InternalResources(services)), *routes_of(OpsResources()))

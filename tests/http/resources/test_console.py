@@ -31,7 +31,7 @@ async def test_every_file_that_the_page_names_is_served_and_immutable(world: Wor
     assert any(name.endswith(".js") for name in names)
     assert any(name.endswith(".css") for name in names)
     for name in names:
-        file = await world.anyone.get(f"/console/{name}")
+        file = await world.anyone.get(name)
         assert file.status_code == 200, name
         assert "immutable" in file.headers["cache-control"], name
 
@@ -59,6 +59,14 @@ async def test_the_page_may_load_its_own_files_only(world: World):
     assert directives["frame-ancestors"] == "'none'"
     assert page.headers["permissions-policy"] == "camera=(self), microphone=(self), geolocation=(self)"
     assert page.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_the_internal_listener_serves_the_operations_page_and_the_public_one_does_not(world: World):
+    page = await world.internal.get("/ops")
+    assert page.status_code == 200
+    for name in re.findall(r'(?:href|src)="([^"]+)"', page.text):
+        assert (await world.internal.get(name)).status_code == 200, name
+    assert error_of(await world.anyone.get("/ops"))[0] == 404
 
 
 async def test_the_map_needs_no_other_server(world: World):

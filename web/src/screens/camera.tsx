@@ -7,7 +7,7 @@ import { clock, distanceM, metres, point, usdc } from "../format";
 import { Locator } from "../live/locator";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading } from "../parts";
 import { place } from "../router";
-import { explain, forget, keep, now, remembered, report, type Session } from "../store";
+import { explain, forget, keep, now, online, remembered, report, type Session } from "../store";
 import { t } from "../strings";
 import { REASONS, wordOf } from "./watch";
 
@@ -166,6 +166,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(sending.value === "sending" ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
       </div>
+      {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>

@@ -6,8 +6,8 @@ import { encodeCall } from "../chain/rpc";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet, type Signer } from "../chain/signer";
 import { short, usdc } from "../format";
 import { Banner, Button, Card, Field, Icon, Page } from "../parts";
-import { go } from "../router";
-import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, select, workspace } from "../store";
+import { go, link, place } from "../router";
+import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 
 const TEST_MONEY = 10_000_000n;
@@ -56,6 +56,18 @@ export default function Start() {
   useEffect(() => {
     if (me.value) void lastSigner().then((found) => (signer.value = found));
   }, [me.value, extensions.value]);
+
+  // `sightline demo --keep` prints a link with the key of its consumer's test wallet in the fragment.
+  useEffect(() => {
+    const key = place.value.query.get("testWallet");
+    if (key === null || me.value === undefined || config.value?.environment !== "TEST") return;
+    history.replaceState(null, "", link("start"));
+    place.value = { ...place.value, query: new URLSearchParams() };
+    if (!/^0x[0-9a-f]{64}$/i.test(key)) return;
+    if (me.value !== null || hasTestWallet()) return notify("demoWalletKept", "", true);
+    keep("testWallet", key);
+    enter(testWallet).then(() => notify("demoWallet"), report);
+  }, [me.value]);
 
   const current = async (): Promise<Signer> => {
     const found = signer.value ?? (await lastSigner());

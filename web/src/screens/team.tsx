@@ -1,4 +1,4 @@
-// Who may act for the workspace: members, keys of programs, and the wallet's other workspaces.
+// Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
@@ -6,6 +6,7 @@ import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Countdown, Empty, Field, Loading, Page } from "../parts";
 import { me, notify, now, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
+import { Webhooks } from "./webhooks";
 
 type Scope = Model["MintKeyBody"]["scopes"][number];
 type Role = Model["Member"]["role"];
@@ -27,6 +28,7 @@ export default function Team() {
         {role === "OWNER" && <Members />}
         <Workspaces />
       </div>
+      {role !== "VIEWER" && <Webhooks />}
     </Page>
   );
 }

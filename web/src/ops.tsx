@@ -1,0 +1,211 @@
+// The operator's screen at /ops of the internal listener: readiness, live sessions, parked actors, open settlements.
+import { render, type ComponentChildren } from "preact";
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import "./style.css";
+import { ApiError, randomId } from "./api";
+import { clock, dateTime, point, usdc } from "./format";
+import { Badge, Banner, Button, Card, Empty, Field, Icon, Loading, Page } from "./parts";
+import { notices, now, notify } from "./store";
+import { t } from "./strings";
+
+const READ_EVERY_MS = 3000;
+const TOKEN = "sightline.internalToken";
+
+interface Check {
+  ok: boolean;
+  detail: string;
+  [figure: string]: unknown;
+}
+interface Kind {
+  active: number;
+  depth: number;
+  parked: Record<string, string>;
+}
+interface Live {
+  id: string;
+  lat: number;
+  lng: number;
+  startedAt: string | null;
+  meterState: string;
+  pauseReason: string | null;
+  cleanSeconds: number;
+  ratePerSecondMicroUsdc: string;
+}
+interface Unsettled {
+  sessionId: string;
+  state: string;
+  reason: string | null;
+  amountMicroUsdc: string;
+  tries: number;
+  retryAt: string | null;
+}
+interface State {
+  checks: Record<string, Check>;
+  kinds: Record<string, Kind>;
+  live: readonly Live[];
+  unsettled: readonly Unsettled[];
+}
+
+/** Call the internal listener. /readyz answers 503 with its checks. Throws ApiError. */
+async function ask<T>(path: string, method = "GET"): Promise<T> {
+  const token = sessionStorage.getItem(TOKEN);
+  const headers: Record<string, string> = { accept: "application/json" };
+  if (token !== null) headers["authorization"] = `Bearer ${token}`;
+  if (method !== "GET") headers["idempotency-key"] = randomId();
+  const answer = await fetch(path, { method, headers });
+  const body = (await answer.json()) as { data?: T; checks?: unknown; code?: string; message?: string };
+  if (body.data !== undefined) return body.data;
+  if (body.checks !== undefined) return body as T;
+  throw new ApiError(answer.status, body.code ?? "", body.message ?? answer.statusText);
+}
+
+async function readAll(): Promise<State> {
+  const [ready, actors, sessions, settlements] = await Promise.all([
+    ask<{ checks: Record<string, Check> }>("/readyz"),
+    ask<{ kinds: Record<string, Kind> }>("/internal/actors"),
+    ask<{ items: Live[] }>("/internal/admin/sessions?state=LIVE&limit=200"),
+    ask<{ items: Unsettled[] }>("/internal/settlements"),
+  ]);
+  return { checks: ready.checks, kinds: actors.kinds, live: sessions.items, unsettled: settlements.items };
+}
+
+function Ops() {
+  const state = useSignal<State | null>(null);
+  const failure = useSignal<ApiError | Error | null>(null);
+  const read = async (): Promise<void> => {
+    try {
+      state.value = await readAll();
+      failure.value = null;
+    } catch (error) {
+      failure.value = error instanceof Error ? error : new Error(String(error));
+    }
+  };
+  useEffect(() => {
+    void read();
+    const timer = setInterval(() => document.hidden || void read(), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  if (failure.value instanceof ApiError && failure.value.status === 401) return <Token done={read} />;
+  if (state.value === null) return failure.value === null ? <Loading /> : <Empty isPage icon="warn" title={t("errorOffline")} text={failure.value.message} />;
+  const { checks, kinds, live, unsettled } = state.value;
+  const isReady = Object.values(checks).every((each) => each.ok);
+  return (
+    <Page title={t("opsTitle")} lead={t("opsLead")} aside={<span class={`badge ${isReady ? "live" : "paused"}`}>{t(isReady ? "opsReady" : "opsNotReady")}</span>}>
+      {failure.value !== null && <Banner kind="warn" icon="warn">{t("opsOld")}</Banner>}
+      <div class="columns">
+        <div class="stack">
+          <Card title={t("opsChecks")}>
+            <ul class="checks">
+              {Object.entries(checks).map(([name, check]) => (
+                <li key={name} class={check.ok ? "right" : "wrong"} data-ready={name}>
+                  <span class="check-mark"><Icon name={check.ok ? "check" : "cross"} /></span>
+                  <div><strong>{name}</strong><small>{check.detail}{typeof check["lagBlocks"] === "number" && ` ${t("opsLag", { count: check["lagBlocks"] })}`}</small></div>
+                </li>
+              ))}
+            </ul>
+          </Card>
+          <Actors kinds={kinds} read={read} />
+        </div>
+        <div class="stack">
+          <List title={t("opsLive", { count: live.length })} empty={t("opsNoneLive")}>
+            {live.map((each) => (
+              <li key={each.id}>
+                <div class="list-main">
+                  <strong><code>{each.id.slice(0, 8)}</code> {point(each.lat, each.lng)}</strong>
+                  <small>
+                    {t("proved")} {clock(each.cleanSeconds)}
+                    {each.startedAt !== null && `, ${t("opsSince", { time: clock((now.value - Date.parse(each.startedAt)) / 1000) })}`}
+                    {each.pauseReason !== null && `, ${each.pauseReason}`}
+                  </small>
+                </div>
+                <Badge state={each.meterState === "PAUSED" ? "PAUSED" : "LIVE"} />
+              </li>
+            ))}
+          </List>
+          <List title={t("opsUnsettled", { count: unsettled.length })} empty={t("opsAllSettled")}>
+            {unsettled.map((each) => (
+              <li key={each.sessionId}>
+                <div class="list-main">
+                  <strong><code>{each.sessionId.slice(0, 8)}</code> {usdc(each.amountMicroUsdc)}</strong>
+                  <small>{each.reason ?? each.state}, {t("opsTries", { count: each.tries })}{each.retryAt !== null && `, ${t("opsNext", { time: dateTime(each.retryAt) })}`}</small>
+                </div>
+                <Badge state={each.state} />
+              </li>
+            ))}
+          </List>
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+const List = ({ title, empty, children }: { title: string; empty: string; children: readonly ComponentChildren[] }) => (
+  <Card title={title}>{children.length === 0 ? <p class="dim">{empty}</p> : <ul class="rows">{children}</ul>}</Card>
+);
+
+function Actors({ kinds, read }: { kinds: Record<string, Kind>; read: () => Promise<void> }) {
+  const parked = Object.entries(kinds).flatMap(([kind, counts]) => Object.entries(counts.parked).map(([id, reason]) => ({ kind, id, reason })));
+  const revive = async (kind: string, id: string): Promise<void> => {
+    await ask(`/internal/actors/${kind}/${encodeURIComponent(id)}/revive`, "POST");
+    notify("opsRevived");
+    await read();
+  };
+  return (
+    <Card title={t("opsActors")}>
+      <table class="table">
+        <thead><tr><th scope="col">{t("opsKind")}</th><th scope="col">{t("opsActive")}</th><th scope="col">{t("opsWaiting")}</th><th scope="col">{t("opsParked")}</th></tr></thead>
+        <tbody>
+          {Object.entries(kinds).map(([kind, counts]) => (
+            <tr key={kind}><th scope="row">{kind}</th><td>{counts.active}</td><td>{counts.depth}</td><td>{Object.keys(counts.parked).length}</td></tr>
+          ))}
+        </tbody>
+      </table>
+      {parked.length > 0 && (
+        <ul class="rows">
+          {parked.map(({ kind, id, reason }) => (
+            <li key={kind + id} data-parked={id}>
+              <div class="list-main"><strong>{kind} <code>{id.slice(0, 13)}</code></strong><small>{reason}</small></div>
+              <Button run={() => revive(kind, id)}>{t("opsRevive")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Token({ done }: { done: () => Promise<void> }) {
+  const value = useSignal("");
+  const enter = async (): Promise<void> => {
+    sessionStorage.setItem(TOKEN, value.value.trim());
+    await done();
+  };
+  return (
+    <Page title={t("opsTitle")} lead={t("opsTokenText")}>
+      <Card>
+        <div class="form">
+          <Field label={t("opsToken")}>
+            <input id="token" type="password" autoComplete="off" value={value.value} onInput={(event) => (value.value = event.currentTarget.value)} />
+          </Field>
+          <Button id="enter" kind="main" disabled={value.value.trim() === ""} run={enter}>{t("opsEnter")}</Button>
+        </div>
+      </Card>
+    </Page>
+  );
+}
+
+const App = () => (
+  <>
+    <header class="top"><span class="brand">Sightline</span></header>
+    <main id="main"><Ops /></main>
+    <div class="notices" role="status" aria-live="polite">
+      {notices.value.map((notice) => (
+        <div key={notice.id} class={notice.isBad ? "notice bad" : "notice"}><strong>{t(notice.word)}</strong>{notice.detail !== "" && <span>{notice.detail}</span>}</div>
+      ))}
+    </div>
+  </>
+);
+
+const root = document.getElementById("app");
+if (root !== null) render(<App />, root);

@@ -1,0 +1,179 @@
+// Webhooks of the workspace: endpoints, their signing secrets, and what was delivered.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { api, need, once, type Model } from "../api";
+import { dateTime } from "../format";
+import { Banner, Button, Card, Countdown, Empty, Field, Loading } from "../parts";
+import { now, notify, report } from "../store";
+import { t } from "../strings";
+
+type Endpoint = Model["Webhook"];
+type EventType = Endpoint["eventTypes"][number];
+const EVENT_TYPES: readonly EventType[] = [
+  "session.requested", "session.assigned", "session.live", "session.paused", "session.resumed", "session.ended",
+  "session.cancelled", "session.expired", "settlement.confirmed", "wallet.deposit", "workspace.availability",
+];
+const DELIVERIES_SHOWN = 20;
+
+export function Webhooks() {
+  const items = useSignal<readonly Endpoint[] | null>(null);
+  const isOpen = useSignal(false);
+  const secret = useSignal<string | null>(null);
+  const load = async (): Promise<void> => {
+    items.value = (await need(api.GET("/api/v1/webhooks"))).items;
+  };
+  useEffect(() => {
+    load().catch((error: unknown) => ((items.value = []), report(error)));
+  }, []);
+  const open = (): void => {
+    isOpen.value = true;
+    secret.value = null;
+  };
+  const made = async (shown: string): Promise<void> => {
+    secret.value = shown;
+    isOpen.value = false;
+    await load();
+  };
+  return (
+    <Card title={t("webhooks")} aside={!isOpen.value && <Button id="new-webhook" run={open}>{t("newWebhook")}</Button>}>
+      <p class="dim">{t("webhooksText")}</p>
+      {secret.value !== null && (
+        <Banner kind="good" icon="check">
+          <strong>{t("secretOnce")}</strong>
+          <div class="with-button secret">
+            <input id="webhook-secret" readOnly aria-label={t("secret")} value={secret.value} onFocus={(event) => event.currentTarget.select()} />
+            <Button run={() => navigator.clipboard.writeText(secret.value ?? "")}>{t("copy")}</Button>
+          </div>
+        </Banner>
+      )}
+      {isOpen.value && <NewWebhook made={made} cancel={() => (isOpen.value = false)} />}
+      {items.value === null ? (
+        <Loading />
+      ) : items.value.length === 0 ? (
+        !isOpen.value && <Empty icon="settings" title={t("noWebhooks")} text={t("noWebhooksText")} />
+      ) : (
+        <ul class="rows">
+          {items.value.map((each) => <Row key={each.id} endpoint={each} load={load} made={made} />)}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function NewWebhook({ made, cancel }: { made: (secret: string) => Promise<void>; cancel: () => void }) {
+  const url = useSignal("");
+  const types = useSignal<readonly EventType[]>([]);
+  const toggle = (type: EventType): void => {
+    types.value = types.value.includes(type) ? types.value.filter((each) => each !== type) : [...types.value, type];
+  };
+  const create = async (): Promise<void> => {
+    const body = { url: url.value.trim(), eventTypes: [...types.value] };
+    await made((await need(api.POST("/api/v1/webhooks", { params: { header: once() }, body }))).secret);
+  };
+  return (
+    <div class="form panel">
+      <Field label="URL" hint={t("webhookUrlHint")}>
+        <input id="webhook-url" type="url" maxLength={2048} value={url.value} placeholder="https://example.com/sightline" onInput={(event) => (url.value = event.currentTarget.value)} />
+      </Field>
+      <fieldset>
+        <legend class="label">{t("webhookEvents")}</legend>
+        <p class="hint">{t("webhookEventsHint")}</p>
+        <div class="choices-grid">
+          {EVENT_TYPES.map((type) => (
+            <label key={type} class="check">
+              <input type="checkbox" checked={types.value.includes(type)} onChange={() => toggle(type)} />
+              <code>{type}</code>
+            </label>
+          ))}
+        </div>
+      </fieldset>
+      <div class="row">
+        <Button id="create-webhook" kind="main" disabled={!/^https?:\/\/\S+$/.test(url.value.trim())} run={create}>{t("createWebhook")}</Button>
+        <Button kind="quiet" run={cancel}>{t("cancel")}</Button>
+      </div>
+    </div>
+  );
+}
+
+function Row({ endpoint, load, made }: { endpoint: Endpoint; load: () => Promise<void>; made: (secret: string) => Promise<void> }) {
+  const isOpen = useSignal(false);
+  const params = { path: { id: endpoint.id } };
+  const act = { params: { ...params, header: once() } };
+  const rotate = async (): Promise<void> => made((await need(api.POST("/api/v1/webhooks/{id}/rotate", act))).secret);
+  const enable = async (enabled: boolean): Promise<void> => {
+    await need(api.PATCH("/api/v1/webhooks/{id}", { ...act, body: { enabled } }));
+    await load();
+  };
+  const remove = async (): Promise<void> => {
+    await need(api.DELETE("/api/v1/webhooks/{id}", act));
+    await load();
+  };
+  const isSigning = endpoint.previousSecretExpiresAt !== null && Date.parse(endpoint.previousSecretExpiresAt) > now.value;
+  return (
+    <li class="webhook" data-webhook={endpoint.id}>
+      <div class="list-main">
+        <strong><code>{endpoint.url}</code></strong>
+        <small>{endpoint.eventTypes.length === 0 ? t("webhookAll") : endpoint.eventTypes.join(", ")}</small>
+        {!endpoint.enabled && <small class="bad">{t("webhookOff", { reason: endpoint.disabledReason ?? "" })}</small>}
+        {endpoint.enabled && endpoint.failingSince !== null && <small class="bad">{t("webhookFailing", { time: dateTime(endpoint.failingSince) })}</small>}
+        {isSigning && <small>{t("webhookOldSecret")} <Countdown until={endpoint.previousSecretExpiresAt ?? 0} /></small>}
+      </div>
+      <div class="row">
+        <Button run={() => (isOpen.value = !isOpen.value)}>{t(isOpen.value ? "hideDeliveries" : "deliveries")}</Button>
+        <Button run={rotate}>{t("rotate")}</Button>
+        <Button run={() => enable(!endpoint.enabled)}>{t(endpoint.enabled ? "disable" : "enable")}</Button>
+        <Button kind="danger" run={remove}>{t("remove")}</Button>
+      </div>
+      {isOpen.value && <Deliveries id={endpoint.id} />}
+    </li>
+  );
+}
+
+function Deliveries({ id }: { id: string }) {
+  const items = useSignal<readonly Model["WebhookDelivery"][] | null>(null);
+  const load = async (): Promise<void> => {
+    const params = { path: { id }, query: { limit: DELIVERIES_SHOWN } };
+    items.value = (await need(api.GET("/api/v1/webhooks/{id}/deliveries", { params }))).items;
+  };
+  useEffect(() => {
+    load().catch(report);
+    const timer = setInterval(() => document.hidden || void load().catch(() => undefined), 3000);
+    return () => clearInterval(timer);
+  }, [id]);
+  const ping = async (): Promise<void> => {
+    await need(api.POST("/api/v1/webhooks/{id}/ping", { params: { path: { id }, header: once() } }));
+    await load();
+  };
+  const resend = async (eventId: string): Promise<void> => {
+    await need(api.POST("/api/v1/webhooks/{id}/deliveries/{eventId}/resend", { params: { path: { id, eventId }, header: once() } }));
+    notify("resent");
+    await load();
+  };
+  return (
+    <div class="panel">
+      <div class="card-head"><h3>{t("deliveries")}</h3><Button run={ping}>{t("ping")}</Button></div>
+      {items.value === null ? (
+        <p class="dim">{t("loading")}</p>
+      ) : items.value.length === 0 ? (
+        <p class="dim">{t("noDeliveries")}</p>
+      ) : (
+        <ul class="rows">
+          {items.value.map((each) => (
+            <li key={each.eventId} data-delivery={each.state}>
+              <div class="list-main">
+                <strong><code>{each.eventType}</code></strong>
+                <small>
+                  {dateTime(each.eventAt)}, {t("opsTries", { count: each.attempts })}
+                  {each.lastStatus !== null && `, HTTP ${each.lastStatus}`}
+                  {each.lastError !== null && `, ${each.lastError}`}
+                </small>
+              </div>
+              <span class={each.state === "FAILED" ? "bad" : "dim"}>{t(each.state === "DELIVERED" ? "delivered" : each.state === "FAILED" ? "deliveryFailed" : "deliveryPending")}</span>
+              <Button run={() => resend(each.eventId)}>{t("resend")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
