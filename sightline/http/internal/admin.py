@@ -89,7 +89,6 @@ class AdminResources:
         body=ActBody,
         rate=RateClass.NONE,
         errors=_NO_SESSION,
-        checks_origin=False,
     )
     async def end(self, call: Call) -> Reply:
         """A LIVE session is charged up to this instant; an earlier one is cancelled."""
@@ -109,7 +108,6 @@ class AdminResources:
         body=ActBody,
         rate=RateClass.NONE,
         errors=(Code.SESSION_NOT_FOUND,),
-        checks_origin=False,
     )
     async def note(self, call: Call) -> Reply:
         """Append it; notes are never changed."""
@@ -131,7 +129,6 @@ class AdminResources:
         body=RefundBody,
         rate=RateClass.NONE,
         errors=(*_NO_SESSION, Code.CONFLICT),
-        checks_origin=False,
     )
     async def refund(self, call: Call) -> Reply:
         """A repeat with the same key answers the same refund."""
@@ -166,7 +163,6 @@ class AdminResources:
         body=ActBody,
         rate=RateClass.NONE,
         errors=(Code.NOT_FOUND,),
-        checks_origin=False,
     )
     async def suspend(self, call: Call) -> Reply:
         """A repeat keeps the first suspension and ends what is unfinished."""
@@ -192,7 +188,6 @@ class AdminResources:
         params={"id": Param.UUID},
         body=ActBody,
         rate=RateClass.NONE,
-        checks_origin=False,
     )
     async def unsuspend(self, call: Call) -> Reply:
         """Has no effect on a workspace that is not suspended."""

@@ -78,7 +78,6 @@ class OperationResources:
         params={"kind": Param.TEXT, "id": Param.TEXT},
         rate=RateClass.NONE,
         errors=(Code.NOT_FOUND,),
-        checks_origin=False,
     )
     async def revive(self, call: Call) -> Reply:
         """Load a parked actor again; answers what it published, or why it cannot be loaded."""
@@ -115,7 +114,6 @@ class OperationResources:
         query=WriteOffQuery,
         rate=RateClass.NONE,
         errors=(Code.NOT_FOUND, Code.INVALID_STATE),
-        checks_origin=False,
     )
     async def write_off(self, call: Call) -> Reply:
         """Write off a settlement that waits; one whose transaction may still mine is refused."""

@@ -119,3 +119,16 @@ async def test_actors_are_counted_by_kind(world: World) -> None:
     kinds = data_of(await world.internal.get("/internal/actors"))["kinds"]
     assert kinds["session"]["active"] == 1
     assert (kinds["session"]["parked"], kinds["session"]["retrying"]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/internal/actors/session/some/revive",
+        "/internal/settlements/00000000-0000-4000-8000-000000000000/write-off?reason=a+page",
+    ],
+)
+async def test_a_page_of_another_site_changes_nothing_through_a_visitors_browser(world: World, path: str) -> None:
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert (await world.internal.post(path, headers=headers)).status_code == 403
+    assert (await world.internal.post(path)).status_code == 404
