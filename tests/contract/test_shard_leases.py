@@ -138,6 +138,15 @@ async def test_a_server_that_just_entered_does_not_end_one_whose_lease_has_run_o
     assert await cluster.leases.renew("first") == mine
 
 
+async def test_a_server_that_enters_again_with_a_broken_lease_steals_nothing(cluster: Cluster) -> None:
+    await cluster.enter("first", "second")
+    mine = await cluster.leases.take("first", EVERY)
+    await cluster.pass_ms(10 * TTL_MS)
+    await cluster.enter("second")
+    assert await cluster.leases.take("second", EVERY) == {}
+    assert await cluster.leases.renew("first") == mine
+
+
 async def test_a_released_shard_goes_to_the_server_it_is_meant_for(cluster: Cluster) -> None:
     await cluster.enter("first", "second", "third")
     old = await cluster.leases.take("first", range(10))

@@ -66,8 +66,12 @@ class Network(Protocol):
         """Store a write; False if its lease is lost."""
         ...
 
-    def taken(self, incarnation: str, epochs: Mapping[int, int]) -> None:
-        """A server took shards."""
+    def free(self) -> frozenset[int]:
+        """The shards whose owner gave them up or was ended."""
+        ...
+
+    def taken(self, incarnation: str, epochs: Mapping[int, int], free: Collection[int]) -> None:
+        """A server took shards; `free` is what was free before."""
         ...
 
     def released(self, incarnation: str, shards: Collection[int]) -> None:
@@ -269,8 +273,9 @@ class RemoteLeases:
         """Take shards that are free."""
 
         async def act() -> Mapping[int, int]:
+            free = self._world.free()
             taken = await self._inner.take(incarnation, shards)
-            self._world.taken(incarnation, taken)
+            self._world.taken(incarnation, taken, free)
             return taken
 
         return await self._call(act)

@@ -153,8 +153,13 @@ class ServersWorld:
             self.require(holder == (owner, write.lease.epoch), "epochs", text)
         return not lost
 
-    def taken(self, incarnation: str, epochs: Mapping[int, int]) -> None:
-        """A server took shards."""
+    def free(self) -> frozenset[int]:
+        """The shards whose owner gave them up or was ended."""
+        ended = {shard for shard, (owner, _) in self._owners.items() if owner not in self.leases._leases}
+        return frozenset(ended | self._released)
+
+    def taken(self, incarnation: str, epochs: Mapping[int, int], free: Collection[int]) -> None:
+        """A server took shards; `free` is what was free before."""
         if epochs:
             self.note("take", incarnation, *(f"{shard}:{epoch}" for shard, epoch in epochs.items()))
         for shard, epoch in epochs.items():
@@ -162,7 +167,7 @@ class ServersWorld:
             self.require(epoch > before, "epochs", f"epoch of shard {shard} went from {before} to {epoch}")
             is_alive = any(server.name == owner and not server.line.is_dead for server in self.servers)
             after_outage = self.clock.now_ms() - self._outage_ended_ms < TTL_MS
-            is_stolen = is_alive and after_outage and shard not in self._released
+            is_stolen = is_alive and after_outage and shard not in free
             self.require(not is_stolen, "no theft", f"{incarnation} took shard {shard} of {owner} after an outage")
             self._owners[shard] = (incarnation, epoch)
             self._released.discard(shard)

@@ -83,8 +83,8 @@ class MemoryShardLeases:
         for incarnation, lease in list(self._leases.items()):
             if lease.place == server.place and incarnation != server.incarnation:
                 self._end(incarnation)
-        lease = self._leases.setdefault(server.incarnation, _Lease(server.place, now_ms, 0))
-        lease.expires_at_ms = now_ms + TTL_MS
+        self._leases.setdefault(server.incarnation, _Lease(server.place, now_ms, 0))
+        self._extend(self._leases[server.incarnation])
 
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
         """Extend the lease; returns the epoch of each shard that is owned."""
@@ -92,11 +92,14 @@ class MemoryShardLeases:
         lease = self._leases.get(incarnation)
         if lease is None:
             return None
+        self._extend(lease)
+        return {shard: owned.epoch for shard, owned in self._shards.items() if owned.owner == incarnation}
+
+    def _extend(self, lease: _Lease) -> None:
         now_ms = self._now_ms()
         if not _is_valid(lease, now_ms):
             lease.held_since_ms = now_ms
         lease.expires_at_ms = now_ms + TTL_MS
-        return {shard: owned.epoch for shard, owned in self._shards.items() if owned.owner == incarnation}
 
     async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
         """Take those of the shards that are free; returns their epochs."""
