@@ -19,6 +19,8 @@ SERVER_ROOMS: Final = ("actors", "bootstrap", "chain", "http", "identity", "stor
 OTHER_LOOPS: Final = {
     "system/loops.py:run_forever": "the helper itself",
     "actors/recovery.py:_until_answered": "ends when the store has answered; catches what it raises",
+    "actors/ownership/shard_host.py:_assign_forever": "catches what the store raises; actors do not import system",
+    "actors/ownership/shard_host.py:_renew_until_ended": "catches what the store raises; actors do not import system",
     "actors/session/media_pump.py:_checkpoint": "catches what the store raises; actors do not import system",
     "actors/kernel/registry.py:_sweep": "touches no store, chain or file",
     "actors/workspace/heartbeat_writer.py:_write_batches": "reports every error to the callers of the batch",
