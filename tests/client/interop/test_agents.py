@@ -43,7 +43,8 @@ def test_an_agent_gives_the_model_a_frame_as_a_picture_and_prints_its_answer(
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     assert ANSWER in done.stdout
-    assert re.search(r"^0\.[0-9]+ of 0\.20 USDC spent$", done.stdout, re.MULTILINE)
+    # 0 where the machine is fast: less than a second was filmed.
+    assert re.search(r"^0(\.[0-9]+)? of 0\.20 USDC spent$", done.stdout, re.MULTILINE)
     _, second = requests
     (picture,) = pictures_of(second)
     assert simplejpeg.decode_jpeg(base64.b64decode(picture)).shape == (432, 768, 3)
