@@ -19,7 +19,7 @@ from sightline_client.runtime import unix_s
 from sightline_client.webhooks import signed_headers
 
 TIMEOUT_S: Final = 15.0
-"""As long as the server waits for an endpoint."""
+"""Seconds for one delivery; equal to the timeout of the server's own deliveries."""
 TYPES: Final = {
     "CREATED": "session.requested",
     "ASSIGNED": "session.assigned",

@@ -1,4 +1,4 @@
-"""What a view asks of the server."""
+"""The consumer lease that `view` requests, and how a view ends."""
 
 import pytest
 

@@ -31,7 +31,7 @@ _PREFLIGHT: Final = (
     (b"content-length", b"0"),
 )
 _EXPOSE: Final = (b"access-control-expose-headers", b"*")
-"""Every header: `*` has this meaning for requests without credentials, and others are not allowed."""
+"""`*` exposes every header, but only to requests without credentials; no others are allowed here."""
 
 
 @final

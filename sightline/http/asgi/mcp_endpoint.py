@@ -118,6 +118,6 @@ def _confirm_of_context(ctx: Context[Any, Any]) -> Confirm:
 
 
 def _caller_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    """Bind the question that a client carries between two calls to the key that asked."""
+    """Bind a pending confirmation, which the client sends back with its answer, to the API key that started it."""
     token = bearer_token(ctx.request.headers.get("authorization", "")) if ctx.request is not None else None
     return None if token is None else sha256(token.encode()).hexdigest()

@@ -163,7 +163,7 @@ class ResetLimitedProtocol(H2Protocol):
         resets = sum(isinstance(event, h2.events.StreamReset) for event in events)
         if resets and not self._budget.take(resets):
             log.info("http2_reset_too_often", resets=resets)
-            # Requests in these events were not started: the client may send them again.
+            # GOAWAY names the last stream whose request was started: the client can repeat the later ones safely.
             self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM, last_stream_id=self._last_stream)
             await self._flush()
             await self.send(Closed())
