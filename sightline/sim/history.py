@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, final
@@ -13,30 +11,15 @@ import trio
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
 from sightline.ports.store import Committed, Heartbeat, Rejected, RejectedAssignment, SessionWrite, WorkspaceWrite
+from sightline.sim.trace import Trace
 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
     from sightline.storage.memory.ledger import MemoryLedger
     from sightline.storage.memory.store import MemoryStore
 
-TAIL = 60
-"""Number of trace lines in a failure report."""
-
 PROMPT_MS = 1_000
 """Evidence that takes longer than this from its receipt to its session is recorded in `Truth`."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken promise and its time."""
-
-    checker: str
-    text: str
-    at_ms: int
-
-    def __str__(self) -> str:
-        return f"{self.checker}: {self.text} (at {self.at_ms} ms)"
 
 
 @final
@@ -148,7 +131,7 @@ class Checker:
 
 
 @final
-class History:
+class History(Trace):
     """The history of one world. Calls the checkers in the step that they check."""
 
     def __init__(
@@ -160,6 +143,7 @@ class History:
         checkers: Sequence[Checker],
         on_violation: Callable[[], None],
     ) -> None:
+        super().__init__(clock, on_violation)
         self.clock = clock
         self.store = store
         self.ledger = ledger
@@ -167,40 +151,11 @@ class History:
         self.sessions: dict[str, Session] = {}
         self.workspaces: dict[str, Workspace] = {}
         self.epochs: dict[int, tuple[str, int]] = {}
-        self.violation: Violation | None = None
         self.steps = 0
-        self.counts: dict[str, int] = {}
         self._news: dict[str, trio.Event] = {}
         self._checkers = checkers
-        self._on_violation = on_violation
-        self._hash = hashlib.sha256()
-        self._tail: deque[str] = deque(maxlen=TAIL)
         for checker in checkers:
             checker.history = self
-
-    @property
-    def trace_hash(self) -> str:
-        """Return the hash of everything that has happened so far, in order."""
-        return self._hash.hexdigest()
-
-    @property
-    def tail(self) -> tuple[str, ...]:
-        """Return the last lines of the trace."""
-        return tuple(self._tail)
-
-    def note(self, kind: str, *facts: object) -> None:
-        """Add a line to the trace."""
-        line = f"{self.clock.now_ms()} {kind} {' '.join(map(str, facts))}"
-        self._hash.update(line.encode())
-        self._tail.append(line)
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-
-    def violate(self, checker: str, text: str) -> None:
-        """Report a broken promise; the first one ends the world."""
-        self.note("violation", checker, text)
-        if self.violation is None:
-            self.violation = Violation(checker, text, self.clock.now_ms())
-            self._on_violation()
 
     def shards_taken(self, owner: str, epochs: Mapping[int, int]) -> None:
         """Record that a server took the shards."""

@@ -9,10 +9,10 @@ from typing import Final, final
 
 from sightline.sim.checkers import Checker
 from sightline.sim.faults import FaultRates
-from sightline.sim.history import Violation
 from sightline.sim.runtime import run_virtual, silenced_logs
 from sightline.sim.scenarios import SCENARIOS, Scenario, long_day, scenario_of
 from sightline.sim.servers.world import ACTIVE_S, BALANCED_S, simulate_servers
+from sightline.sim.trace import Violation
 from sightline.sim.world import World
 from sightline.system.clock import SystemClock
 

@@ -8,9 +8,7 @@ exactly one server, and within a minute no server has much more than its share.
 
 from __future__ import annotations
 
-import hashlib
 import random  # noqa: TID251  (generators made of the seed only)
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Final, final
@@ -21,9 +19,9 @@ from sightline.actors.ownership.owned_shards import shard_of
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import IMBALANCE
 from sightline.ports.leases import TTL_MS
-from sightline.sim.history import TAIL, Violation
 from sightline.sim.runtime import SimWallClock, run_virtual, silenced_logs
 from sightline.sim.servers.server import SimServer, counters_of
+from sightline.sim.trace import Trace
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.leases import MemoryShardLeases
 from sightline.storage.memory.ledger import MemoryLedger
@@ -61,18 +59,18 @@ def simulate_servers(seed: int) -> ServersWorld:
 
 
 @final
-class ServersWorld:
+class ServersWorld(Trace):
     """Everything that one seed determines. Create it and `run` it inside `run_virtual`."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self._scope = trio.CancelScope()
         self.clock = SimWallClock()
+        super().__init__(self.clock, self._scope.cancel)
+        self.seed = seed
         self.shards: Collection[int] = SHARDS
         self._store = MemoryStore(relations=MemoryRelations(token_key=b"simulation" * 4), ledger=MemoryLedger())
         self.leases = MemoryShardLeases(self._store, self.clock.now_ms)
-        self.violation: Violation | None = None
         self.steps = 0
-        self.counts: dict[str, int] = {}
         self._chance = self.rng("chance")
         self._latency_s = self._chance.choice((0.001, 0.02, 0.2))
         self._lost_answers = self._chance.choice((0.0, 0.01, 0.05))
@@ -82,40 +80,17 @@ class ServersWorld:
         self._released: set[int] = set()
         self._acknowledged = dict.fromkeys(self._counters, 0)
         self._outage_ended_ms = -TTL_MS
-        self._scope = trio.CancelScope()
         self._network: trio.Nursery | None = None
-        self._hash = hashlib.sha256()
-        self._tail: deque[str] = deque(maxlen=TAIL)
         self.servers = [SimServer(self, number) for number in range(self._chance.randint(3, 5))]
 
     def rng(self, name: str) -> random.Random:
         """A generator for one part of the world."""
         return random.Random(f"{self.seed}/{name}")
 
-    @property
-    def trace_hash(self) -> str:
-        """The hash of everything that has happened, in order."""
-        return self._hash.hexdigest()
-
-    @property
-    def tail(self) -> tuple[str, ...]:
-        """The last lines of the trace."""
-        return tuple(self._tail)
-
-    def note(self, kind: str, *facts: object) -> None:
-        """Add a line to the trace."""
-        line = f"{self.clock.now_ms()} {kind} {' '.join(map(str, facts))}"
-        self._hash.update(line.encode())
-        self._tail.append(line)
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-
     def require(self, holds: bool, checker: str, text: str) -> None:
         """Report a broken promise unless the condition is true; the first one ends the world."""
-        if holds or self.violation is not None:
-            return
-        self.note("violation", checker, text)
-        self.violation = Violation(checker, text, self.clock.now_ms())
-        self._scope.cancel()
+        if not holds and self.violation is None:
+            self.violate(checker, text)
 
     # The network.
 
