@@ -30,7 +30,6 @@ from sightline.ports.chain import (
     ChainConfig,
     ChainReader,
     Faucet,
-    FundsUpdate,
     OnFunds,
     OnSettlement,
     SettlementUpdate,
@@ -108,7 +107,8 @@ class ChainService:
         self._clock = clock
         self._relayer = relayer
         self._watcher = watcher
-        self._funds: dict[str, FundsUpdate] = {}
+        self._read_wallets: dict[str, None] = {}
+        """Wallets that were read and not reported yet, in order."""
         self._tells_funds = False
         self._funds_read = trio.Event()
         watcher.on_readings = self._take_readings
@@ -151,11 +151,8 @@ class ChainService:
         self._watcher.wake()
 
     def _take_readings(self, readings: Sequence[WalletReading]) -> None:
-        now_ms = self._clock.now_ms()
-        for reading in readings if self._tells_funds else ():
-            self._funds[reading.address] = FundsUpdate(
-                address=reading.address, spendable_micro=reading.spendable(now_ms), block_number=reading.block_number
-            )
+        if self._tells_funds:
+            self._read_wallets.update(dict.fromkeys(reading.address for reading in readings))
         self._funds_read.set()
         self._relayer.notify()  # the change may have made settlements payable
 
@@ -168,7 +165,7 @@ class ChainService:
     ) -> None:
         """Run relayer and watcher until cancelled. Failures of the endpoint and the store are retried, never raised.
 
-        `on_funds` is called with each wallet that was read: the newest reading only, one call at a time.
+        `on_funds` is called with each wallet that was read, one call at a time, until it takes the report.
         """
 
         async def told(update: SettlementUpdate) -> None:
@@ -187,16 +184,15 @@ class ChainService:
         while True:
             await self._funds_read.wait()
             self._funds_read = trio.Event()
-            while self._funds:
-                address, update = next(iter(self._funds.items()))
+            while self._read_wallets:
+                address = next(iter(self._read_wallets))
+                del self._read_wallets[address]  # a reading during the call is reported again
                 try:
-                    await on_funds(update)
+                    await on_funds(address)
                 except (SightlineError, OSError) as error:
                     log.warning("funds_update_failed", address=address, reason=str(error))
+                    self._read_wallets[address] = None
                     await trio.sleep(FUNDS_RETRY_S)
-                    continue
-                if self._funds.get(address) is update:
-                    del self._funds[address]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of relayer and watcher for readiness and metrics. Times are epoch milliseconds."""

@@ -16,7 +16,6 @@ __all__ = [
     "ChainUnavailableError",
     "Faucet",
     "FaucetPayment",
-    "FundsUpdate",
     "OnFunds",
     "OnSettlement",
     "RefundRequest",
@@ -110,24 +109,8 @@ class SettlementUpdate:
 OnSettlement: TypeAlias = Callable[[SettlementUpdate], Awaitable[None]]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FundsUpdate:
-    """A new reading of a tracked wallet, after a change on the chain.
-
-    Reported while the server runs, newest reading per wallet. Changes during a downtime are read from the ledger
-    (`WalletLedger.wallet`) when sessions are recovered.
-    """
-
-    address: str
-    """Lower-case."""
-    spendable_micro: int
-    """The amount that could be charged now: the least of balance, allowance and what is left of the payer's day limit.
-    """
-    block_number: int
-
-
-OnFunds: TypeAlias = Callable[[FundsUpdate], Awaitable[None]]
+OnFunds: TypeAlias = Callable[[str], Awaitable[None]]
+"""Takes the lower-case address of a tracked wallet whose reading in the ledger is new."""
 
 
 @final

@@ -4,7 +4,6 @@ import trio
 
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.domain.session.messages import Party
-from sightline.ports.chain import FundsUpdate
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from tests.actors.world import WALLET
 
@@ -23,7 +22,7 @@ async def see_wallet(world, number, *, balance, allowance):
         previous=await world.ledger.chain_head(),
     )
     await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
-    return FundsUpdate(address=WALLET, spendable_micro=reading.spendable(0), block_number=number)
+    return WALLET
 
 
 def funds_of(world):

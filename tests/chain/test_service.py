@@ -16,7 +16,7 @@ from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
-from sightline.ports.chain import CallRevertedError, ChainChangedError, FundsUpdate, SettlementUpdate
+from sightline.ports.chain import CallRevertedError, ChainChangedError, SettlementUpdate
 from sightline.ports.ledger import ChainIdentity, SettlementState
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import answering, of_method
@@ -150,10 +150,10 @@ async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World,
 
 async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world: World, tmp_path: Path) -> None:
     await world.ready_parties()
-    heard: list[FundsUpdate] = []
+    heard: list[dict[str, int]] = []
 
-    async def busy_at_first(update: FundsUpdate) -> None:
-        heard.append(update)
+    async def busy_at_first(address: str) -> None:
+        heard.append(await world.ledger.spendable([address], now_ms=clock.now_ms()))
         if len(heard) == 1:
             raise StoreUnavailableError("busy")
 
@@ -163,7 +163,7 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
     payer = world.payer.address.lower()
 
     async def falls_to(micro: int) -> bool:
-        return any((update.address, update.spendable_micro) == (payer, micro) for update in heard[1:])
+        return {payer: micro} in heard[1:]
 
     options = options_for(world, tmp_path)
     async with (
@@ -195,7 +195,7 @@ async def test_without_a_listener_the_wallets_that_were_read_are_not_kept(world:
             return not await world.ledger.wallets_to_read(limit=1)
 
         await until("the wallets are read", is_read)
-        assert service._funds == {}
+        assert service._read_wallets == {}
         nursery.cancel_scope.cancel()
 
 

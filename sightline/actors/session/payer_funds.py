@@ -13,7 +13,6 @@ from sightline.domain.session.machine import funds_needed
 from sightline.domain.session.messages import FundsReported
 from sightline.domain.session.model import Live, Session, SessionLimits
 from sightline.domain.units import MicroUsdc
-from sightline.ports.chain import FundsUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import SettlementOutbox
 
@@ -31,15 +30,14 @@ class PayerFunds:
         self._clock = clock
         self._limits = limits
 
-    async def report(self, update: FundsUpdate) -> None:
+    async def report(self, payer: str) -> None:
         """Tell the sessions of a payer whose wallet was just read.
 
         Raises:
             StoreUnavailableError: The ledger cannot be read.
         """
-        await self._tell_all(
-            {payer: found for payer, found in self._live_sessions().items() if payer == update.address}
-        )
+        sessions = self._live_sessions().get(payer)
+        await self._tell_all({} if sessions is None else {payer: sessions})
 
     async def check(self) -> None:
         """Tell all sessions whose payer's last reading does not cover the hold.
