@@ -25,7 +25,7 @@ from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
-from sightline.http.pipeline.routes import AnyRoute, QueryModel, Result, Route, SocketRoute
+from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
 from sightline.http.server import MADE_OF_HEAD, Scope
 from sightline.http.server import Headers as RawHeaders
 
@@ -147,7 +147,7 @@ class Pipeline:
         params = request.params = check_params(match)
         query = body = None
         if isinstance(route, Route):
-            query = None if route.query is None else _parse_query(route.query, request.query_string)
+            query = None if route.query is None else route.query.parse(_query_fields(request.query_string))
             body = _parse_body(route, request)
         return Call(
             method=request.method,
@@ -358,8 +358,8 @@ def _ticket(request: Incoming) -> str | None:
     """The stream ticket of the URL. An Authorization header takes precedence."""
     if b"ticket=" not in request.query_string or request.headers.get("authorization") is not None:
         return None
-    fields = parse_qs(request.query_string.decode("latin-1"), max_num_fields=_QUERY_FIELDS_MAX)
-    return fields.get("ticket", [None])[0]
+    tickets = _query_fields(request.query_string).get("ticket")
+    return None if tickets is None else tickets[0]
 
 
 def _rate_key(request: Incoming, match: Match) -> str:
@@ -373,13 +373,12 @@ def _rate_key(request: Incoming, match: Match) -> str:
     return principal.wallet_address
 
 
-def _parse_query(model: type[QueryModel], query_string: bytes) -> QueryModel:
+def _query_fields(query_string: bytes) -> dict[str, list[str]]:
     try:
         text = query_string.decode("ascii")
-        values = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_QUERY_FIELDS_MAX)
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_QUERY_FIELDS_MAX)
     except ValueError as error:
         raise ApiError(Code.INVALID_INPUT, "query:encoding") from error
-    return model.parse(values)
 
 
 def _parse_body(route: Route, request: Incoming) -> Any:

@@ -72,6 +72,12 @@ async def test_a_ticket_gives_no_more_than_its_key(world: World, consumer: Party
     assert await refusal(world, path, "x" * 43) == BAD
 
 
+async def test_a_ticket_among_more_fields_than_a_query_may_have_is_bad_input(world: World, consumer: Party) -> None:
+    many = "&".join(f"f{number}=1" for number in range(300))
+    answer = await Client(world).get(f"{consumer.path}/events?ticket=x&{many}")
+    assert error_of(answer) == (400, "INVALID_INPUT", "query:encoding")
+
+
 async def test_a_ticket_opens_only_streams(world: World, consumer: Party) -> None:
     ticket = await issue(consumer.key, "/api/v1/me")
     assert await refusal(world, "/api/v1/me", ticket) == (401, "auth:missing")
