@@ -8,10 +8,11 @@ from sightline.storage.database.pool import Connection, PoolOptions, connect
 from sightline.storage.database.work import NOT_CONNECTED
 
 PROBE_KEY: Final = 5_300_046
-"""Key of the advisory lock that two connections compete for. Any constant number works."""
+"""First key of the advisory lock that two connections compete for; any constant number works. The second is the process
+id of the first connection: servers that start at the same time must not compete with each other."""
 
 _NAME: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-_LOCK: Final = f"SELECT pg_try_advisory_xact_lock({PROBE_KEY})"
+_LOCK: Final = f"SELECT pg_try_advisory_xact_lock({PROBE_KEY}, $1::integer)"
 
 
 class IncompatibleDatabaseError(Exception):
@@ -58,8 +59,9 @@ async def _problems(connections: list[Connection], name: str) -> list[str]:
         if await connection.fetchval(_NAME) != name:
             found.append("does not keep application_name")
     async with first.transaction():
-        taken = await first.fetchval(_LOCK)
-        also = await second.fetchval(_LOCK)
+        own = first.get_server_pid()
+        taken = await first.fetchval(_LOCK, own)
+        also = await second.fetchval(_LOCK, own)
     if not taken or also:
         found.append("does not enforce advisory locks")
     return sorted(set(found))
