@@ -44,7 +44,7 @@ class ActorLimits:
     demand_radius_m: float = 5_000.0
     demand_window_ms: int = 300_000
     dispatch_mode: str = "prefer"
-    """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tiers A and B."""
+    """prefer: tiers A, B, C; literal: longest idle ONLINE whatever its coverage; strict: tier A."""
     seen_within_ms: int = 60_000
     unstarted_dispatches_max: int = 3
     """Dispatched sessions of one consumer that are not started; 0: no limit, and no cool-down."""

@@ -264,7 +264,9 @@ class Settings(BaseModel):
         "advisory", description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it."
     )
     dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
-        "prefer", description="How dispatch chooses an operator; see docs/api.md."
+        "prefer",
+        description="Which operators dispatch chooses from. prefer: nearby ones, else any; strict: only those that "
+        "cover the point, are free and were seen lately; literal: all. See docs/api.md.",
     )
     accept_policy: Literal["open", "verified"] = Field(
         "open",

@@ -459,6 +459,10 @@ def test_the_tiers_are_those_of_the_plain_rule(drawn, data):
     for _ in range(data.draw(st.integers(1, 4))):
         best = sorted((each for each in known.values() if each.id not in excluded), key=rank)
         assert index.choose(0.0, 0.0, mode="prefer", excluded=excluded) == next(iter(best), None)
+        first_tier = [each for each in best if each.covers(0.0, 0.0) and not each.claims and is_seen(each)]
+        assert index.choose(0.0, 0.0, mode="strict", excluded=excluded) == next(iter(first_tier), None)
+        longest_idle = min(best, key=lambda each: (each.idle_since_ms, each.id), default=None)
+        assert index.choose(0.0, 0.0, mode="literal", excluded=excluded) == longest_idle
         supply = [each for each in known.values() if each.covers(0.0, 0.0) and is_seen(each)]
         assert index.count_covering(0.0, 0.0) == len(supply)
         now_ms += data.draw(st.integers(0, 70_000))

@@ -238,15 +238,20 @@ class OperatorIndex:
             yield self._online[workspace_id]
 
     def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
-        """Those that cover the point, in the order of dispatch: tier A, then tier B.
+        """Those that cover the point, in the order of dispatch: tier A, then tier B."""
+        yield from self.ready(lat, lng)
+        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
+        yield from self._covering([cell.second for cell in cells], lat, lng)
+        yield from self._covering([unset.second], lat, lng)
 
-        Within a tier those whose coverage is set come before those without, and the longest idle first.
+    def ready(self, lat: float, lng: float) -> Iterator[Workspace]:
+        """Tier A: those that cover the point, have no claims and are seen.
+
+        Those whose coverage is set come before those without, and the longest idle first.
         """
         cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
         yield from self._covering([cell.first for cell in cells], lat, lng)
         yield from self._covering([unset.first], lat, lng)
-        yield from self._covering([cell.second for cell in cells], lat, lng)
-        yield from self._covering([unset.second], lat, lng)
 
     def _covering(self, lines: list[SortedList], lat: float, lng: float) -> Iterator[Workspace]:
         for _, workspace_id in merge(*lines):
@@ -285,13 +290,16 @@ class OperatorIndex:
         return [self._cells[place] for place in places if place in self._cells]
 
     def choose(self, lat: float, lng: float, *, mode: str, excluded: frozenset[str]) -> Workspace | None:
-        """The operator for a point, by tiers: (A) covers it, has no claims and is seen; (B) covers it; (C) any."""
-        if mode == "literal":
-            return _first_not(excluded, self.longest_idle())
-        found = _first_not(excluded, self.covering(lat, lng))
-        if found is None and mode != "strict":
-            found = _first_not(excluded, self.longest_idle())
-        return found
+        """Choose the operator for a point.
+
+        Args:
+            mode: "prefer" takes the first of the tiers (A) covers the point, has no claims and is seen; (B) covers it;
+                (C) any. "strict" takes tier A only; "literal" takes the longest idle of all.
+        """
+        if mode == "strict":
+            return _first_not(excluded, self.ready(lat, lng))
+        found = _first_not(excluded, self.covering(lat, lng)) if mode == "prefer" else None
+        return found if found is not None else _first_not(excluded, self.longest_idle())
 
 
 def _entry(workspace: Workspace) -> Entry:
