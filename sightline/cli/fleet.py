@@ -1,7 +1,8 @@
 """What `sightline fleet` does: makes one operator workspace, with a key, for each camera of a CSV file.
 
 It may be run again: workspaces and keys that exist are kept, so that an interrupted run is completed and a changed row
-is applied.
+is applied. The label of a key is written to the camera's file before the key is made: a key whose plaintext was lost,
+because the run was killed or the answer did not arrive, is found by its label and revoked by the next run.
 """
 
 import csv
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Final, final
 
 from sightline.cli.local import SCOPES
+from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
+from sightline.system.ids import SystemIds
 from sightline_client import ApiError, Sightline
 from sightline_client.wallet import LocalWallet
 
@@ -24,6 +27,8 @@ KINDS: Final = ("FIXED", "PTZ")
 RADIUS_M: Final = 100.0
 SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,30}[a-z0-9]")
 KEY_LINE: Final = re.compile(r"^SIGHTLINE_API_KEY='([^']+)'$", re.MULTILINE)
+LABEL_LINE: Final = re.compile(r"^# Label of the key: (fleet [0-9a-f]+)$", re.MULTILINE)
+LABEL_BYTES: Final = 8
 
 
 @final
@@ -123,9 +128,10 @@ def _number(text: str) -> float:
 class Fleet:
     """Makes the workspaces of one wallet, and their files, through a client that is signed in with the wallet."""
 
-    def __init__(self, api: Sightline, wallet: LocalWallet, directory: Path, *, is_online: bool) -> None:
+    def __init__(self, api: Sightline, wallet: LocalWallet, ids: Ids, directory: Path, *, is_online: bool) -> None:
         self._api = api
         self._wallet = wallet
+        self._ids = ids
         self._directory = directory
         self._is_online = is_online
 
@@ -168,24 +174,34 @@ class Fleet:
             device_kind=camera.kind,
         )
         path = self._directory / f"{camera.slug}.env"
-        key = self._valid_key(workspace_id, path)
-        is_kept = key is not None
-        if key is None:
-            key = self._api.keys.mint(workspace_id, label="fleet", scopes=SCOPES["SUPPLIER"]).plaintext
-        write_durably(path, _environment(self._api.url, key, camera).encode())
+        is_kept = self._write_file(workspace_id, path, camera)
         return f"{camera.slug}: workspace {'made' if is_new else 'kept'}, key {'kept' if is_kept else 'made'}: {path}"
 
-    def _valid_key(self, workspace_id: str, path: Path) -> str | None:
-        """Return the key of an existing file if the workspace has it and it is not revoked."""
-        found = KEY_LINE.search(path.read_text()) if path.exists() else None
-        if found is None:
-            return None
-        prefixes = [each.prefix for each in self._api.keys.list(workspace_id) if each.revoked_at is None]
-        return found[1] if found[1].startswith(tuple(prefixes)) else None
+    def _write_file(self, workspace_id: str, path: Path, camera: Camera) -> bool:
+        """Write the camera's environment file, with a new key unless its present one is valid; True if it is."""
+        old = path.read_text() if path.exists() else ""
+        known, labels = KEY_LINE.search(old), LABEL_LINE.findall(old)
+        live = [each for each in self._api.keys.list(workspace_id) if each.revoked_at is None]
+        if known is not None and known[1].startswith(tuple(each.prefix for each in live)):
+            write_durably(path, _environment(self._api.url, known[1], (labels or [None])[0], camera))
+            return True
+        for each in live:
+            if each.label in labels:
+                self._api.keys.revoke(workspace_id, each.key_id)
+        label = f"fleet {self._ids.token_bytes(LABEL_BYTES).hex()}"
+        write_durably(path, _environment(self._api.url, None, label, camera))
+        key = self._api.keys.mint(workspace_id, label=label, scopes=SCOPES["SUPPLIER"]).plaintext
+        write_durably(path, _environment(self._api.url, key, label, camera))
+        return False
 
 
-def _environment(url: str, key: str, camera: Camera) -> str:
-    """Return the settings of `sightline device`, quoted for systemd and for a shell."""
+def _environment(url: str, key: str | None, label: str | None, camera: Camera) -> bytes:
+    """Return the settings of `sightline device`, quoted for systemd and for a shell.
+
+    Args:
+        key: None while the key is being made.
+        label: None for a key of a file that was written without one.
+    """
     settings = {
         "SIGHTLINE_API": url,
         "SIGHTLINE_API_KEY": key,
@@ -193,7 +209,9 @@ def _environment(url: str, key: str, camera: Camera) -> str:
         "LAT": f"{camera.lat:.7f}",
         "LNG": f"{camera.lng:.7f}",
     }
-    return "".join(f"{name}='{value}'\n" for name, value in settings.items())
+    lines = [f"# Label of the key: {label}"] if label is not None else []
+    lines += [f"{name}='{value}'" for name, value in settings.items() if value is not None]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, *, is_online: bool) -> int:
@@ -210,4 +228,4 @@ def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, 
         sys.stderr.write("Nothing was made.\n")
         return 1
     api.auth.sign_in(wallet)
-    return 1 if Fleet(api, wallet, directory, is_online=is_online).make(cameras) else 0
+    return 1 if Fleet(api, wallet, SystemIds(), directory, is_online=is_online).make(cameras) else 0

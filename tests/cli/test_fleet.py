@@ -1,5 +1,6 @@
 """`sightline fleet`: the guide's file makes a workspace, a key and an environment file for each camera."""
 
+import contextlib
 import os
 import re
 import stat
@@ -8,10 +9,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import httpx2
 import pytest
 
-from sightline.cli.fleet import FleetFileError, read_cameras
+from sightline.cli.fleet import Camera, Fleet, FleetFileError, read_cameras
+from sightline.system.ids import SystemIds
 from sightline_client import Sightline
+from sightline_client.models import ApiKey
 from sightline_client.wallet import LocalWallet
 from tests.e2e.conftest import running_server
 from tests.e2e.server import Server
@@ -83,6 +87,38 @@ def test_the_guides_command_makes_what_each_camera_needs_and_may_be_run_again(
         "gate-south: 409 CONFLICT",
     ]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["harbour.env"]
+
+
+class KilledError(BaseException):
+    """The end of a run at one place."""
+
+
+def test_a_run_killed_between_making_a_key_and_writing_it_leaves_no_unused_key(
+    running_server: Server, tmp_path: Path
+) -> None:
+    wallet, row = LocalWallet.create(), Camera(slug="killed-run", lat=1.0, lng=2.0, source="clip.mp4")
+
+    def kill_at_the_answer(response: httpx2.Response) -> None:
+        if response.request.method == "POST" and response.request.url.path.endswith("/api-keys"):
+            raise KilledError
+
+    def make(http: httpx2.Client) -> list[ApiKey]:
+        """Run once, and return the keys of the workspace that still work."""
+        with http, Sightline(running_server.url, http=http) as api:
+            api.auth.sign_in(wallet)
+            with contextlib.suppress(KilledError):
+                Fleet(api, wallet, SystemIds(), tmp_path, is_online=False).make([row])
+            (workspace,) = api.workspaces.list()
+            api.auth.select(workspace.id)
+            return [key for key in api.keys.list(workspace.id) if key.revoked_at is None]
+
+    (lost,) = make(httpx2.Client(event_hooks={"response": [kill_at_the_answer]}))
+    assert "SIGHTLINE_API_KEY" not in (tmp_path / "killed-run.env").read_text()
+    (kept,) = make(httpx2.Client())
+    assert kept.key_id != lost.key_id
+    assert f"SIGHTLINE_API_KEY='{kept.prefix}" in (tmp_path / "killed-run.env").read_text()
+    (again,) = make(httpx2.Client())
+    assert again.key_id == kept.key_id
 
 
 def test_each_bad_value_is_one_line_with_its_place_and_without_the_password(tmp_path: Path) -> None:
