@@ -156,3 +156,11 @@ def test_stock_peers_can_be_given_loopback_and_short_consent():
         assert aioice.ice.CONSENT_INTERVAL * aioice.ice.CONSENT_FAILURES <= 10
     finally:
         aioice.ice.get_host_addresses, aioice.ice.CONSENT_INTERVAL, aioice.ice.CONSENT_FAILURES = before
+
+
+def test_a_process_that_publishes_often_adds_loopback_once():
+    patches.tune_stock_peers()
+    first = aioice.ice.get_host_addresses
+    patches.tune_stock_peers()
+    assert aioice.ice.get_host_addresses is first
+    assert "127.0.0.1" in first(True, False)
