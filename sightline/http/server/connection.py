@@ -73,6 +73,7 @@ class Connection:
                 await self._refuse(self._expired)
         finally:
             self.shared.open.discard(self)
+            self._parser.close()
             with trio.CancelScope(shield=True):
                 await self.transport.close()
 

@@ -150,6 +150,10 @@ class RequestParser:
         """The x-request-id of the request that is being read, or None if it was not read yet."""
         return self._current.request_id
 
+    def close(self) -> None:
+        """Free llhttp's parser. It refers back to this object: without this, both wait for a garbage collection."""
+        del self._parser
+
     def feed(self, data: bytes) -> None:
         """Parse received bytes. Never raises: a malformed request sets `fault`."""
         known = self._known

@@ -1,5 +1,7 @@
 """The parser without a socket: a head that comes again is not parsed again, and nobody can tell."""
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,3 +80,16 @@ def test_a_long_head_is_not_kept_by_an_idle_connection():
     first, second = parser.ready
     assert first.headers == second.headers
     assert first.headers is not second.headers
+
+
+def test_a_closed_parser_is_freed_without_a_garbage_collection() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        parser = RequestParser(Limits())
+        parser.feed(post(b"12"))
+        parser.close()
+        del parser
+        assert [each for each in gc.get_objects() if isinstance(each, RequestParser)] == []
+    finally:
+        gc.enable()
