@@ -16,6 +16,15 @@ ROOT: Final = Path(__file__).parents[2]
 ALERTS: Final = ROOT / "deploy/prometheus/alerts.yml"
 DASHBOARD: Final = ROOT / "deploy/grafana/sightline.json"
 RUNBOOKS: Final = ROOT / "docs/ops/runbooks.md"
+TYPES_OF_DASHBOARD: Final = """
+import type { Dashboard, GraphFieldConfig } from "@grafana/schema";
+import type { Options as Stat } from "@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen";
+import type { Options as TimeSeries } from
+  "@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen";
+// JSON has the values of Grafana's enums.
+type Json<T> = T extends string ? `${T}` : T extends (infer E)[] ? Json<E>[]
+  : T extends object ? { [K in keyof T]: Json<T[K]> } : T;
+"""
 METRIC: Final = re.compile(r"\b(?:sightline|process)_[a-z_]+\b")
 
 
@@ -92,3 +101,30 @@ def test_promtool_accepts_the_rules_and_each_alert_fires_on_its_fault(tmp_path: 
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def problems_of_types(dashboard: dict[str, Any], directory: Path) -> str:
+    """Check a dashboard, and the options of its panels, with the types that Grafana generates from its schema."""
+    lines = [TYPES_OF_DASHBOARD, f"const dashboard: Json<Dashboard> = {json.dumps(dashboard)};"]
+    for panel in dashboard["panels"]:
+        if panel["type"] != "row":
+            kind = {"stat": "Partial<Stat>", "timeseries": "TimeSeries"}[panel["type"]]
+            lines.append(f"const options{panel['id']}: Json<{kind}> = {json.dumps(panel['options'])};")
+            custom = panel["fieldConfig"]["defaults"].get("custom", {})
+            lines.append(f"const custom{panel['id']}: Json<GraphFieldConfig> = {json.dumps(custom)};")
+    (directory / "dashboard.ts").write_text("\n".join(lines))
+    command = [str(ROOT / "node_modules/.bin/tsc"), "--noEmit", "--strict", "--skipLibCheck", "--module", "esnext"]
+    command += ["--moduleResolution", "bundler", "--target", "es2022", "dashboard.ts"]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.interop
+def test_the_dashboard_fits_the_schema_of_grafana(tmp_path: Path) -> None:
+    (tmp_path / "node_modules").symlink_to(ROOT / ".interop/grafana/node_modules")
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert problems_of_types(dashboard, tmp_path) == ""
+    dashboard["panels"][1]["options"]["tooltip"]["mode"] = "several"
+    dashboard["refreshEvery"] = "30s"
+    wrong = problems_of_types(dashboard, tmp_path)
+    assert "refreshEvery" in wrong
+    assert '"several"' in wrong

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Installs Grafana's schema of dashboards from npm, pinned, into .interop/grafana. TypeScript comes with scripts/interop_console.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p .interop/grafana
+npm install --prefix .interop/grafana --no-save --no-audit --no-fund --silent --ignore-scripts @grafana/schema@13.2.3
