@@ -1,16 +1,18 @@
-"""Run pytest in forked processes, each with one changed module of Sightline.
+"""Run tests on changed modules of Sightline, each in a forked process.
 
-The parent imports every library that the tests need, and nothing of Sightline. A child therefore starts within
-milliseconds, imports Sightline itself with the changed module in place of the file, and runs the tests. No file is
-changed, so several children can run at the same time.
+A change inside a function is made in a process that has collected the tests once: a fork of it replaces the code of
+the function and runs the chosen tests. A change that takes effect at import needs a new process. It starts within
+milliseconds as well, because the parent has imported every library that the tests need, and nothing of Sightline.
+No file is changed.
 """
 
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import multiprocessing
-import multiprocessing.connection
 import os
 import resource
 import signal
@@ -18,12 +20,14 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import CodeType
-from typing import Any, Final
+from types import CodeType, FunctionType
+from typing import Any, Final, TypeAlias
 
 import coverage
 import pytest
@@ -31,11 +35,14 @@ import pytest
 FORK: Final = multiprocessing.get_context("fork")
 OURS: Final = ("sightline", "tests", "__main__", "mutants", "mutant_run")
 MEMORY_BYTES_MAX: Final = 6 * 1024**3
-CPU_S_MIN: Final = 20
-"""Processor time that each mutant has; beyond it, ten times what the tests need without a change."""
-WALL_S_MIN: Final = 90
+IMPORT_S_MAX: Final = 120
+"""Time for the imports and the collection of a process."""
+TEST_S_MIN: Final = 10
+"""Time that each test has; beyond it, ten times what it takes without a change."""
 FAILED: Final = frozenset({1, 2, 4})
 """pytest's exit codes for a failed test, for an error in collection and for one in a conftest.py."""
+Functions: TypeAlias = dict[tuple[str, int], CodeType]
+"""Code by qualified name and first line."""
 
 
 @dataclass(frozen=True)
@@ -73,30 +80,48 @@ class Finder(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
 
 
 class Plugin:
-    """Keeps the chosen tests, the fastest first, and records how long each one takes."""
+    """Runs the chosen tests in their order, each within limits of time, and records how long each one takes."""
 
-    def __init__(self, chosen: Collection[str] | None, seconds: dict[str, float]) -> None:
+    def __init__(self, chosen: Sequence[str] | None = None, known_s: dict[str, float] | None = None) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self.recorder: coverage.Coverage | None = None
+        self.requests: Connection | None = None
+        """Mutants to run, for a process that stays."""
         self._chosen = chosen
-        self._known = seconds
+        self._known_s = known_s
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._chosen is not None:
-            items[:] = [each for each in items if each.nodeid in self._chosen]
-        total: dict[str, float] = defaultdict(float)
-        for each in items:
-            total[str(each.path)] += self._known.get(each.nodeid, 0)
-        items.sort(key=lambda each: total[str(each.path)])
+            found = {each.nodeid: each for each in items}
+            items[:] = [found[name] for name in self._chosen]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if self.requests is None:
+            return None
+        items = {each.nodeid: each for each in session.items}
+        while (request := self.requests.recv()) is not None:
+            mutated, chosen = request
+            child = Child(lambda: _run_changed(session, [items[name] for name in chosen], mutated))  # noqa: B023  used at once
+            self.requests.send(child.is_killed())
+        return True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         if self.recorder is not None:
             self.recorder.switch_context(item.nodeid)
+        if self._known_s is not None:
+            _limit_time(TEST_S_MIN + 10 * self._known_s.get(item.nodeid, 0))
         return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process when it uses so much processor time, or has waited twice as long."""
+    cpu_s = math.ceil(time.process_time() + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_REAL, 2 * seconds)
 
 
 def _run_pytest(tree: Path, tests: Sequence[str], plugin: Plugin) -> int:
@@ -107,18 +132,18 @@ def _run_pytest(tree: Path, tests: Sequence[str], plugin: Plugin) -> int:
     hypothesis.settings.register_profile("mutants", phases=phases, database=None)
     hypothesis.settings.load_profile("mutants")
     os.chdir(tree)
+    sys.path[:] = [str(tree), *(each for each in sys.path if Path(each or ".").name != "scripts")]
+    os.environ["PYTHONPATH"] = str(tree)
     options = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    options += [f"--basetemp={tree / 'temporary'}"]
     # The libraries are already imported, so pytest cannot rewrite their assertions.
     return int(pytest.main([*options, "-W", "ignore::pytest.PytestAssertRewriteWarning", *tests], plugins=[plugin]))
 
 
-def _enter(tree: Path, output: Path) -> None:
-    os.setsid()
+def _redirect(output: Path) -> None:
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
-    sys.path[:] = [str(tree), *(each for each in sys.path if Path(each or ".").name != "scripts")]
-    os.environ["PYTHONPATH"] = str(tree)
 
 
 def measure(tree: Path, tests: Sequence[str], files: list[Path]) -> Baseline:
@@ -139,9 +164,9 @@ def measure(tree: Path, tests: Sequence[str], files: list[Path]) -> Baseline:
 
 
 def _measure(tree: Path, tests: Sequence[str], files: list[Path], result: Path) -> None:
-    _enter(tree, tree / "baseline.log")
+    _redirect(tree / "baseline.log")
     recorder = coverage.Coverage(data_file=None, config_file=False, include=[str(file) for file in files])
-    plugin = Plugin(None, {})
+    plugin = Plugin()
     plugin.recorder = recorder
     recorder.start()
     code = _run_pytest(tree, tests, plugin)
@@ -162,78 +187,127 @@ def _measure(tree: Path, tests: Sequence[str], files: list[Path], result: Path) 
 def preload(libraries: list[str]) -> None:
     """Import libraries into this process, which its children then share."""
     for name in libraries:
-        with suppress(Exception):
+        # Some names are attributes that a library entered in sys.modules, and no modules that can be imported.
+        with suppress(ImportError):
             importlib.import_module(name)
 
 
 class Child:
-    """A process that runs tests on a mutant."""
+    """A process that runs tests on one mutant."""
 
-    def __init__(
-        self, tree: Path, tests: Sequence[str], mutated: Mutated, chosen: frozenset[str] | None, baseline: Baseline
-    ) -> None:
-        self.mutated = mutated
-        self.tests = chosen
-        needed_s = sum(baseline.seconds.get(each, 0) for each in (chosen or baseline.seconds))
-        self._cpu_s = int(CPU_S_MIN + 10 * needed_s)
-        self._deadline = time.monotonic() + WALL_S_MIN + 20 * needed_s
-        targets = list(tests)
-        if chosen is not None:
-            files = sorted({each.split("::")[0] for each in chosen})
-            targets = [*files, *targets[_count_paths(targets) :]]
-        self._process = FORK.Process(target=self._run, args=(tree, targets, baseline.seconds))
+    def __init__(self, run: Callable[[], int]) -> None:
+        self._process = FORK.Process(target=self._run, args=(run,))
         self._process.start()
 
-    def _run(self, tree: Path, targets: list[str], seconds: dict[str, float]) -> None:
-        _enter(tree, tree / f"mutant-{os.getpid()}.log")
+    @staticmethod
+    def _run(run: Callable[[], int]) -> None:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        _limit_time(IMPORT_S_MAX)
         try:
-            resource.setrlimit(resource.RLIMIT_CPU, (self._cpu_s, self._cpu_s))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-            sys.meta_path.insert(0, Finder(self.mutated))
-            code = _run_pytest(tree, targets, Plugin(self.tests, seconds))
+            code = run()
         except BaseException:  # noqa: BLE001  a broken module may raise anything at import
             traceback.print_exc()
             code = 2
-        (tree / f"mutant-{os.getpid()}.log").unlink()
         os._exit(code)
 
-    @property
-    def sentinel(self) -> int:
-        return self._process.sentinel
-
-    def is_over(self) -> bool:
-        """Whether the process has ended; ends it after its deadline."""
-        if self._process.is_alive() and time.monotonic() < self._deadline:
-            return False
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid or 0, signal.SIGKILL)
-        self._process.join()
-        return True
-
-    @property
     def is_killed(self) -> bool:
-        """Whether a test failed, or the process was ended by a limit.
+        """Wait for the process; return whether a test failed or a limit ended it.
 
         Raises:
             RuntimeError: If pytest ended in another way, for example because it found no test.
         """
-        code = self._process.exitcode
-        if code is None or code == 0:
-            return False
-        if code < 0 or code in FAILED:
-            return True
-        msg = f"pytest ended with {code} for {self.mutated.name}"
-        raise RuntimeError(msg)
+        self._process.join()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid or 0, signal.SIGKILL)  # what the tests have started
+        code = self._process.exitcode or 0
+        if code > 0 and code not in FAILED:
+            msg = f"pytest ended with {code}"
+            raise RuntimeError(msg)
+        return code != 0
 
 
-def _count_paths(tests: Sequence[str]) -> int:
-    return next((number for number, each in enumerate(tests) if each.startswith("-")), len(tests))
+def run_imported(tree: Path, mutated: Mutated, chosen: Sequence[str], baseline: Baseline) -> bool:
+    """Run tests on a module that is changed before it is imported; return whether the mutant was killed."""
+
+    def run() -> int:
+        _redirect(tree / "mutant.log")
+        sys.meta_path.insert(0, Finder(mutated))
+        files = sorted({each.split("::")[0] for each in chosen})
+        return _run_pytest(tree, files, Plugin(chosen, baseline.seconds))
+
+    return Child(run).is_killed()
 
 
-def wait_for_any(children: Collection[Child]) -> Child:
-    """Wait until one of the processes has ended, and return it."""
-    while True:
-        for child in children:
-            if child.is_over():
-                return child
-        multiprocessing.connection.wait([child.sentinel for child in children], timeout=1)
+class Host:
+    """A process that has collected the tests of a group, and runs them on changed functions, one mutant at a time."""
+
+    def __init__(self, tree: Path, tests: Sequence[str], baseline: Baseline) -> None:
+        self._requests, theirs = FORK.Pipe()
+        self._process = FORK.Process(target=self._serve, args=(tree, tests, baseline, theirs))
+        self._process.start()
+        theirs.close()
+
+    @staticmethod
+    def _serve(tree: Path, tests: Sequence[str], baseline: Baseline, requests: Connection) -> None:
+        _redirect(tree / "host.log")
+        plugin = Plugin(known_s=baseline.seconds)
+        plugin.requests = requests
+        _run_pytest(tree, tests, plugin)
+
+    def is_killed(self, mutated: Mutated, chosen: Sequence[str]) -> bool:
+        """Run tests on a changed function; return whether the mutant was killed.
+
+        Raises:
+            EOFError: If the process has ended, because it could not run the mutant.
+        """
+        self._requests.send((mutated, chosen))
+        return bool(self._requests.recv())
+
+    def close(self) -> None:
+        """End the process."""
+        self._requests.send(None)
+        self._process.join()
+
+
+def _run_changed(session: pytest.Session, items: Sequence[pytest.Item], mutated: Mutated) -> int:
+    _replace_code(mutated)
+    for item, following in zip_longest(items, items[1:]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+    return 0
+
+
+def _replace_code(mutated: Mutated) -> None:
+    """Give the functions of a loaded module their changed code.
+
+    Raises:
+        LookupError: If no function is changed.
+    """
+    before, after = (
+        _functions(compile(source, str(mutated.path), "exec", dont_inherit=True))
+        for source in (mutated.path.read_text(), mutated.source)
+    )
+    changed = {place: code for place, code in after.items() if code != before.get(place)}
+    functions = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, FunctionType)
+        and each.__code__.co_filename == str(mutated.path)
+        and (each.__code__.co_qualname, each.__code__.co_firstlineno) in changed
+    ]
+    if not functions:
+        msg = f"no function of {mutated.name} is changed"
+        raise LookupError(msg)
+    for function in functions:
+        function.__code__ = changed[function.__code__.co_qualname, function.__code__.co_firstlineno]
+
+
+def _functions(code: CodeType) -> Functions:
+    found: Functions = {}
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            found[each.co_qualname, each.co_firstlineno] = each
+            found |= _functions(each)
+    return found

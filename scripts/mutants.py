@@ -1,16 +1,18 @@
 """Plant bugs in the domain, the chain package and the ledgers, and list those that no test notices.
 
-Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--jobs 1] [--seed 1]
+Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--seed 1] [--only TEXT]
 
 Cosmic Ray makes the mutants. A sample of `--count` mutants is taken at random from all mutants of the group; the seed
 repeats it. Each mutant runs in a forked process (scripts/mutant_run.py) against the tests that execute the changed
-statement, or against all tests of the group if it runs at import. docs/ops/mutants.md says what is left out, and holds
-the results. scripts/equivalent_mutants.toml lists the mutants that change no behaviour, each with its reason.
+statement, or against all tests of the group if it runs at import, the fastest first. docs/ops/mutants.md says what is
+left out, and holds the results. scripts/equivalent_mutants.toml lists the mutants that change no behaviour, each with
+its reason.
 """
 
 import argparse
 import ast
 import difflib
+import math
 import os
 import random  # noqa: TID251  a sample of mutants, repeated by its seed
 import shutil
@@ -28,7 +30,7 @@ from typing import Final, TypeAlias
 import cosmic_ray.plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
-from mutant_run import Baseline, Child, Mutated, measure, preload, wait_for_any
+from mutant_run import Baseline, Host, Mutated, measure, preload, run_imported
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 Place: TypeAlias = tuple[int, int]
@@ -90,10 +92,14 @@ class Mutant:
     line: int
     lines: tuple[int, ...] | None
 
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.line} {self.operator.removeprefix('core/')}"
+
 
 @dataclass
 class Score:
-    """What became of the mutants of one group."""
+    """The results of the mutants of one group."""
 
     made: int
     tried: int = 0
@@ -101,14 +107,33 @@ class Score:
     equivalent: int = 0
     survivors: list[str] = field(default_factory=list)
 
-    def row(self, name: str) -> str:
+    def row(self, name: str, seed: int, seconds: float) -> str:
         judged = self.tried - self.equivalent
         share = f"{100 * self.killed / judged:.1f} %" if judged else "-"
-        cells = (name, self.made, self.tried, self.killed, self.equivalent, len(self.survivors), share)
+        low, high = interval(self.killed, judged)
+        cells = (
+            name, self.made, self.tried, self.killed, self.equivalent, len(self.survivors), share,
+            f"{100 * low:.0f} to {100 * high:.0f} %", seed, round(seconds),
+        )  # fmt: skip
         return f"| {' | '.join(map(str, cells))} |\n"
 
 
-HEAD: Final = "| group | mutants | tried | killed | equivalent | survived | killed of those not equivalent |\n"
+HEAD: Final = (
+    "| group | mutants | tried | killed | equivalent | survived | killed of those not equivalent | 95 % interval "
+    "| seed | seconds |\n"
+)
+SLOW_S: Final = 3.0
+"""Tests that take longer run only if no faster one executes the statement."""
+
+
+def interval(killed: int, judged: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a share (Wilson)."""
+    if not judged:
+        return 0.0, 1.0
+    z = 1.96
+    middle = killed + z * z / 2
+    spread = z * math.sqrt(killed * (judged - killed) / judged + z * z / 4)
+    return (middle - spread) / (judged + z * z), (middle + spread) / (judged + z * z)
 
 
 def copy_tree(target: Path) -> None:
@@ -211,57 +236,48 @@ def run_group(name: str, tree: Path, options: argparse.Namespace) -> Score:
     modules = list(find_modules(group, tree))
     baseline = measure(tree, group.tests, [tree / module for module in modules])
     preload(baseline.libraries)
+    host = Host(tree, group.tests, baseline)
     mutants = [mutant for module in modules for mutant in make_mutants(module, tree)]
-    order = random.Random(options.seed).sample(range(len(mutants)), len(mutants))  # noqa: S311  a sample
+    order = random.Random(options.seed).sample(mutants, len(mutants))  # noqa: S311  a sample
     score, deadline = Score(made=len(mutants)), time.monotonic() + options.seconds
-    running: dict[Child, tuple[Mutant, list[str]]] = {}
-
-    def judge(mutant: Mutant, diff: list[str], *, is_killed: bool) -> None:
-        score.tried += 1
-        if (mutant.module, tuple(diff)) in equivalents:
-            score.equivalent += 1
-        elif is_killed:
-            score.killed += 1
-        else:
-            text = "\n".join(f"    {line}" for line in diff)
-            score.survivors.append(f"{mutant.module}:{mutant.line} {mutant.operator.removeprefix('core/')}\n{text}\n")
-            sys.stdout.write(score.survivors[-1])
-            sys.stdout.flush()
-
-    def collect() -> None:
-        child = wait_for_any(running)
-        mutant, diff = running.pop(child)
-        judge(mutant, diff, is_killed=child.is_killed)
-
-    for number in order:
-        while len(running) >= options.jobs:
-            collect()
-        if score.tried + len(running) >= options.count or time.monotonic() >= deadline:
+    for mutant in order:
+        if score.tried >= options.count or time.monotonic() >= deadline:
             break
-        mutant = mutants[number]
+        if options.only not in mutant.name:
+            continue
         if (found := apply(mutant, tree)) is None:
             score.made -= 1
             continue
         mutated, diff = found
+        score.tried += 1
         if (mutant.module, tuple(diff)) in equivalents:
-            judge(mutant, diff, is_killed=False)
+            score.equivalent += 1
             continue
         tests = select(mutant, tree, baseline)
-        if tests is not None and not tests:
-            judge(mutant, diff, is_killed=False)
+        if not tests:
+            is_killed = False
+        elif mutant.lines is None:
+            is_killed = run_imported(tree, mutated, tests, baseline)
         else:
-            running[Child(tree, group.tests, mutated, tests, baseline)] = (mutant, diff)
-    while running:
-        collect()
+            is_killed = host.is_killed(mutated, tests)
+        score.killed += is_killed
+        if not is_killed:
+            text = "\n".join(f"    {line}" for line in diff)
+            score.survivors.append(f"{mutant.name}\n{text}\n")
+            sys.stdout.write(f"{score.tried}. {score.survivors[-1]}")
+            sys.stdout.flush()
+    host.close()
     return score
 
 
-def select(mutant: Mutant, tree: Path, baseline: Baseline) -> frozenset[str] | None:
-    """Tests that execute the changed statement; None for all tests."""
-    if mutant.lines is None:
-        return None
+def select(mutant: Mutant, tree: Path, baseline: Baseline) -> list[str]:
+    """Tests that execute the changed statement, or all tests, those first that reach the module; the fastest first."""
     reached = baseline.reached.get(str(tree / mutant.module), {})
-    return frozenset(test for line in mutant.lines for test in reached.get(line, ()))
+    lines = reached if mutant.lines is None else mutant.lines
+    near = {test for line in lines for test in reached.get(line, ())}
+    found = near if mutant.lines is not None else set(baseline.seconds)
+    fast = [test for test in found if baseline.seconds[test] <= SLOW_S]
+    return sorted(fast or found, key=lambda test: (test not in near, baseline.seconds[test], test))
 
 
 @contextmanager
@@ -284,8 +300,8 @@ def main() -> int:
     parser.add_argument("--group", choices=sorted(GROUPS), help="one group; default: all of them")
     parser.add_argument("--count", type=int, default=300, help="mutants to try in each group")
     parser.add_argument("--seconds", type=float, default=3600, help="time for each group")
-    parser.add_argument("--jobs", type=int, default=1, help="mutants that run at the same time")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="only mutants whose `path:line operator` contains this text")
     options = parser.parse_args()
     rows, is_clean = [HEAD, f"|{'---|' * HEAD.count(' | ')}---|\n"], True
     with tempfile.TemporaryDirectory(prefix="sightline-mutants-") as directory:
@@ -293,12 +309,13 @@ def main() -> int:
         copy_tree(tree)
         for name in [options.group] if options.group else GROUPS:
             sys.stdout.write(f"\n{name}\n")
+            started = time.monotonic()
             if GROUPS[name].is_on_postgres:
                 with serve_postgres(tree):
                     score = run_group(name, tree, options)
             else:
                 score = run_group(name, tree, options)
-            rows.append(score.row(name))
+            rows.append(score.row(name, options.seed, time.monotonic() - started))
             is_clean &= not score.survivors
     sys.stdout.write("\n" + "".join(rows))
     return 0 if is_clean else 1

@@ -231,7 +231,7 @@ class SettlementOutbox(Protocol):
         """Return the settlement of one session."""
         ...
 
-    async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
+    async def settlements(self, states: Sequence[SettlementState], *, limit: int) -> list[SettlementRecord]:
         """Return settlements in these states, oldest first."""
         ...
 

@@ -104,7 +104,7 @@ async def check(world, session):
     assert settled is not None
     assert settled.payload.to_amount + settled.payload.fee_amount == ended.charged
     assert settled.payload.chargeable_seconds == ended.clean_seconds
-    assert len(await world.ledger.settlements(list(SettlementState))) == 1
+    assert len(await world.ledger.settlements(list(SettlementState), limit=9)) == 1
     await world.until(lambda: is_free(world, operator))
     assert (await world.store.latest_heartbeat(operator)).sequence == 5
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import trio
 
@@ -78,6 +79,41 @@ async def cookie_after_logout(target: Target) -> str:
     assert (await target.call("POST", "/auth/logout", cookie)).status_code == 200
     assert (await target.call("GET", "/me", cookie)).status_code == 401
     return "401"
+
+
+async def stream_ticket(target: Target, key: str, path: str) -> str:
+    answer = await target.call("POST", "/stream-tickets", key, {"path": path})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["data"]["ticket"])
+
+
+async def open_with(target: Target, path: str, ticket: str) -> int:
+    """Open an event stream with a ticket, without any other credential; returns the status."""
+    url = f"{target.url}{path}?ticket={ticket}"
+    async with httpx.AsyncClient(timeout=30) as browser, browser.stream("GET", url) as answer:
+        return answer.status_code
+
+
+@attack("ADR 0123", "A ticket of a stream is replayed, used on another path, or used after 30 seconds", Kind.WAIT)
+async def stream_tickets(target: Target) -> str:
+    tenant, other = await target.tenant("CONSUMER"), await target.tenant("CONSUMER")
+    path, others = (f"/api/v1/workspaces/{each.workspace_id}/events" for each in (tenant, other))
+    late = await stream_ticket(target, tenant.key, path)
+    issued = trio.current_time()
+    used, moved = await stream_ticket(target, tenant.key, path), await stream_ticket(target, tenant.key, path)
+    foreign = await stream_ticket(target, tenant.key, others)
+    assert await open_with(target, path, used) == 200, "the ticket must open its stream once"
+    replayed = await open_with(target, path, used)
+    elsewhere = [await open_with(target, others, moved), await open_with(target, path, moved)]
+    not_own = await open_with(target, others, foreign)
+    await trio.sleep_until(issued + 30.5)
+    expired = await open_with(target, path, late)
+    assert (replayed, elsewhere, expired) == (401, [401, 401], 401), (replayed, elsewhere, expired)
+    assert not_own in (403, 404), not_own
+    assert not [ticket for ticket in (late, used, moved, foreign) if ticket in target.logged()], (
+        "a ticket is in the log"
+    )
+    return f"replay, another path and 30.5 s answered 401; another tenant's stream {not_own}; none in the log"
 
 
 @attack("M3", "A read-only key, a VIEWER and the consumer read whipUrl")

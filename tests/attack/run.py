@@ -8,7 +8,7 @@ import trio
 
 from tests.attack import on_http, on_identity, on_the_chain, on_the_market, on_video
 from tests.attack.catalogue import ATTACKS, Attack, Kind
-from tests.attack.target import Latency, Target, honest_tenant, open_target
+from tests.attack.target import Latency, Target, honest_calls, open_target
 
 MODULES = (on_identity, on_the_market, on_the_chain, on_http, on_video)
 """Imported for the attacks that they add to the catalogue."""
@@ -64,7 +64,7 @@ async def _outcome_of(each: Attack, target: Target, credential: str) -> Outcome:
         with trio.fail_after(PATIENCE_S):
             if each.kind is Kind.FLOOD:
                 before = target.memory_bytes()
-                async with honest_tenant(target, credential) as latency:
+                async with honest_calls(f"{target.url}/api/v1/me", credential) as latency:
                     seen = await each.run(target)
                     await latency.measured(CALLS_MIN)
                 load = Load(latency=latency, before_bytes=before, grown_bytes=target.memory_bytes() - before)

@@ -2,9 +2,12 @@
 
 import os
 import statistics
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -111,31 +114,25 @@ class Latency:
 
 
 @asynccontextmanager
-async def honest_tenant(target: Target, credential: str, path: str = "/me") -> AsyncIterator[Latency]:
-    """Call as an honest tenant, 20 times a second, for as long as the block lasts."""
-    headers = {"authorization": f"Bearer {credential}"}
-    async with (
-        httpx.AsyncClient(timeout=30, headers=headers) as http,
-        honest_calls(http, target.url, path) as latency,
-    ):
-        yield latency
-
-
-@asynccontextmanager
-async def honest_calls(http: httpx.AsyncClient, url: str, path: str = "/config") -> AsyncIterator[Latency]:
-    """Call a server 20 times a second for as long as the block lasts."""
+async def honest_calls(url: str, credential: str | None = None, ca_file: str | None = None) -> AsyncIterator[Latency]:
+    """Call a URL 20 times a second, from a process of its own, for as long as the block lasts."""
     latency = Latency()
+    command = [sys.executable, "-m", "tests.attack.second_tenant", url, *([] if ca_file is None else [ca_file])]
+    env = os.environ | ({} if credential is None else {"API_KEY": credential})
 
-    async def visit() -> None:
-        while True:
-            started = trio.current_time()
-            answer = await http.get(f"{url}/api/v1{path}")
-            assert answer.status_code == 200, answer.text
-            latency.add((trio.current_time() - started) * 1_000)
-            await trio.sleep_until(started + 0.05)
+    async def read(lines: trio.abc.ReceiveStream) -> None:
+        rest = b""
+        async for piece in lines:
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                latency.add(float(line))
+        raise AssertionError("the second tenant got another answer than 200")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(visit)
+        process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False, env=env))
+        nursery.start_soon(read, process.stdout)
+        await latency.measured(1)
+        latency.millis.clear()  # the first call opens the connection
         yield latency
         nursery.cancel_scope.cancel()
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sightline.storage.memory.ledger import MemoryLedger
+from tests.chain.desk import Desk, TrioClock
 from tests.chain.evm import Evm, an_evm
+from tests.chain.settling_node import SettlingNode, open_node
 from tests.chain.world import World, open_world
 
 
@@ -42,3 +45,11 @@ async def world(shared_chain: Path) -> AsyncIterator[World]:
     """The shared chain with an endpoint, wallets and a ledger for one test."""
     async with open_world(shared_chain) as world:
         yield world
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    """A relayer's ledger and node, both in the test process."""
+    node = SettlingNode()
+    async with open_node(node) as rpc:
+        yield Desk(node, rpc, MemoryLedger(TrioClock().now_ms))

@@ -61,6 +61,12 @@ class ScriptedNode:
         self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
+        self.span_max: int | None = None
+        """Most blocks of one query of logs by range; None means any number."""
+        self.pruned_below = 0
+        """The first block whose state the node still has."""
+        self.queries: list[dict[str, Any]] = []
+        """Queries of logs by range."""
         self.identity = ChainIdentity(
             chain_id=7, genesis_hash=word(0), usdc_address=TOKEN, settlement_address=SETTLEMENT
         )
@@ -115,6 +121,9 @@ class ScriptedNode:
             blocks = [self._by_hash(query["blockHash"])]
         else:
             first, last = int(query["fromBlock"], 16), int(query["toBlock"], 16)
+            self.queries.append(query)
+            if self.span_max is not None and last - first + 1 > self.span_max:
+                raise LookupError("the range is too large")
             blocks = [block for block in self._visible if first <= block.number <= last]
         wanted = query["address"] if isinstance(query["address"], list) else [query["address"]]
         return [
@@ -134,6 +143,8 @@ class ScriptedNode:
 
     def _eth_call(self, call: dict[str, Any], pin: dict[str, str]) -> str:
         block = self._by_hash(pin["blockHash"])
+        if block.number < self.pruned_below:
+            raise LookupError("the state is pruned")
         data = bytes.fromhex(call["data"][2:])
         account = "0x" + data[16:36].hex()
         logs = [log for old in self.blocks[: block.number + 1] for log in old.logs]

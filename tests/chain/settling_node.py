@@ -4,6 +4,7 @@ It is reached through httpx without a socket, so that a test can run on trio's v
 """
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -104,7 +105,17 @@ class SettlingNode:
         """Returns why eth_call of the settlement fails now, or None."""
         self.fails: Callable[[Settled], bool] = lambda _: False
         """Returns whether the transaction reverts when it is mined."""
+        self.refuses_raw: Callable[[Transaction], str | None] = lambda _: None
+        """Returns the error of eth_sendRawTransaction, or None."""
+        self.foreign_nonces = 0
+        """Transactions of the relayer's key in blocks that no program of ours has signed."""
         self.examined = 0
+        self.counted: Counter[str] = Counter()
+        """Requests by method."""
+        self.before: dict[str, Callable[[], None]] = {}
+        """Called before a request of this method is answered."""
+        self.queries: list[dict[str, Any]] = []
+        """Queries of eth_getLogs."""
         self.receipts_from: dict[str, str] = {}
         """Receipts that report a wrong block hash, by transaction."""
         self.identity = ChainIdentity(
@@ -149,6 +160,9 @@ class SettlingNode:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         head = {"jsonrpc": "2.0", "id": request["id"]}
+        self.counted[request["method"]] += 1
+        if request["method"] in self.before:
+            self.before[request["method"]]()
         try:
             return head | {"result": getattr(self, "_" + request["method"])(*request["params"])}
         except RefusedCallError as error:
@@ -168,7 +182,7 @@ class SettlingNode:
         return self.blocks[number].view(self.base_fee) if number < len(self.blocks) else None
 
     def _eth_getTransactionCount(self, _account: str, _tag: str) -> str:  # noqa: N802
-        return hex(sum(len(block.mined) for block in self.blocks))
+        return hex(self.foreign_nonces + sum(len(block.mined) for block in self.blocks))
 
     def _eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:  # noqa: N802
         for block in self.blocks:
@@ -183,6 +197,8 @@ class SettlingNode:
     def _eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802
         transaction = transaction_of(bytes.fromhex(raw[2:]))
         self.sent.append(transaction)
+        if (refusal := self.refuses_raw(transaction)) is not None:
+            raise RefusedCallError(refusal)
         mined = {old.tx_hash for block in self.blocks for old, _ in block.mined}
         if transaction.tx_hash not in mined:
             self.pool[transaction.tx_hash] = transaction
@@ -202,6 +218,7 @@ class SettlingNode:
         return "0x"
 
     def _eth_getLogs(self, query: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: N802
+        self.queries.append(query)
         session = query["topics"][1]
         return [
             {

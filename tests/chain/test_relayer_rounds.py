@@ -1,116 +1,25 @@
 """Single rounds of the relayer against an in-process node: depth, reorganisations, replacements, lanes, proofs."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
 
-from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.preflight import find_settled
 from sightline.chain.relayer.relayer import Relayer
-from sightline.chain.rpc.client import JsonRpc
-from sightline.chain.signer import Signer
-from sightline.domain.session.model import Ended, Session, SessionState
-from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.ports.chain import ChainChangedError, SettlementUpdate
+from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import (
-    BlockApplication,
     BlockRef,
-    FundsPolicy,
     SettledAmounts,
     SettlementLane,
-    SettlementRecord,
     SettlementState,
-    WalletReading,
 )
 from sightline.storage.memory.ledger import MemoryLedger
-from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
-from tests.chain.settling_node import Settled, SettlingNode, open_node
-from tests.contract.builders import a_session, an_operator, in_phase
-
-ids = SystemIds()
-PAYER, PAYEE = "0x" + "a1" * 20, "0x" + "b2" * 20
-SECONDS, RATE = 60, 1_000
-NO_ALLOWANCE = "execution reverted: TestUSDC: amount exceeds allowance"
-
-
-class TrioClock:
-    """A wall clock that follows trio's clock, which is virtual in these tests."""
-
-    def now_ms(self) -> int:
-        return round(trio.current_time() * 1_000)
-
-
-@dataclass
-class Desk:
-    """A relayer with a ledger in memory; the test runs single rounds or the loop."""
-
-    node: SettlingNode
-    rpc: JsonRpc
-    ledger: MemoryLedger
-    sessions: dict[str, Session] = field(default_factory=dict)
-    told: list[SettlementUpdate] = field(default_factory=list)
-    signer: Signer = field(default_factory=lambda: Signer(ids.token_bytes(32)))
-
-    def relayer(self, **options: Any) -> Relayer:
-        chosen = RelayerOptions(**({"depth": 2, "replace_ms": 1_000, "resend_ms": 500} | options))
-        return Relayer(self.rpc, self.ledger, self.signer, self.node.identity, chosen, clock=TrioClock(), ids=ids)
-
-    async def hear(self, update: SettlementUpdate) -> None:
-        self.told.append(update)
-
-    async def ended(self, *, payer: str = PAYER, seconds: int = SECONDS, **changed: Any) -> str:
-        """End a session; `changed` makes the settlement differ from the recorded session."""
-        session_id, now_ms = ids.uuid(), TrioClock().now_ms()
-        total = RATE * seconds
-        fee = total * 1_500 // 10_000
-        session = a_session(id=session_id, payer_address=payer, rate=MicroUsdc(RATE))
-        session = in_phase(session, SessionState.ENDED, replace(an_operator(), wallet_address=PAYEE))
-        assert isinstance(session.phase, Ended)
-        phase = replace(session.phase, clean_seconds=seconds, charged=MicroUsdc(total))
-        self.sessions[session_id] = replace(session, phase=phase)
-        self.ledger.session_of = self.sessions.get
-        await self.ledger.take_hold(session_id, payer, 2 * total, FundsPolicy.ADVISORY, now_ms=now_ms)
-        await self.ledger.charge_hold(session_id, total)
-        payload = SettlementPayload(
-            session_id=session_id, from_address=payer, to_address=PAYEE, to_amount=MicroUsdc(total - fee),
-            fee_amount=MicroUsdc(fee), rate=MicroUsdc(RATE), chargeable_seconds=seconds,
-            consumer_workspace_id=session.terms.consumer_workspace_id,
-            operator_workspace_id=phase.operator.workspace_id, platform_fee_bps=1_500,
-        )  # fmt: skip
-        await self.ledger.compose(replace(payload, **changed), now_ms=now_ms)
-        return session_id
-
-    async def record(self, session_id: str) -> SettlementRecord:
-        record = await self.ledger.settlement(session_id)
-        assert record is not None
-        return record
-
-    async def state(self, session_id: str) -> SettlementState:
-        return (await self.record(session_id)).state
-
-    async def set_funds(self, payer: str, micro: int) -> None:
-        """Set the watcher's last reading of a wallet."""
-        previous = await self.ledger.chain_head()
-        number = 1 if previous is None else previous.number + 1
-        head = BlockRef(number=number, block_hash=f"0x{number}", parent_hash=f"0x{number - 1}")
-        reading = WalletReading(address=payer, balance_micro=micro, allowance_micro=micro, block_number=number)
-        application = BlockApplication(
-            headers=(), events=(), readings=(reading,), settled=(), head=head, confirmed_block=number,
-            previous=previous,
-        )  # fmt: skip
-        await self.ledger.apply_blocks(application, now_ms=TrioClock().now_ms())
-
-
-@pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    node = SettlingNode()
-    async with open_node(node) as rpc:
-        yield Desk(node, rpc, MemoryLedger(TrioClock().now_ms))
-
+from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, TrioClock
+from tests.chain.settling_node import Settled
 
 # Depth and reorganisations.
 
@@ -466,3 +375,119 @@ async def test_unpayable_settlements_do_not_delay_payable_ones(desk: Desk, autoj
             assert len(desk.told) == 15
         nursery.cancel_scope.cancel()
     assert all(wait <= 400 for wait in waits)
+
+
+# Boundaries of rounds.
+
+
+async def test_a_failure_with_an_earlier_nonce_does_not_decide_a_settlement_that_was_signed_again(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(depth=0), await desk.ended()
+    await relayer.work_once(desk.hear)
+    desk.node.fails = lambda _: True
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.REVERTED
+    desk.node.fails = lambda _: False
+    await trio.sleep(10)
+    for _ in range(2):
+        await relayer.work_once(desk.hear)
+    again = await desk.record(session_id)
+    assert (again.state, [attempt.nonce for attempt in again.attempts]) == (SettlementState.SENT, [0, 1])
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    after = await desk.record(session_id)
+    assert (after.state, after.tx_hash) == (SettlementState.CONFIRMED, again.attempts[1].tx_hash)
+
+
+async def confirmed_and_removed(desk: Desk, relayer: Relayer) -> tuple[str, int]:
+    """A settlement that was CONFIRMED in a block that the chain has lost; returns it and the block's number."""
+    session_id = await desk.ended()
+    await relayer.work_once(desk.hear)
+    mined = desk.node.mine()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    desk.node.fork(1)
+    desk.node.pool.clear()
+    desk.node.mine(salt="other")
+    return session_id, mined.number
+
+
+@pytest.mark.parametrize("above", [(0, 9), (9, 0), (0, 0)])
+async def test_of_two_reorganisations_the_deeper_one_is_rechecked(desk: Desk, above: tuple[int, int]) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, _ = await confirmed_and_removed(desk, relayer)
+    for number in above:
+        relayer.recheck(number)
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_a_reorganisation_above_the_block_changes_nothing_and_is_rechecked_once(desk: Desk) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, number = await confirmed_and_removed(desk, relayer)
+    relayer.recheck(number)
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    asked = desk.node.counted["eth_blockNumber"]
+    await relayer.work_once(desk.hear)
+    assert desk.node.counted["eth_blockNumber"] == asked
+
+
+@pytest.mark.parametrize("blocks", [(0, 1), (1, 0)])
+async def test_a_reorganisation_that_is_reported_during_a_recheck_is_rechecked_in_the_next_round(
+    desk: Desk, blocks: tuple[int, int]
+) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, number = await confirmed_and_removed(desk, relayer)
+    before, during = (number - 1 if each == 0 else number for each in blocks)
+    relayer.recheck(before)
+    desk.node.before["eth_blockNumber"] = lambda: relayer.recheck(during)
+    await relayer.work_once(desk.hear)
+    desk.node.before.clear()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_only_the_last_blocks_are_rechecked_at_the_start(desk: Desk) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, number = await confirmed_and_removed(desk, relayer)
+    for _ in range(5):
+        desk.node.mine()
+    head = desk.node.blocks[-1].number
+    late = desk.relayer(depth=0, recheck_blocks=head - number)
+    late._holder = relayer._holder
+    await late.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    early = desk.relayer(depth=0, recheck_blocks=head - number + 1)
+    early._holder = relayer._holder
+    await early.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_refused_settlements_are_examined_at_most_once_in_each_interval(desk: Desk, autojump_clock: Any) -> None:
+    desk.node.refuses = lambda _: NO_ALLOWANCE
+    relayer, session_id = desk.relayer(retry_every_ms=2_000, retry_ms_min=100), await desk.ended()
+    await relayer.work_once(desk.hear)
+    assert (await desk.record(session_id)).tries == 1
+    tries = []
+    for wait_s in (1.0, 0.999, 0.001, 1.999, 0.001):
+        await trio.sleep(wait_s)
+        await relayer.work_once(desk.hear)
+        tries.append((await desk.record(session_id)).tries)
+    assert tries == [1, 1, 2, 2, 3]
+
+
+async def test_a_search_for_an_event_covers_every_block_from_the_first_to_the_head_once(desk: Desk) -> None:
+    async def spans(start: int, head: int) -> list[tuple[int, int]]:
+        desk.node.blocks = [replace(desk.node.blocks[0], number=head)]
+        desk.node.queries.clear()
+        assert await find_settled(desk.rpc, desk.node.identity, "0x" + "5e" * 32, start) is None
+        return [(int(each["fromBlock"], 16), int(each["toBlock"], 16)) for each in desk.node.queries]
+
+    assert await spans(1_500, 12_000) == [(7_001, 12_000), (2_001, 7_000), (1_500, 2_000)]
+    assert await spans(0, 4_999) == [(0, 4_999)]
+    assert await spans(0, 5_000) == [(1, 5_000), (0, 0)]
+    assert await spans(7, 7) == [(7, 7)]
+    assert await spans(8, 7) == []

@@ -16,6 +16,7 @@ from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
+from sightline.system.clock import SystemClock
 
 from .builders import record
 
@@ -58,3 +59,13 @@ async def stored(store_address: str | None) -> AsyncIterator[Stored]:
         postgres = PostgresStore(database)
         epochs = dict(await postgres.acquire_shards("test", "one"))
         yield Stored(postgres, graph, PostgresLedger(database), database, epochs)
+
+
+@pytest.fixture
+async def ledger(store_address: str | None) -> AsyncIterator[Ledger]:
+    """The ledger under test, without a store."""
+    if store_address is None:
+        yield MemoryLedger(SystemClock().now_ms)
+        return
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=store_address))) as database:
+        yield PostgresLedger(database)

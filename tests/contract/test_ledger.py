@@ -1,20 +1,13 @@
 """The contract of every ledger, tested on memory and on Postgres: the outbox, holds, and the watcher's wallets."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 import trio
 
-from sightline.domain.settlement import SettlementPayload
-from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     DAY_MS,
     WOKEN_MAX,
-    Attempt,
-    BlockApplication,
-    BlockRef,
-    ChainEvent,
     ChainIdentity,
     CursorMovedError,
     FundsPolicy,
@@ -32,122 +25,28 @@ from sightline.ports.ledger import (
     UsageSide,
     WalletReading,
 )
-from sightline.storage.database.bridge import DatabaseOptions, open_database
-from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.postgres.ledger import HEADERS_KEPT, PostgresLedger
-from sightline.system.clock import SystemClock
+from sightline.storage.postgres.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
-
-CONSUMER = "11111111-1111-4111-8111-111111111111"
-OPERATOR = "22222222-2222-4222-8222-222222222222"
-SESSION = "33333333-3333-4333-8333-333333333333"
-OTHER_SESSION = "44444444-4444-4444-8444-444444444444"
-PAYER = "0x52908400098527886E0F7030069857D2E4169EE7"
-PAYEE = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
-RELAYER = "0xde709f2102306220921060314715629080e2fb77"
-ENDLESS = 2**256 - 1
-
-
-@pytest.fixture(params=["memory", "postgres"])
-def address_of_store(request: pytest.FixtureRequest) -> str | None:
-    """Address of the ledger under test; None for memory."""
-    return None if request.param == "memory" else request.getfixturevalue("database_dsn")
-
-
-@pytest.fixture
-async def ledger(address_of_store: str | None) -> AsyncIterator[Ledger]:
-    if address_of_store is None:
-        yield MemoryLedger(SystemClock().now_ms)
-        return
-    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=address_of_store))) as database:
-        yield PostgresLedger(database)
-
-
-def a_payload(session_id: str = SESSION, *, to_amount: int = 85, fee_amount: int = 15) -> SettlementPayload:
-    return SettlementPayload(
-        session_id=session_id,
-        from_address=PAYER,
-        to_address=PAYEE,
-        to_amount=MicroUsdc(to_amount),
-        fee_amount=MicroUsdc(fee_amount),
-        rate=MicroUsdc(10),
-        chargeable_seconds=10,
-        consumer_workspace_id=CONSUMER,
-        operator_workspace_id=OPERATOR,
-        platform_fee_bps=1500,
-    )
-
-
-def an_attempt(session_id: str = SESSION, *, nonce: int = 0, tx_hash: str = "0xaa") -> Attempt:
-    return Attempt(
-        session_id=session_id,
-        nonce=nonce,
-        tx_hash=tx_hash,
-        raw=b"\x02raw" + tx_hash.encode(),
-        max_fee_wei=2**70,
-        tip_wei=1,
-        signed_at_ms=5,
-    )
-
-
-def a_block(number: int, fork: str = "a") -> BlockRef:
-    return BlockRef(number=number, block_hash=f"0x{fork}{number}", parent_hash=f"0x{fork}{number - 1}")
-
-
-def an_event(block: BlockRef, *, amount: int = 100, tx_hash: str = "0xt1", session: str | None = None) -> ChainEvent:
-    return ChainEvent(
-        address=PAYER.lower(),
-        kind=LedgerEventKind.DEPOSIT if session is None else LedgerEventKind.SETTLEMENT,
-        tx_hash=tx_hash,
-        log_index=0,
-        block_number=block.number,
-        block_hash=block.block_hash,
-        from_address="0x" + "0" * 40,
-        to_address=PAYER.lower(),
-        amount_micro=amount,
-        session_id_hash=None if session is None else session_id_hash(session),
-    )
-
-
-def an_application(
-    block: BlockRef,
-    *,
-    events: tuple[ChainEvent, ...] = (),
-    balance: int | None = None,
-    allowance: int = ENDLESS,
-    settled: tuple[str, ...] = (),
-    confirmed_block: int | None = None,
-    limits: SpendingLimits | None = None,
-) -> BlockApplication:
-    reading = WalletReading(
-        address=PAYER.lower(),
-        balance_micro=balance or 0,
-        allowance_micro=allowance,
-        block_number=block.number,
-        limits=limits,
-    )
-    return BlockApplication(
-        headers=(block,),
-        events=events,
-        readings=() if balance is None else (reading,),
-        settled=tuple((session_id_hash(session), block.number) for session in settled),
-        head=block,
-        confirmed_block=block.number if confirmed_block is None else confirmed_block,
-        previous=None,
-    )
-
-
-async def apply(ledger: Ledger, application: BlockApplication, *, now_ms: int) -> None:
-    """Apply blocks after the current cursor."""
-    await ledger.apply_blocks(replace(application, previous=await ledger.chain_head()), now_ms=now_ms)
-
-
-async def state_of(ledger: Ledger, session_id: str = SESSION) -> SettlementState:
-    record = await ledger.settlement(session_id)
-    assert record is not None
-    return record.state
-
+from tests.contract.ledgers import (
+    CONSUMER,
+    ENDLESS,
+    OPERATOR,
+    OTHER_SESSION,
+    PAYEE,
+    PAYER,
+    RELAYER,
+    SESSION,
+    a_block,
+    a_payload,
+    an_application,
+    an_attempt,
+    an_event,
+    apply,
+    funded,
+    held,
+    lane_of,
+    state_of,
+)
 
 # The outbox.
 
@@ -277,13 +176,7 @@ async def test_a_waiting_settlement_comes_due_at_its_time_with_its_reason(ledger
     assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=49, limit=5) == []
     (record,) = await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=50, limit=5)
     assert (record.state, record.reason, record.tries) == (SettlementState.FAILED, "paused", 1)
-    assert [row.reason for row in await ledger.settlements([SettlementState.FAILED])] == ["paused"]
-
-
-async def lane_of(ledger: Ledger, session_id: str = SESSION) -> SettlementLane:
-    record = await ledger.settlement(session_id)
-    assert record is not None
-    return record.lane
+    assert [row.reason for row in await ledger.settlements([SettlementState.FAILED], limit=9)] == ["paused"]
 
 
 async def test_what_the_wallet_does_not_cover_waits_apart_until_the_wallet_changes(ledger: Ledger) -> None:
@@ -565,17 +458,6 @@ async def test_old_readings_are_named_oldest_first_and_a_fresh_one_is_not(ledger
 # Holds.
 
 
-async def funded(ledger: Ledger, *, balance: int, allowance: int = ENDLESS) -> None:
-    await ledger.track(CONSUMER, PAYER, now_ms=0)
-    await apply(ledger, an_application(a_block(1), balance=balance, allowance=allowance), now_ms=0)
-
-
-async def held(ledger: Ledger) -> int:
-    view = await ledger.wallet(CONSUMER)
-    assert view is not None
-    return view.held_micro
-
-
 async def test_enforced_holds_never_exceed_what_is_spendable(ledger: Ledger) -> None:
     await funded(ledger, balance=100, allowance=80)
     assert await ledger.take_hold(SESSION, PAYER, 50, FundsPolicy.ENFORCED, now_ms=1)
@@ -776,3 +658,95 @@ async def test_parallel_calls_take_no_more_from_the_faucet_than_its_maximum(ledg
         for _ in range(10):
             nursery.start_soon(take)
     assert sorted(left for left in taken if left is not None) == [10, 40, 70]
+
+
+# Boundaries of blocks, readings and holds.
+
+
+async def test_a_reorganisation_changes_nothing_up_to_the_common_ancestor(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    await ledger.track(OPERATOR, PAYEE, now_ms=0)
+    for number, session_id in ((1, SESSION), (2, OTHER_SESSION)):
+        await ledger.take_hold(session_id, PAYER, 10 * number, FundsPolicy.ADVISORY, now_ms=1)
+        await ledger.charge_hold(session_id, 10 * number)
+        block = a_block(number)
+        event = an_event(block, tx_hash=f"0xt{number}")
+        await apply(ledger, an_application(block, events=(event,), balance=50, settled=(session_id,)), now_ms=number)
+    await apply(ledger, an_application(a_block(3)), now_ms=3)
+    await ledger.roll_back(a_block(2), cursor=a_block(3), now_ms=4)
+    rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=9))
+    assert [(row.removed, row.confirmed_at_ms, row.confirmations) for row in rows] == [(False, 2, 1), (False, 1, 2)]
+    assert await ledger.wallets_to_read(limit=9) == {PAYEE.lower(): ReadingState.NEW}
+    assert [header.number for header in await ledger.recent_headers()] == [2, 1]
+    assert await held(ledger) == 0
+    await ledger.roll_back(a_block(1), cursor=a_block(2), now_ms=5)
+    rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=9))
+    assert [(row.removed, row.confirmed_at_ms, row.confirmations) for row in rows] == [(True, None, 0), (False, 1, 1)]
+    assert await held(ledger) == 20
+    assert await ledger.wallets_to_read(limit=1) in (
+        {PAYER.lower(): ReadingState.OUTDATED}, {PAYEE.lower(): ReadingState.NEW},
+    )  # fmt: skip
+    await apply(ledger, an_application(a_block(2, "b")), now_ms=6)
+    rows = await ledger.ledger(CONSUMER, LedgerQuery(limit=9))
+    assert [row.confirmed_at_ms for row in rows] == [None, 1]
+
+
+async def test_an_outdated_reading_is_replaced_by_one_of_a_lower_block(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=0)
+    await apply(ledger, an_application(a_block(5)), now_ms=1)
+    await apply(ledger, an_application(a_block(8), balance=80), now_ms=2)
+    await ledger.roll_back(a_block(5), cursor=a_block(8), now_ms=3)
+    before = await ledger.wallet(CONSUMER)
+    assert before is not None
+    assert (before.balance_micro, before.last_sync_block, before.updated_at_ms) == (80, 8, 2)
+    assert not await ledger.take_hold(SESSION, PAYER, 1, FundsPolicy.ENFORCED, now_ms=3)
+    await apply(ledger, an_application(a_block(6, "b"), balance=60), now_ms=4)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert (view.balance_micro, view.last_sync_block, view.updated_at_ms) == (60, 6, 4)
+
+
+async def test_a_hold_is_charged_once_and_a_released_one_stays_released(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    for session_id in (SESSION, OTHER_SESSION):
+        await ledger.take_hold(session_id, PAYER, 30, FundsPolicy.ENFORCED, now_ms=1)
+    await ledger.charge_hold(SESSION, 20)
+    await ledger.charge_hold(SESSION, 25)
+    await ledger.release_hold(OTHER_SESSION)
+    await ledger.charge_hold(OTHER_SESSION, 5)
+    assert await held(ledger) == 20
+    await apply(ledger, an_application(a_block(2), settled=(SESSION, OTHER_SESSION)), now_ms=2)
+    await ledger.roll_back(a_block(1), cursor=a_block(2), now_ms=3)
+    assert await held(ledger) == 20
+
+
+async def test_enforced_holds_go_on_until_the_chain_was_not_seen_for_a_minute(ledger: Ledger) -> None:
+    await funded(ledger, balance=100)
+    await ledger.mark_checked(now_ms=1_000)
+    assert await ledger.take_hold(SESSION, PAYER, 1, FundsPolicy.ENFORCED, now_ms=61_000)
+    assert not await ledger.take_hold(OTHER_SESSION, PAYER, 1, FundsPolicy.ENFORCED, now_ms=61_001)
+
+
+async def test_old_readings_are_listed_by_age_up_to_a_limit(ledger: Ledger) -> None:
+    for number, payer in enumerate((OTHER_PAYERS[1], PAYER.lower(), OTHER_PAYERS[0]), 1):
+        await ledger.track(f"{number:08d}-3333-4333-8333-333333333333", payer, now_ms=0)
+        reading = WalletReading(address=payer, balance_micro=1, allowance_micro=1, block_number=number)
+        await apply(ledger, replace(an_application(a_block(number)), readings=(reading,)), now_ms=10 * number)
+    assert await ledger.oldest_readings(before_ms=31, limit=9) == [OTHER_PAYERS[1], PAYER.lower(), OTHER_PAYERS[0]]
+    assert await ledger.oldest_readings(before_ms=30, limit=9) == [OTHER_PAYERS[1], PAYER.lower()]
+    assert await ledger.oldest_readings(before_ms=31, limit=1) == [OTHER_PAYERS[1]]
+
+
+async def test_a_wallet_is_tracked_since_the_first_time(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    await ledger.track(CONSUMER, PAYEE, now_ms=9)
+    view = await ledger.wallet(CONSUMER)
+    assert view is not None
+    assert (view.address, view.updated_at_ms) == (PAYER.lower(), 3)
+
+
+async def test_what_the_faucet_may_give_is_never_negative(ledger: Ledger) -> None:
+    assert await ledger.take_from_faucet(PAYER, 60, daily_max=100, now_ms=5) == 40
+    assert await ledger.left_of_faucet(PAYER, daily_max=100, now_ms=DAY_MS - 1) == 40
+    assert await ledger.left_of_faucet(PAYER, daily_max=50, now_ms=5) == 0
+    assert await ledger.left_of_faucet(PAYER, daily_max=100, now_ms=DAY_MS) == 100

@@ -219,3 +219,26 @@ def test_a_pause_ends_the_session_at_the_same_instant_whenever_it_is_looked_at(e
     due_ms = pause_end_ms(quiet, first, METER)
     if due_ms is not None and first <= second:
         assert pause_end_ms(quiet, second, METER) == due_ms
+
+
+def test_a_dropped_run_leaves_one_gap_with_its_first_break():
+    """All gaps are dirty: the shortest run between the first and the last is dropped, and its gaps become one."""
+    period, short = 100_000, 5
+
+    def run(number):
+        return T0 + number * period, T0 + number * period + (1_000 if number == short else 2_000)
+
+    runs = tuple(run(number) for number in range(RUNS_MAX))
+    begin, end = runs[short - 1][1], runs[short + 1][0]
+    around = (T0 + 2 * period + 50_000, T0 + 8 * period + 50_000)
+    last = T0 + RUNS_MAX * period
+    for broke, kept in (
+        ((begin, begin + 10), (begin,)),
+        ((begin + 10, begin + 60_000), (begin + 10,)),
+        ((end - 1,), (end - 1,)),
+        ((end - 1, end), (end - 1, end)),
+        ((begin - 1, end), (begin - 1, end)),
+    ):
+        signal = Signal(runs, tuple(sorted((*around, *broke)))).prove(last, METER)
+        assert signal.runs == (*runs[:short], *runs[short + 1 :], (last, last))
+        assert signal.breaks == tuple(sorted((*around, *kept)))

@@ -181,6 +181,7 @@ def missed(workspace, *consumers):
     [
         (["c", "d"], ONLINE),
         (["c", "d", "c"], OFFLINE),
+        (["c", "d", "e"], OFFLINE),
         (["c", "c", "c", "c"], ONLINE),
         (["c", "c", "c", "c", "d"], OFFLINE),
         ([None, None, None, None], ONLINE),

@@ -81,7 +81,7 @@ class MemoryOutbox(ABC):
         """Return the settlement of one session."""
         return self._settlements.get(session_id)
 
-    async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
+    async def settlements(self, states: Sequence[SettlementState], *, limit: int) -> list[SettlementRecord]:
         """Return settlements in these states, oldest first."""
         return [record for record in self._ordered() if record.state in states][:limit]
 

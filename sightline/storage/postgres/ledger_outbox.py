@@ -140,7 +140,7 @@ class PostgresOutbox:
         records = await self._records(_ONE, session_id)
         return records[0] if records else None
 
-    async def settlements(self, states: Sequence[SettlementState], *, limit: int = 1000) -> list[SettlementRecord]:
+    async def settlements(self, states: Sequence[SettlementState], *, limit: int) -> list[SettlementRecord]:
         """Return settlements in these states, oldest first."""
         return await self._records(_BY_STATE, [state.value for state in states], limit)
 

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.domain.receipt import ReceiptCheck, Verification, verify_events, verify_receipt
+from sightline.domain.receipt import ReceiptCheck, Verification, chain_hash, verify_events, verify_receipt
 from sightline.system.keccak import keccak256
 from tests.http.money import builder
 from tests.http.money.builder import (
@@ -155,3 +155,17 @@ def test_events_are_verified_against_a_head_hash_that_was_seen_earlier() -> None
     ended = next(index for index, event in enumerate(events) if event["kind"] == "ENDED")
     assert verify_events(session_id, events[: ended + 1], TRUE["meter"]["endedHeadHash"]).is_valid
     assert not verify_events(session_id, events[:-1], TRUE["meter"]["headHash"]).is_valid
+
+
+def test_the_events_of_another_session_are_one_failure_however_many_they_are() -> None:
+    story, events, previous = "0a000000-0000-4000-8000-000000000001", list[Json](), ""
+    for sequence in range(1, 301):
+        previous = chain_hash(previous, story, sequence, "PAUSED", sequence, [])
+        events.append({"sequence": sequence, "kind": "PAUSED", "atMs": sequence, "facts": [], "hash": previous})
+    assert verify_events(story, events, previous).is_valid
+    other = verify_events(story.replace("1", "2"), events, previous)
+    assert [(failure.line, failure.message) for failure in other.failures] == [
+        ("sessionId", "is not the session of these events")
+    ]
+    wrong = [*events[:4], events[4] | {"atMs": 0}, *events[5:7], events[7] | {"kind": "RESUMED"}, *events[8:]]
+    assert [failure.line for failure in verify_events(story, wrong, previous).failures] == ["events[4]", "events[7]"]

@@ -1,0 +1,119 @@
+"""What each side sees of a session in every state, field by field."""
+
+from dataclasses import replace
+
+import pytest
+
+from sightline.domain.metering import PauseReason, Window
+from sightline.domain.session.messages import Assign, Cancel, End, MediaBroke, Party, SettlementMined, Tick
+from sightline.domain.session.model import EndReason, MeterState, SessionState
+from sightline.domain.session.status import MeterStatus, SessionStatus, meter_status, session_status
+from sightline.domain.units import MicroUsdc
+from tests.domain.builders import (
+    CONSUMER,
+    LIMITS,
+    OPERATOR,
+    T0,
+    VIDEO,
+    Film,
+    a_live_session,
+    a_requested_session,
+    after,
+    an_operator,
+    terms,
+)
+
+TERMS = terms(metadata_json="{}")
+
+
+def status(session, at_ms, workspace_id=CONSUMER):
+    return session_status(session, at_ms, LIMITS, workspace_id)
+
+
+def stories():
+    requested = a_requested_session(metadata_json="{}")
+    assigned = after(requested, Assign(an_operator()), T0 + 1_000)
+    film = Film(a_live_session(T0 + 1_000, metadata_json="{}")).both(T0 + 1_000, T0 + 5_000)
+    paused = Film(film.session).tell(MediaBroke(T0 + 5_500), T0 + 5_500)
+    ended = after(film.session, End(Party.CONSUMER), T0 + 6_500)
+    return {
+        "requested": requested,
+        "assigned": assigned,
+        "live": film.session,
+        "paused": paused.session,
+        "ended": ended,
+        "settled": after(ended, SettlementMined("0xabc"), T0 + 9_000),
+        "cancelled": after(requested, Cancel(), T0 + 7_000),
+        "left": after(assigned, End(Party.CONSUMER), T0 + 8_000),
+        "expired": after(requested, Tick(), T0 + 300_000),
+    }
+
+
+STORIES = stories()
+REQUESTED = SessionStatus(TERMS, SessionState.REQUESTED, T0 + 300_000, None, "{}")
+ASSIGNED = SessionStatus(TERMS, SessionState.ASSIGNED, T0 + 121_000, OPERATOR, "{}", T0 + 1_000)
+LIVE = SessionStatus(
+    TERMS, SessionState.LIVE, T0 + 601_000, OPERATOR, "{}", T0 + 1_000, started_at_ms=T0 + 1_000,
+    meter_state=MeterState.RUNNING, clean_seconds=4, video_ref=VIDEO.ref, whep_url=VIDEO.whep_url,
+)  # fmt: skip
+ENDED = SessionStatus(
+    TERMS, SessionState.ENDED, None, OPERATOR, "{}", T0 + 1_000, started_at_ms=T0 + 1_000, ended_at_ms=T0 + 6_500,
+    end_reason=EndReason.CONSUMER_ENDED, meter_state=MeterState.STOPPED, clean_seconds=5, charged=MicroUsdc(5_000),
+    video_ref=VIDEO.ref,
+)  # fmt: skip
+CANCELLED = SessionStatus(
+    TERMS, SessionState.CANCELLED, None, None, "{}", ended_at_ms=T0 + 7_000, end_reason=EndReason.CONSUMER_CANCELLED
+)
+EXPECTED = {
+    "requested": REQUESTED,
+    "assigned": ASSIGNED,
+    "live": LIVE,
+    "paused": replace(LIVE, meter_state=MeterState.PAUSED, pause_reason=PauseReason.MEDIA_LOST),
+    "ended": ENDED,
+    "settled": replace(ENDED, settlement_tx_hash="0xabc"),
+    "cancelled": CANCELLED,
+    "left": replace(
+        CANCELLED, operator_workspace_id=OPERATOR, assigned_at_ms=T0 + 1_000, ended_at_ms=T0 + 8_000
+    ),
+    "expired": replace(
+        CANCELLED, state=SessionState.EXPIRED, ended_at_ms=T0 + 300_000, end_reason=EndReason.WAIT_TIMEOUT
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_the_consumer_sees(name):
+    at_ms = T0 + 5_500 if name in ("live", "paused") else T0 + 900_000
+    seen = status(STORIES[name], at_ms)
+    assert seen == replace(EXPECTED[name], terms=STORIES[name].terms)
+    assert seen.terms.metadata_json == "{}"
+
+
+@pytest.mark.parametrize("name", ["requested", "assigned", "ended", "cancelled"])
+def test_the_operator_sees_the_same_without_the_metadata(name):
+    session = STORIES[name]
+    expected = replace(EXPECTED[name], terms=session.terms, metadata_json=None)
+    assert status(session, T0 + 900_000, OPERATOR) == expected
+
+
+def test_the_meter_in_every_state():
+    head = {name: {"head_hash": "", "rate": MicroUsdc(1_000), "session_id": TERMS.id} for name in STORIES}
+    media_lost = Window(T0 + 5_500, None, PauseReason.MEDIA_LOST)
+    live = {"started_at_ms": T0 + 1_000, "state": MeterState.RUNNING, "clean_seconds": 4}
+    over = {
+        "started_at_ms": T0 + 1_000, "ended_at_ms": T0 + 6_500, "state": MeterState.STOPPED, "clean_seconds": 5,
+        "charged": MicroUsdc(5_000),
+    }  # fmt: skip
+    expected = {
+        "requested": {},
+        "assigned": {},
+        "live": live,
+        "paused": live | {"state": MeterState.PAUSED, "windows": (media_lost,)},
+        "ended": over,
+        "settled": over,
+        "cancelled": {"ended_at_ms": T0 + 7_000},
+        "left": {"ended_at_ms": T0 + 8_000},
+        "expired": {"ended_at_ms": T0 + 300_000},
+    }
+    found = {name: meter_status(session, T0 + 5_500, LIMITS) for name, session in STORIES.items()}
+    assert found == {name: MeterStatus(**(head[name] | fields)) for name, fields in expected.items()}
