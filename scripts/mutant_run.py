@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,6 +42,8 @@ TEST_S_MIN: Final = 10
 """Time that each test has; beyond it, ten times what it takes without a change."""
 FAILED: Final = frozenset({1, 2, 4})
 """pytest's exit codes for a failed test, for an error in collection and for one in a conftest.py."""
+FAULTY: Final = 99
+"""Exit code of a process that could not run the tests."""
 Functions: TypeAlias = dict[tuple[str, int], CodeType]
 """Code by qualified name and first line."""
 
@@ -101,8 +104,8 @@ class Plugin:
         items = {each.nodeid: each for each in session.items}
         while (request := self.requests.recv()) is not None:
             mutated, chosen = request
-            child = Child(lambda: _run_changed(session, [items[name] for name in chosen], mutated))  # noqa: B023  used at once
-            self.requests.send(child.is_killed())
+            run = partial(_run_changed, session, [items[name] for name in chosen], mutated)
+            self.requests.send(Child(run, broken=FAULTY).is_killed())
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -195,12 +198,13 @@ def preload(libraries: list[str]) -> None:
 class Child:
     """A process that runs tests on one mutant."""
 
-    def __init__(self, run: Callable[[], int]) -> None:
-        self._process = FORK.Process(target=self._run, args=(run,))
+    def __init__(self, run: Callable[[], int], *, broken: int) -> None:
+        """`broken` is the exit code of an exception that no test has caught."""
+        self._process = FORK.Process(target=self._run, args=(run, broken))
         self._process.start()
 
     @staticmethod
-    def _run(run: Callable[[], int]) -> None:
+    def _run(run: Callable[[], int], broken: int) -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
         _limit_time(IMPORT_S_MAX)
@@ -208,7 +212,7 @@ class Child:
             code = run()
         except BaseException:  # noqa: BLE001  a broken module may raise anything at import
             traceback.print_exc()
-            code = 2
+            code = broken
         os._exit(code)
 
     def is_killed(self) -> bool:
@@ -236,7 +240,7 @@ def run_imported(tree: Path, mutated: Mutated, chosen: Sequence[str], baseline: 
         files = sorted({each.split("::")[0] for each in chosen})
         return _run_pytest(tree, files, Plugin(chosen, baseline.seconds))
 
-    return Child(run).is_killed()
+    return Child(run, broken=min(FAILED)).is_killed()
 
 
 class Host:
@@ -255,8 +259,8 @@ class Host:
         plugin.requests = requests
         _run_pytest(tree, tests, plugin)
 
-    def is_killed(self, mutated: Mutated, chosen: Sequence[str]) -> bool:
-        """Run tests on a changed function; return whether the mutant was killed.
+    def is_killed(self, mutated: Mutated | None, chosen: Sequence[str]) -> bool:
+        """Run tests on a changed function, or without a change; return whether a test failed.
 
         Raises:
             EOFError: If the process has ended, because it could not run the mutant.
@@ -270,8 +274,9 @@ class Host:
         self._process.join()
 
 
-def _run_changed(session: pytest.Session, items: Sequence[pytest.Item], mutated: Mutated) -> int:
-    _replace_code(mutated)
+def _run_changed(session: pytest.Session, items: Sequence[pytest.Item], mutated: Mutated | None) -> int:
+    if mutated is not None:
+        _replace_code(mutated)
     for item, following in zip_longest(items, items[1:]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:

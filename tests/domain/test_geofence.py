@@ -22,6 +22,7 @@ from sightline.domain.session.machine import fence_of
 from tests.domain.builders import LAT, LIMITS, LNG, T0, a_fix, an_operator, terms
 
 NUMBERS = FenceLimits()
+HERE = a_fix(T0)
 
 latitudes = st.floats(-90, 90)
 longitudes = st.floats(-180, 180)
@@ -181,3 +182,20 @@ def test_whoever_is_inside_is_never_outside_with_a_better_accuracy_or_a_wider_fe
 def test_a_quarter_of_a_great_circle_has_the_length_that_the_mean_radius_gives():
     # A quarter of 2 pi times 6,371,008.8 m.
     assert abs(distance_m(0, 0, 90, 0) - 10_007_557.22) < 0.1
+
+
+def test_the_edge_of_the_fence_is_inside_and_the_edge_of_the_exit_ring_is_not_outside():
+    fix = replace(HERE, lat=HERE.lat + 0.01, accuracy_m=5.0)
+    away_m = distance_m(HERE.lat, HERE.lng, fix.lat, fix.lng)
+    no_margin = FenceLimits(exit_margin_m=0.0, exit_margin_ratio=0.0)
+    edge = Fence(lat=HERE.lat, lng=HERE.lng, radius_m=away_m)
+    assert edge.ring(fix, no_margin) is Ring.INSIDE
+    assert replace(edge, radius_m=away_m - 5.0).ring(fix, no_margin) is Ring.BETWEEN
+    assert replace(edge, radius_m=away_m - 5.001).ring(fix, no_margin) is Ring.OUTSIDE
+
+
+def test_a_device_may_move_as_fast_as_its_limit():
+    away_m = distance_m(HERE.lat, HERE.lng, HERE.lat + 0.01, HERE.lng)
+    later = replace(HERE, lat=HERE.lat + 0.01, taken_at_ms=HERE.taken_at_ms + 2_000)
+    assert not is_implausible(HERE, later, away_m / 2)
+    assert is_implausible(HERE, later, away_m / 2 - 0.001)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.domain.geofence import DeviceKind
+from sightline.domain.geofence import DeviceKind, distance_m
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import (
     BUSY,
@@ -224,6 +224,13 @@ def test_coverage_is_set_as_a_pair():
 
 def test_an_operator_without_coverage_serves_everywhere():
     assert a_workspace().covers(-89.0, 179.0)
+
+
+def test_the_edge_of_a_coverage_is_served():
+    away_m = distance_m(1.0, 2.0, 1.01, 2.0)
+    covered = a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=away_m)
+    assert covered.covers(1.01, 2.0)
+    assert not replace(covered, coverage_radius_m=away_m - 0.001).covers(1.01, 2.0)
 
 
 def test_what_a_session_freezes_of_its_operator_is_what_stands_now():
