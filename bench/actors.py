@@ -29,6 +29,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, WORKSPACE, ActorLimits, Deps
 from sightline.actors.kernel import Command, Context, Envelope, KindName, Registry
 from sightline.actors.messages import GetSession
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.core import GC_THRESHOLDS
@@ -308,7 +309,7 @@ class City:
             rng=random.Random(1),
             limits=ActorLimits(unstarted_dispatches_max=0),
             watchers=Watchers(),
-            epochs=await self.store.acquire_shards("bench", "run"),
+            owned=OwnedShards(await self.store.acquire_shards("bench", "run")),
             on_settlement=lambda: None,
         )
         return build_actors(deps)

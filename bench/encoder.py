@@ -98,7 +98,7 @@ async def publish(renditions: Renditions, whip_url: str) -> None:
     known = RTCRtpSender.getCapabilities("video").codecs
     transceiver.setCodecPreferences([codec for codec in known if codec.mimeType in ("video/H264", "video/rtx")])
     # aiortc reports keyframe requests only to its own encoders, but these packets are already encoded.
-    transceiver.sender._send_keyframe = track.key_wanted  # noqa: SLF001  # its only hook
+    transceiver.sender._send_keyframe = track.key_wanted  # type: ignore[method-assign]  # noqa: SLF001  its only hook
     try:
         await client.connect(peer)
         await stop.wait()

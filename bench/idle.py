@@ -105,7 +105,7 @@ async def catch_up(dsn: str) -> dict[str, float]:
     ):
 
         async def is_done(questions: list[str] = questions) -> bool:
-            return sum([await connection.fetchval(question) for question in questions]) == 0
+            return not any([await connection.fetchval(question) for question in questions])
 
         await waited_s(what, is_done)
         done[what] = time.monotonic() - began

@@ -12,11 +12,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import uvloop
 
 from bench.wire import Caller, Streamer, Tally, percentiles, request
+
+T = TypeVar("T")
 
 PERIOD_S = 2.0
 
@@ -79,13 +82,17 @@ def until(deadline: float, requests: Iterator[bytes]) -> Callable[[], bytes | No
     return lambda: next(requests, None) if time.perf_counter() < deadline else None
 
 
+def _itself(made: T) -> T:
+    return made
+
+
 async def connected(job: dict[str, Any], callers: list[Any]) -> None:
     """Open one connection per caller, a few at a time."""
     loop = asyncio.get_running_loop()
     for at in range(0, len(callers), 100):
         await asyncio.gather(
             *(
-                loop.create_connection(lambda made=each: made, job["host"], job["port"])
+                loop.create_connection(partial(_itself, each), job["host"], job["port"])
                 for each in callers[at : at + 100]
             )
         )
@@ -183,7 +190,7 @@ async def hold(job: dict[str, Any], tally: Tally) -> float:
     """Open keep-alive connections that make one call each, and keep them open for `seconds`."""
     wanted = [request(**each) for each in job["requests"]]
     calls = [wanted[place % len(wanted)] for place in range(job["connections"])]
-    callers = [Caller(tally, lambda data=data: data, paced=True) for data in calls]
+    callers = [Caller(tally, partial(_itself, data), paced=True) for data in calls]
     await connected(job, callers)
     for at in range(0, len(callers), 200):
         for caller in callers[at : at + 200]:

@@ -345,7 +345,7 @@ def growth(samples: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     kinds = set.intersection(*(set(each["processes"]) for each in middle + last))
 
     def lowest(part: list[dict[str, Any]], kind: str, name: str) -> float:
-        return min(each["processes"][kind][name] for each in part)
+        return min(float(each["processes"][kind][name]) for each in part)
 
     return {
         kind: {name: round(lowest(last, kind, name) - lowest(middle, kind, name), 1) for name in GROWTH_MAX}

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import final
 from urllib.parse import quote
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from sightline.storage.embedded.postgres_account import Account, AccountError, choose_account, open_path_for
 from sightline.system.files import sync_directory

@@ -1,0 +1,1 @@
+"""Programs that measure Sightline beside conventional stacks; results are in RESULTS.md."""
