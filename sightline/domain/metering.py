@@ -198,7 +198,7 @@ class Evidence:
     first_outside_ms: int | None = None
 
     def with_media(self, media: Signal) -> "Evidence":
-        """The same with other evidence of media."""
+        """Return a copy with another signal of the media."""
         return Evidence(
             started_at_ms=self.started_at_ms,
             presence=self.presence,

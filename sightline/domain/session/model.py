@@ -176,7 +176,7 @@ class Live:
     """When the consumer side last called; kept in memory, and renewed by recovery."""
 
     def with_proofs(self, evidence: Evidence, location: LocationState) -> "Live":
-        """The same with newer evidence."""
+        """Return a copy with newer evidence."""
         return Live(
             operator=self.operator,
             assigned_at_ms=self.assigned_at_ms,
@@ -240,7 +240,7 @@ class Session:
     """Hash of the event ENDED. Later events, such as SETTLED, change `head_hash` but not this."""
 
     def in_phase(self, phase: Phase) -> "Session":
-        """The same session in another phase, or with more known in the same one."""
+        """Return a copy in another phase, or in the same phase with more details."""
         return Session(
             terms=self.terms,
             phase=phase,

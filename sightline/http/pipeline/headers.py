@@ -26,7 +26,7 @@ class Headers:
         return self._values.get(name.lower())
 
     def having(self, name: str, value: str, /) -> Self:
-        """The same headers with another value of one; `name` in lower case."""
+        """Return a copy with another value of one header; `name` in lower case."""
         changed = {**self._values, name: value}
         return type(self)([(key.encode("latin-1"), text.encode("latin-1")) for key, text in changed.items()])
 

@@ -45,7 +45,7 @@ class FaultyRelations:
 
     @property
     def is_apart(self) -> bool:
-        """As the world was set up."""
+        """What the world was set up with."""
         return self._is_apart
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
