@@ -47,7 +47,7 @@ HEADS: Final = ("sessions", "RSS MB", "in use MB", "free MB", "Python blocks", "
 class MallInfo(ctypes.Structure):
     """Result of glibc's mallinfo2."""
 
-    _fields_ = [
+    _fields_ = [  # type: ignore[mutable-override]  # the stubs name a union that no literal has
         *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks")),
         *((name, ctypes.c_size_t) for name in ("uordblks", "fordblks", "keepcost")),
     ]
