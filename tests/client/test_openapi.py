@@ -22,6 +22,9 @@ SPEC: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi
 SCHEMAS: dict[str, Any] = SPEC["components"]["schemas"]
 MONEY = "^(0|[1-9][0-9]{0,77})$"
 
+REQUIRED_OF_0_1_0: dict[str, list[str]] = json.loads(Path(__file__).with_name("required_fields.json").read_text())
+"""Fields of answers that every server of version 0.1.0 or newer sends, and that are never null; by schema."""
+
 METHODS = {
     "getHealth": "health",
     "getConfig": "config",
@@ -165,11 +168,36 @@ def test_the_model_of_an_answer_has_the_fields_of_its_schema(name: str) -> None:
     schema = SCHEMAS[name]
     fields = {field.alias or key: field for key, field in model.model_fields.items()}
     assert fields.keys() == schema.get("properties", {}).keys()
-    required = {key for key, field in fields.items() if field.is_required()}
-    assert required == set(schema.get("required", ()))
+    sent_always = set(schema.get("required", ()))
+    nullable = {key for key in sent_always if is_nullable(schema["properties"][key])}
+    assert required_fields(model) == sent_always - nullable
     for key, field in fields.items():
         if (name, key) not in WIDER:
             assert shape(field.annotation) == wire_shape(schema["properties"][key]), key
+
+
+def is_nullable(schema: dict[str, Any]) -> bool:
+    return schema.get("type") == "null" or any(each.get("type") == "null" for each in schema.get("anyOf", ()))
+
+
+def required_fields(model: type[BaseModel]) -> set[str]:
+    return {field.alias or key for key, field in model.model_fields.items() if field.is_required()}
+
+
+@pytest.mark.parametrize("name", REQUIRED_OF_0_1_0)
+def test_the_model_of_an_answer_accepts_the_answer_of_an_older_server(name: str) -> None:
+    """A field that is added later must be nullable, or have a default in the model."""
+    model: type[BaseModel] = getattr(models, MODEL_NAMES.get(name, name))
+    assert required_fields(model) <= set(REQUIRED_OF_0_1_0[name])
+
+
+def test_a_session_of_a_server_without_leases_is_read() -> None:
+    values = {"id": "s", "consumerWorkspaceId": "w", "state": "REQUESTED", "createdAt": "2026-01-01T00:00:00.000Z"}
+    numbers = dict.fromkeys(("maxDurationSeconds", "waitTimeoutSeconds", "cleanSeconds", "radiusMeters"), 1)
+    numbers |= dict.fromkeys(("requestedLat", "requestedLng", "platformFeeBps"), 1)
+    money = dict.fromkeys(("ratePerSecondMicroUsdc", "holdMicroUsdc", "chargedMicroUsdc"), "1")
+    session = models.Session.model_validate({**values, **numbers, **money, "authorized": True})
+    assert (session.consumer_lease_seconds, session.operator_workspace_id) == (None, None)
 
 
 def wire_shape(schema: dict[str, Any]) -> Any:

@@ -117,8 +117,7 @@ def _event(message_id: str, raw: bytes) -> WebhookEvent:
         message = json.loads(raw)
         kind, data = str(message["type"]), dict(message["data"])
         model = MODELS.get(kind.partition(".")[0])
-        absent = {"whepUrl": None, "whipUrl": None} if model is Session else {}  # messages have no media URLs
-        value = None if model is None else model.model_validate(absent | data)
+        value = None if model is None else model.model_validate(data)
         return WebhookEvent(message_id, kind, datetime.fromisoformat(message["timestamp"]), value, data)
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise WebhookError("its body is not an event of Sightline") from error

@@ -18,7 +18,11 @@ Secret = Annotated[str, Field(repr=False)]
 
 
 class Model(BaseModel):
-    """A value that the server returned. Fields that this version does not know are kept in `model_extra`."""
+    """A value that the server returned.
+
+    Fields that this version does not know are kept in `model_extra`. Nullable fields that an older server does not send
+    are None.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 

@@ -39,9 +39,9 @@ class Settlement(Model):
 
     session_id: str
     state: SettlementState
-    payload: SettlementPayload | None
-    tx_hash: str | None
-    confirmed_at: Time | None
+    payload: SettlementPayload | None = None
+    tx_hash: str | None = None
+    confirmed_at: Time | None = None
 
 
 class Wallet(Model):
@@ -70,9 +70,9 @@ class WalletEvent(Model):
     from_address: str
     to_address: str
     amount_micro_usdc: Money
-    session_id: str | None
+    session_id: str | None = None
     confirmations: int
-    confirmed_at: Time | None
+    confirmed_at: Time | None = None
     removed: bool
     created_at: Time
 
@@ -81,4 +81,4 @@ class WalletEventPage(Model):
     """One page of movements."""
 
     items: list[WalletEvent]
-    next_cursor: str | None
+    next_cursor: str | None = None

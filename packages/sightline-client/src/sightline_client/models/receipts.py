@@ -11,7 +11,7 @@ class EventFact(Model):
     """One named value of a recorded event."""
 
     name: str
-    value: str | int | None
+    value: str | int | None = None
 
 
 class MeterEvent(Model):
@@ -28,9 +28,9 @@ class MeterEventPage(Model):
     """One page of recorded events, oldest first. `head_hash` is that of the newest event of the session."""
 
     items: list[MeterEvent]
-    next_cursor: str | None
+    next_cursor: str | None = None
     head_hash: str
-    ended_head_hash: str | None
+    ended_head_hash: str | None = None
 
 
 class ReceiptSession(Model):
@@ -38,12 +38,12 @@ class ReceiptSession(Model):
 
     id: str
     consumer_workspace_id: str
-    operator_workspace_id: str | None
+    operator_workspace_id: str | None = None
     state: SessionState
     end_reason: EndReason
     created_at: Time
-    assigned_at: Time | None
-    started_at: Time | None
+    assigned_at: Time | None = None
+    started_at: Time | None = None
     ended_at: Time
     requested_lat: float
     requested_lng: float
@@ -54,28 +54,28 @@ class ReceiptSession(Model):
     platform_fee_bps: int
     clean_seconds: int
     charged_micro_usdc: Money
-    settlement_tx_hash: str | None
+    settlement_tx_hash: str | None = None
 
 
 class ReceiptMeter(Model):
     """The meter at the end of a session."""
 
-    started_at: Time | None
+    started_at: Time | None = None
     ended_at: Time
     clean_seconds: int
     windows: list[MeterWindow]
     head_hash: str
-    ended_head_hash: str | None
+    ended_head_hash: str | None = None
 
 
 class ReceiptSettlement(Model):
     """The payment and its place on the chain."""
 
     state: SettlementState
-    payload: SettlementPayload | None
-    tx_hash: str | None
-    block_number: str | None
-    log_index: int | None
+    payload: SettlementPayload | None = None
+    tx_hash: str | None = None
+    block_number: str | None = None
+    log_index: int | None = None
 
 
 class ReceiptContracts(Model):

@@ -38,35 +38,35 @@ class Session(Model):
 
     id: str
     consumer_workspace_id: str
-    operator_workspace_id: str | None
+    operator_workspace_id: str | None = None
     state: SessionState
     max_duration_seconds: int
     wait_timeout_seconds: int
-    consumer_lease_seconds: int | None
+    consumer_lease_seconds: int | None = None
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
-    started_at: Time | None
-    ended_at: Time | None
+    started_at: Time | None = None
+    ended_at: Time | None = None
     clean_seconds: int
     charged_micro_usdc: Money
-    settlement_tx_hash: str | None
-    video_backend_ref: str | None
+    settlement_tx_hash: str | None = None
+    video_backend_ref: str | None = None
     created_at: Time
     requested_lat: float
     requested_lng: float
     authorized: bool
-    whep_url: str | None = Field(repr=False)
-    whip_url: str | None = Field(repr=False)
-    end_reason: EndReason | None
-    meter_state: MeterState | None
-    pause_reason: PauseReason | None
-    assigned_at: Time | None
-    expires_at: Time | None
+    whep_url: str | None = Field(default=None, repr=False)
+    whip_url: str | None = Field(default=None, repr=False)
+    end_reason: EndReason | None = None
+    meter_state: MeterState | None = None
+    pause_reason: PauseReason | None = None
+    assigned_at: Time | None = None
+    expires_at: Time | None = None
     radius_meters: int
     platform_fee_bps: int
-    quote_id: str | None
-    instructions: str | None
-    metadata: dict[str, Any] | None
+    quote_id: str | None = None
+    instructions: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class AssignedSession(Session):
@@ -79,7 +79,7 @@ class SessionPage(Model):
     """One page of sessions."""
 
     items: list[Session]
-    next_cursor: str | None
+    next_cursor: str | None = None
 
 
 class StartedSession(Model):
@@ -109,7 +109,7 @@ class MeterWindow(Model):
     """Time that is not charged. `to` is None while it lasts."""
 
     from_: Annotated[Time, Field(alias="from")]
-    to: Time | None
+    to: Time | None = None
     reason: PauseReason
 
 
@@ -117,15 +117,15 @@ class Meter(Model):
     """Clean seconds and charge of a session."""
 
     session_id: str
-    started_at: Time | None
-    ended_at: Time | None
-    meter_state: MeterState | None
+    started_at: Time | None = None
+    ended_at: Time | None = None
+    meter_state: MeterState | None = None
     clean_seconds: int
     windows: list[MeterWindow]
     rate_per_second_micro_usdc: Money
     charged_micro_usdc: Money
     head_hash: str
-    ended_head_hash: str | None
+    ended_head_hash: str | None = None
 
 
 class SessionLocation(Model):
@@ -137,7 +137,7 @@ class SessionLocation(Model):
     accuracy_meters: float
     captured_at: Time
     received_at: Time
-    in_geofence: bool | None
+    in_geofence: bool | None = None
 
 
 class StreamTicket(Model):

@@ -46,10 +46,10 @@ class Webhook(Model):
     description: str
     event_types: list[WebhookEventType]
     enabled: bool
-    disabled_reason: WebhookDisabledReason | None
-    disabled_at: Time | None
-    failing_since: Time | None
-    previous_secret_expires_at: Time | None
+    disabled_reason: WebhookDisabledReason | None = None
+    disabled_at: Time | None = None
+    failing_since: Time | None = None
+    previous_secret_expires_at: Time | None = None
     created_at: Time
 
 
@@ -63,7 +63,7 @@ class WebhookList(Model):
     """The endpoints, oldest first."""
 
     items: list[Webhook]
-    next_cursor: None
+    next_cursor: None = None
 
 
 class WebhookDelivery(Model):
@@ -75,11 +75,11 @@ class WebhookDelivery(Model):
     state: WebhookDeliveryState
     attempts: int
     created_at: Time
-    next_attempt_at: Time | None
-    last_attempt_at: Time | None
-    last_status: int | None
-    last_error: str | None
-    delivered_at: Time | None
+    next_attempt_at: Time | None = None
+    last_attempt_at: Time | None = None
+    last_status: int | None = None
+    last_error: str | None = None
+    delivered_at: Time | None = None
 
 
 class WebhookDeliveryWithBody(WebhookDelivery):
@@ -92,11 +92,11 @@ class WebhookDeliveryPage(Model):
     """One page of deliveries."""
 
     items: list[WebhookDelivery]
-    next_cursor: str | None
+    next_cursor: str | None = None
 
 
 class Replay(Model):
     """What a replay queued. `next_since` is set when there are more events: replay again from there."""
 
     count: int
-    next_since: Time | None
+    next_since: Time | None = None

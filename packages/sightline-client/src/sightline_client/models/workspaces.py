@@ -68,7 +68,7 @@ class WalletSession(Model):
     session_id: str
     signed_in_at: Time
     last_used_at: Time
-    ended_at: Time | None
+    ended_at: Time | None = None
     client_address: str
     user_agent: str
     is_current: bool
@@ -78,7 +78,7 @@ class WalletSessionList(Model):
     """All open sign-ins."""
 
     items: list[WalletSession]
-    next_cursor: None
+    next_cursor: None = None
 
 
 class BoundWorkspace(Model):
@@ -106,8 +106,8 @@ class WalletIdentity(Model):
 
     kind: Literal["wallet_session"]
     wallet_address: str
-    workspace_id: str | None
-    role: MemberRole | None
+    workspace_id: str | None = None
+    role: MemberRole | None = None
     workspaces: list[WorkspaceBrief]
     expires_at: Time
 
@@ -124,14 +124,14 @@ class Workspace(Model):
     wallet_address: str
     roles: list[Role]
     availability_state: Availability
-    coverage_lat: float | None
-    coverage_lng: float | None
-    coverage_radius_meters: float | None
+    coverage_lat: float | None = None
+    coverage_lng: float | None = None
+    coverage_radius_meters: float | None = None
     device_kind: DeviceKind
-    last_seen_at: Time | None
+    last_seen_at: Time | None = None
     created_at: Time
     created_by_wallet: str
-    deleted_at: Time | None
+    deleted_at: Time | None = None
 
 
 class WorkspaceWithRole(Workspace):
@@ -144,7 +144,7 @@ class WorkspaceList(Model):
     """All workspaces of a wallet."""
 
     items: list[WorkspaceWithRole]
-    next_cursor: None
+    next_cursor: None = None
 
 
 class Member(Model):
@@ -159,14 +159,14 @@ class MemberList(Model):
     """All members of a workspace."""
 
     items: list[Member]
-    next_cursor: None
+    next_cursor: None = None
 
 
 class ApiKeyLimits(Model):
     """Spending limits of an API key; None: no limit."""
 
-    per_session_micro_usdc: Money | None
-    per_day_micro_usdc: Money | None
+    per_session_micro_usdc: Money | None = None
+    per_day_micro_usdc: Money | None = None
 
 
 class ApiKey(Model):
@@ -178,12 +178,12 @@ class ApiKey(Model):
     prefix: str
     environment: Environment
     scopes: list[Scope]
-    limits: ApiKeyLimits | None
+    limits: ApiKeyLimits | None = None
     created_at: Time
     created_by_wallet: str
-    last_used_at: Time | None
-    revoked_at: Time | None
-    grace_period_end: Time | None
+    last_used_at: Time | None = None
+    revoked_at: Time | None = None
+    grace_period_end: Time | None = None
 
 
 class MintedKey(ApiKey):
@@ -196,7 +196,7 @@ class ApiKeyList(Model):
     """All keys of a workspace."""
 
     items: list[ApiKey]
-    next_cursor: None
+    next_cursor: None = None
 
 
 class HeartbeatVerdict(Model):
