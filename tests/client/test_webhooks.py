@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ PING = json.dumps(
 ).encode()
 
 
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "docs" / "vectors" / "webhooks.json").read_text(encoding="utf-8")
+)
+"""Messages that the verifiers in Python and in TypeScript must judge alike."""
+
+
 def signed(body: bytes = PING, *secrets: str) -> dict[str, str]:
     """Headers with a signature by each secret, made by the reference library."""
     at = datetime.fromtimestamp(NOW_S, UTC)
@@ -36,6 +43,21 @@ def test_a_message_signed_by_the_reference_library_is_accepted_and_the_other_way
     assert verify(PING.decode(), signed(PING, OTHER, SECRET), SECRET, now_s=NOW_S) == event, "after a rotation"
     mine = signed_headers(ID, PING, SECRET, now_s=datetime.now(UTC).timestamp())
     assert StandardWebhook(SECRET).verify(PING, mine)["type"] == "webhook.ping"
+
+
+@pytest.mark.parametrize("message", VECTORS["messages"], ids=lambda each: each["name"])
+def test_the_vectors_are_judged_as_they_say(message: dict[str, Any]) -> None:
+    body, headers, event = message["body"], message["headers"], message["event"]
+    if event is None:
+        with pytest.raises(WebhookError):
+            verify(body, headers, VECTORS["secret"], now_s=VECTORS["nowS"])
+        return
+    found = verify(body, headers, VECTORS["secret"], now_s=VECTORS["nowS"])
+    assert (found.id, found.type, found.data) == (event["id"], event["type"], event["data"])
+    assert found.timestamp == datetime.fromisoformat(event["timestamp"])
+    at = datetime.fromtimestamp(int(headers["Webhook-Timestamp"]), UTC)
+    made = StandardWebhook(VECTORS["secret"]).sign(event["id"], at, body)
+    assert made in headers["Webhook-Signature"].split(), "the vectors agree with the reference library"
 
 
 FORGED: dict[str, tuple[bytes, dict[str, str], str]] = {

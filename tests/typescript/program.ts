@@ -1,5 +1,5 @@
 // A consumer and an operator in a browser, as a customer would write them. Only compiled.
-import { ApiError, Player, Publisher, connect, dataOf, follow, once, verifyReceipt, type Model } from "sightline-js";
+import { ApiError, Player, Publisher, connect, dataOf, follow, once, verifyReceipt, verifyWebhook, type Model } from "sightline-js";
 
 const sl = connect({ url: "https://sightline.example", key: "ska_live_1" });
 
@@ -19,6 +19,13 @@ export async function watch(video: HTMLVideoElement): Promise<void> {
 }
 
 export const film = (whipUrl: string, media: MediaStream): Publisher => new Publisher(whipUrl, media);
+
+/** The type of an event decides the type of its data. */
+export function handle(body: string, headers: Headers): number {
+  const event = verifyWebhook(body, headers, "whsec_AAAA");
+  if (event.type === "webhook.ping") return event.data.webhookId.length;
+  return "cleanSeconds" in event.data ? event.data.cleanSeconds : event.data.sequence;
+}
 
 // @ts-expect-error: the path does not exist
 void sl.GET("/api/v1/nothing");

@@ -5,3 +5,4 @@ export { Publisher, type PublisherOptions, type Sending } from "./publisher.js";
 export { CHECKS, chainHash, verifyReceipt, type Check, type Failure, type Verification } from "./receipt.js";
 export type { components, operations, paths } from "./schema.gen.js";
 export { Stills, frame, type FrameQuery, type Still } from "./stills.js";
+export { WebhookError, verifyWebhook, type WebhookEvent, type WebhookHeaders, type WebhookOptions } from "./webhook.js";
