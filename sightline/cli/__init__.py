@@ -1,7 +1,6 @@
 """Sightline brokers on-demand live video: dispatch, proof of presence, video, metering, settlement."""
 
 # Each command imports its modules when it runs, so that `--help` is fast.
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sightline.cli import admin, consumer
-from sightline.cli.options import ConfigFile, DataDir, load, settings_of
+from sightline.cli.client_settings import load_client_settings
+from sightline.cli.options import AsJson, ConfigFile, DataDir, load, settings_of
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -59,19 +59,26 @@ def serve(
 
 
 @app.command()
-def config(config: ConfigFile = None) -> None:
+def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
     from rich.console import Console
     from rich.table import Table
 
+    from sightline.cli.operations import print_json
     from sightline.config import Settings
 
     loaded = load(config)
     table = Table("variable", "value", "source", "meaning")
+    shown = loaded.settings.model_dump(mode="json")
     for name, field in Settings.model_fields.items():
         value = getattr(loaded.settings, name)
-        shown = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
-        table.add_row(f"SIGHTLINE_{name.upper()}", shown, loaded.sources[name], field.description or "")
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
+        variable, source, meaning = f"SIGHTLINE_{name.upper()}", loaded.sources[name], field.description or ""
+        table.add_row(variable, text, source, meaning)
+        if as_json:
+            print_json({"variable": variable, "value": shown[name], "source": source, "meaning": meaning})
+    if as_json:
+        return
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
@@ -79,13 +86,14 @@ def config(config: ConfigFile = None) -> None:
 def faucet(
     address: Annotated[str, typer.Argument(help="Wallet address.")],
     micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC.")],
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
     """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
     from sightline.bootstrap.maintenance.faucet import run_faucet
 
-    raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc))
+    raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc, as_json=as_json))
 
 
 @app.command()
@@ -106,7 +114,7 @@ def verify(
     root: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check the C2PA signature of a frame, and print who signed what, where and when.
 
@@ -119,7 +127,7 @@ def verify(
 
 @app.command()
 def device(
-    api: Annotated[str, typer.Option(help="URL of the server.")],
+    api: consumer.Url = None,
     lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
     lng: Annotated[float | None, typer.Option(min=-180, max=180, help="Longitude of a fixed device.")] = None,
     source: Annotated[
@@ -136,26 +144,33 @@ def device(
 ) -> None:
     """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
 
-    Give --lat and --lng, or --gps. The API key is read from SIGHTLINE_API_KEY.
+    Give --lat and --lng, or --gps. The API key is that of SIGHTLINE_API_KEY or of the settings file.
     """
     import trio
 
     from sightline.cli.device import DeviceOptions, run_device
     from sightline.system.logs import configure_logs
     from sightline.video.assets import clip_path
+    from sightline_client import DEFAULT_URL
     from sightline_client.operator import Position
 
-    key = os.environ.get("SIGHTLINE_API_KEY")
-    if not key:
-        typer.echo("SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace.", err=True)
+    with consumer.one_line_errors():
+        known = load_client_settings()
+    if not known.api_key:
+        typer.echo(
+            "SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace; "
+            "`sightline signup --role SUPPLIER` creates one.",
+            err=True,
+        )
         raise typer.Exit(1)
     if gps is None and (lat is None or lng is None):
         typer.echo("The device has no position. Give --lat and --lng, or --gps.", err=True)
         raise typer.Exit(2)
     configure_logs()
+    url = api or known.url or DEFAULT_URL
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
-    options = DeviceOptions(api_url=api, api_key=key, source=chosen, place=place, gps=gps)
+    options = DeviceOptions(api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps)
     raise typer.Exit(trio.run(run_device, options))
 
 
@@ -175,18 +190,17 @@ def fleet(
     It may be run again: what exists is kept, what changed is applied.
     """
     from sightline.cli.fleet import run_fleet
-    from sightline_client import Sightline
 
-    with consumer.one_line_errors(), Sightline(api) as sl:
+    with consumer.one_line_errors(), consumer.client(api) as sl:
         raise typer.Exit(run_fleet(sl, consumer.own_wallet(), file, out, is_online=online))
 
 
 @app.command()
-def settlements(data_dir: DataDir = None, config: ConfigFile = None) -> None:
+def settlements(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(settings_of(config, data_dir=data_dir)))
+    raise typer.Exit(print_settlements(settings_of(config, data_dir=data_dir), as_json=as_json))
 
 
 @app.command("write-off")
@@ -201,13 +215,14 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
 def actors(
     data_dir: DataDir = None,
     revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to start again.")] = None,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Show the actors of a running server: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
     settings = settings_of(config, data_dir=data_dir)
-    raise typer.Exit(print_actors(settings) if revive is None else revive_actor(settings, revive))
+    raise typer.Exit(print_actors(settings, as_json=as_json) if revive is None else revive_actor(settings, revive))
 
 
 @app.command()
@@ -238,7 +253,7 @@ def restore(
 
 @app.command()
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
@@ -268,7 +283,7 @@ def dev(
     lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude at which the device films.")] = 52.520008,
     lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude at which the device films.")] = 13.404954,
     data_dir: Annotated[Path | None, typer.Option(help="Directory for data and logs; default: temporary.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a server with a funded consumer and a filming operator, and print URL and keys."""
     from sightline.cli.dev import run_dev

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from sightline.cli.client_settings import default_path, load_client_settings
+from sightline.cli.options import AsJson
 
 # Each command imports the client when it runs, so that `--help` and `serve` are fast.
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
 
 Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
 
 
@@ -47,23 +48,42 @@ def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None
 
 
 def own_wallet() -> "LocalWallet":
-    """Load the wallet of SIGHTLINE_WALLET_KEY.
+    """Load the wallet of SIGHTLINE_WALLET_KEY or of the settings file.
 
     Raises:
-        ValueError: The variable is not set, or is not a private key.
+        ValueError: The key is not set, or is not a private key.
     """
+    wallet = _configured_wallet()
+    if wallet is None:
+        raise ValueError(
+            "SIGHTLINE_WALLET_KEY is not set. Set it to the private key of the wallet, or create one with "
+            "`sightline signup`."
+        )
+    return wallet
+
+
+def _configured_wallet() -> "LocalWallet | None":
     from sightline_client.wallet import LocalWallet
 
-    key = os.environ.get("SIGHTLINE_WALLET_KEY")
-    if not key:
-        raise ValueError("SIGHTLINE_WALLET_KEY is not set. Set it to the private key of the wallet, or run signup.")
-    return LocalWallet.from_key(key)
+    key = load_client_settings().wallet_key
+    return LocalWallet.from_key(key) if key else None
 
 
-def _client(url: str | None) -> "Sightline":
+def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
+    """Open a client with the server and the key of option, environment or settings file.
+
+    Raises:
+        ValueError: `needs_key`, and there is no API key.
+    """
     from sightline_client import Sightline
 
-    return Sightline(url)
+    settings = load_client_settings()
+    if needs_key and not settings.api_key:
+        raise ValueError(
+            f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
+            "`sightline signup` creates a key, `sightline login` one for an existing wallet."
+        )
+    return Sightline(url or settings.url, settings.api_key)
 
 
 def _sign_in(sl: "Sightline", slug: str | None) -> str:
@@ -91,9 +111,9 @@ def signup(
     from sightline_client import usdc
     from sightline_client.wallet import LocalWallet
 
-    with one_line_errors(), _client(api) as sl:
-        is_own = bool(os.environ.get("SIGHTLINE_WALLET_KEY"))
-        wallet = own_wallet() if is_own else LocalWallet.create()
+    with one_line_errors(), client(api) as sl:
+        own = _configured_wallet()
+        wallet = LocalWallet.create() if own is None else own
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
         if role not in SCOPES:
             raise ValueError(f"The role {role} does not exist. Use one of {', '.join(SCOPES)}.")
@@ -109,7 +129,7 @@ def signup(
         }
         if fund is not None:
             _fund(sl, wallet, usdc(fund), data_dir)
-    _print(said, as_json, _exports(sl.url, minted, workspace, None if is_own else wallet))
+    _print(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
@@ -139,7 +159,7 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
     from sightline.cli.local import SCOPES
 
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
         scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
         minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
@@ -149,7 +169,7 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
 @keys_app.command("list")
 def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """List the keys, without their plaintexts."""
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api) as sl:
         found = sl.keys.list(_sign_in(sl, slug))
     for key in found:
         state = "revoked" if key.revoked_at else "valid"
@@ -165,7 +185,7 @@ def mint_key(
     as_json: AsJson = False,
 ) -> None:
     """Mint a key, and print its plaintext. It cannot be shown again."""
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api) as sl:
         minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope)
     _print(minted, as_json, minted.plaintext)
 
@@ -173,7 +193,7 @@ def mint_key(
 @keys_app.command("revoke")
 def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Revoke a key. It works for 60 more seconds."""
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api) as sl:
         revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
     _print(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
 
@@ -187,7 +207,7 @@ def request(
     as_json: AsJson = False,
 ) -> None:
     """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api, needs_key=True) as sl:
         quote = sl.quote(lat, lng, seconds=seconds)
         session = sl.sessions.create(lat, lng, seconds=seconds, quote_id=quote.quote_id, instructions=instructions)
         typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
@@ -211,7 +231,7 @@ def watch(
     from sightline.cli.signals import stop_like_ctrl_c
     from sightline_client import usdc
 
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
@@ -242,7 +262,7 @@ def watch(
 
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet."""
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api, needs_key=True) as sl:
         is_requested = sl.sessions.get(session_id).state == "REQUESTED"
         session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
@@ -264,7 +284,7 @@ def listen(
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
-    with one_line_errors(), _client(api) as sl:
+    with one_line_errors(), client(api, needs_key=True) as sl:
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:

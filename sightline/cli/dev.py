@@ -73,5 +73,6 @@ export SIGHTLINE_API_KEY={said["consumerKey"]}
 export SIGHTLINE_WALLET_KEY={said["consumerWalletKey"]}
 sightline watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 
-API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
+Console: {said["url"]}/   API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
+Manual: {said["url"]}/manual/
 """

@@ -1,5 +1,6 @@
 """Operator commands that call the internal listener of a running server."""
 
+import json
 import sys
 from typing import Any
 from urllib.parse import urlencode
@@ -29,12 +30,18 @@ def ask(settings: Settings, method: str, path: str, body: dict[str, str] | None 
     data_dir, token = settings.data_dir, settings.internal_token
     where = read_server_addresses(data_dir)
     if where is None:
-        raise NotRunningError(f"no server was ever ready on {data_dir}")
+        raise NotRunningError(
+            f"No server was ever ready on {data_dir}. Start one with `sightline serve`, or name its directory with "
+            "--data-dir."
+        )
     try:
         headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
         answer = httpx.request(method, where.internal_url + path, headers=headers, json=body, timeout=TIMEOUT_S)
     except httpx.TransportError as error:
-        raise NotRunningError(f"the server of {data_dir} does not answer at {where.internal_url}") from error
+        raise NotRunningError(
+            f"The server of {data_dir} does not answer at {where.internal_url}. Start it with `sightline serve`, or "
+            "name another directory with --data-dir."
+        ) from error
     answered: dict[str, Any] = answer.json()
     if answer.status_code != httpx.codes.OK:
         raise NotRunningError(f"{answered['code']}: {answered['message']}")
@@ -51,12 +58,21 @@ def _fail(error: NotRunningError) -> int:
     return 1
 
 
-def print_settlements(settings: Settings) -> int:
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def print_settlements(settings: Settings, *, as_json: bool) -> int:
     """Print the settlements that are not confirmed, with the reason. Returns the exit code."""
     try:
         found = ask(settings, "GET", "/internal/settlements")["items"]
     except NotRunningError as error:
         return _fail(error)
+    if as_json:
+        for item in found:
+            print_json(item)
+        return 0
     table = Table("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
     for item in found:
         table.add_row(
@@ -86,12 +102,15 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
     return 0
 
 
-def print_actors(settings: Settings) -> int:
+def print_actors(settings: Settings, *, as_json: bool) -> int:
     """Print counts per kind of actor, and the parked actors. Returns the exit code."""
     try:
         kinds = ask(settings, "GET", "/internal/actors")["kinds"]
     except NotRunningError as error:
         return _fail(error)
+    if as_json:
+        print_json(kinds)
+        return 0
     table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
     for kind, counts in kinds.items():
         parked = "; ".join(f"{actor_id}: {reason}" for actor_id, reason in counts["parked"].items())

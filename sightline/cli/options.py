@@ -13,6 +13,7 @@ DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIG
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
 
 
 def load(config_file: Path | None, **overrides: object) -> "LoadedSettings":

@@ -24,6 +24,8 @@ OTHER_VARIABLES: Final = frozenset(
     }
 )
 """Variables with the prefix SIGHTLINE_ that are not settings of the server."""
+CLIENT_TABLE: Final = "client"
+"""Table of the settings file that the server ignores: server and keys of commands such as `sightline watch`."""
 TEST_PREFIXES: Final = ("SIGHTLINE_TEST_", "SIGHTLINE_KILL_")
 """Variables of the test suite."""
 
@@ -79,7 +81,10 @@ def load_settings(
 
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Read the settings of a TOML file: top-level keys, named like the variables in lower case without prefix."""
+    """Read the settings of a TOML file: top-level keys, named like the variables in lower case without prefix.
+
+    The table [client] is left out.
+    """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -87,6 +92,7 @@ def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
         raise SettingsError(
             [f"Cannot read the settings file {path}: {reason}. Correct --config or {CONFIG_VARIABLE}."]
         ) from error
+    found.pop(CLIENT_TABLE, None)
     for name in found.keys() - Settings.model_fields.keys():
         near = nearest(name, Settings.model_fields)
         hint = f"Did you mean {near}?" if near else "`sightline config` lists the settings."

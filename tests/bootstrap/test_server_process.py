@@ -103,7 +103,7 @@ async def test_commands_for_a_running_server_say_when_there_is_none(data_directo
     line = [sys.executable, "-m", "sightline.cli", "actors", "--data-dir", str(data_directory)]
     done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
     assert done.returncode == 1
-    assert "no server was ever ready" in done.stderr.decode()
+    assert "No server was ever ready" in done.stderr.decode()
 
 
 async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: Path) -> None:

@@ -80,6 +80,49 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "run signup" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
 
 
+def test_operators_commands_print_json(dev: dict[str, Any]) -> None:
+    data = ("--data-dir", f"{dev['dataDir']}/data")
+    kinds = json.loads(sightline(dev, "actors", "--json", *data))
+    assert kinds["session"]["parked"] == {}
+    for line in sightline(dev, "settlements", "--json", *data).splitlines():
+        assert json.loads(line)["state"] != "CONFIRMED"
+    listed = [json.loads(line) for line in sightline(dev, "config", "--json", SIGHTLINE_PORT="8099").splitlines()]
+    (port,) = [each for each in listed if each["variable"] == "SIGHTLINE_PORT"]
+    assert (port["value"], port["source"]) == (8099, "environment")
+    paid = json.loads(sightline(dev, "faucet", "0x" + "11" * 20, "7", "--json", *data))
+    assert (paid["amountMicroUsdc"], paid["txHash"][:2]) == ("7", "0x")
+
+
+def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "sightline.toml"
+    path.write_text(f'[client]\nurl = "{dev["url"]}"\napi_key = "{dev["consumerKey"]}"\n')
+    known = {"SIGHTLINE_CONFIG": str(path), "SIGHTLINE_URL": "", "SIGHTLINE_API_KEY": ""}
+    session = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json", **known))
+    assert session["state"] == "ASSIGNED"
+    sightline(dev, "end", session["id"], **known)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "said"),
+    [
+        (("watch", "1", "2"), {"SIGHTLINE_API_KEY": ""}, "`sightline signup` creates a key"),
+        (("request", "1", "2"), {"SIGHTLINE_API_KEY": "svc_test_wrong"}, "sightline login"),
+        (("listen",), {"SIGHTLINE_URL": "http://127.0.0.1:9"}, "Check url= or SIGHTLINE_URL"),
+        (("login",), {"SIGHTLINE_WALLET_KEY": ""}, "create one with `sightline signup`"),
+        (("login",), {"SIGHTLINE_WALLET_KEY": "0x12"}, "64 hex digits"),
+        (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),
+        (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve`"),
+        (("device", "--lat", "1", "--lng", "2"), {"SIGHTLINE_API_KEY": ""}, "signup --role SUPPLIER"),
+    ],
+)
+def test_an_error_is_one_line_that_names_the_next_step(
+    dev: dict[str, Any], arguments: tuple[str, ...], env: dict[str, str], said: str
+) -> None:
+    printed = sightline(dev, *arguments, code=1, **env)
+    assert said in printed
+    assert len(printed.splitlines()) == 1
+
+
 def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
     known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     line = [*COMMAND, "listen", "--json"]

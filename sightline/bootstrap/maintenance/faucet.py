@@ -1,5 +1,6 @@
 """The `faucet` command: pays test money from the embedded chain of a running server."""
 
+import json
 import sys
 
 import trio
@@ -10,15 +11,23 @@ from sightline.domain.errors import SightlineError
 from sightline.system.ids import SystemIds
 
 
-def run_faucet(settings: Settings, address: str, amount_micro: int) -> int:
+def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: bool) -> int:
     """Pay from the faucet of a running server's embedded chain. Returns the exit code."""
     if settings.chain_rpc_url is not None:
-        sys.stderr.write("there is a faucet on the embedded chain only\n")
+        sys.stderr.write("Only the embedded chain has a faucet, and SIGHTLINE_CHAIN_RPC_URL names another chain.\n")
         return 1
 
     async def pay() -> None:
         async with open_running_faucet(settings.data_dir / "chain", SystemIds()) as opened:
             payment = await opened.fund(address, amount_micro)
+        if as_json:
+            facts = {
+                "address": payment.address,
+                "amountMicroUsdc": str(payment.amount_micro),
+                "txHash": payment.tx_hash,
+            }
+            sys.stdout.write(json.dumps(facts) + "\n")
+        else:
             sys.stdout.write(f"{payment.address} got {payment.amount_micro} micro-USDC in {payment.tx_hash}\n")
 
     try:

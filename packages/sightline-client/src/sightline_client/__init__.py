@@ -4,7 +4,7 @@
 """
 
 from sightline_client._async.chain import AsyncChain
-from sightline_client._async.client import AsyncSightline
+from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client._async.events import AsyncEvents
 from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.view import AsyncView
@@ -50,6 +50,7 @@ from sightline_client.verification import Failure, ReceiptCheck, Verification
 from sightline_client.webhooks import WebhookEvent
 
 __all__ = [
+    "DEFAULT_URL",
     "NO_RETRY",
     "ApiError",
     "AsyncChain",

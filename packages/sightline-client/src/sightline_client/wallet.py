@@ -1,6 +1,7 @@
 """A wallet whose private key is in this process. Needs the extra `wallet`."""
 
-from typing import Any, Self, final
+import re
+from typing import Any, Final, Self, final
 
 from sightline_client.errors import MissingExtraError
 
@@ -10,6 +11,8 @@ try:
     from eth_account.signers.local import LocalAccount
 except ImportError:
     raise MissingExtraError("wallet") from None
+
+KEY: Final = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 
 
 @final
@@ -26,7 +29,13 @@ class LocalWallet:
 
     @classmethod
     def from_key(cls, private_key: str) -> Self:
-        """Load a private key, as hex with or without the prefix 0x."""
+        """Load a private key, as hex with or without the prefix 0x.
+
+        Raises:
+            ValueError: The text is not 64 hex digits.
+        """
+        if not KEY.fullmatch(private_key):
+            raise ValueError("A private key of a wallet is 64 hex digits, with or without 0x.")
         return cls(Account.from_key(private_key))
 
     def __repr__(self) -> str:

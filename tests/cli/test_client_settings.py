@@ -1,0 +1,65 @@
+"""Server and keys of the commands: from the environment, else from the table [client] of a TOML file."""
+
+from pathlib import Path
+
+import pytest
+
+from sightline.cli.client_settings import ClientSettings, load_client_settings
+from sightline.config import load_settings
+
+FILE = '[client]\nurl = "https://file.example"\napi_key = "svc_file"\n'
+VARIABLES = ("SIGHTLINE_CONFIG", "SIGHTLINE_URL", "SIGHTLINE_API_KEY", "SIGHTLINE_WALLET_KEY", "XDG_CONFIG_HOME")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".config").mkdir()
+    return tmp_path
+
+
+def test_without_variables_and_file_nothing_is_set() -> None:
+    assert load_client_settings() == ClientSettings()
+
+
+def test_the_environment_overrides_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".config" / "sightline.toml").write_text(FILE)
+    assert load_client_settings() == ClientSettings(url="https://file.example", api_key="svc_file")
+    monkeypatch.setenv("SIGHTLINE_API_KEY", "svc_environment")
+    monkeypatch.setenv("SIGHTLINE_URL", "")
+    assert load_client_settings() == ClientSettings(url="https://file.example", api_key="svc_environment")
+
+
+def test_one_file_can_hold_the_settings_of_server_and_commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home / "both.toml"
+    path.write_text(f"port = 8081\n{FILE}")
+    monkeypatch.setenv("SIGHTLINE_CONFIG", str(path))
+    assert load_client_settings().api_key == "svc_file"
+    assert load_settings({}, config_file=path).settings.port == 8081
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[client]\nurll = 'x'\n", "urll in .* is not a text setting"),
+        ("[client]\nurl = 8080\n", "url in .* is not a text setting"),
+        ("client = 1\n", "is not a table"),
+        ("[client\n", r"Cannot read .*sightline\.toml: Expected"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_next_step(home: Path, text: str, said: str) -> None:
+    (home / ".config" / "sightline.toml").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        load_client_settings()
+
+
+def test_a_file_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_CONFIG", "/nowhere/sightline.toml")
+    with pytest.raises(ValueError, match=r"Cannot read /nowhere/sightline\.toml: No such file"):
+        load_client_settings()
+
+
+def test_a_key_does_not_show() -> None:
+    assert "svc" not in repr(ClientSettings(api_key="svc_secret", wallet_key="svc"))
