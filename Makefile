@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
 
-.PHONY: help install install-dev demo serve test check format sdk wheels interop web nemesis attack mutants bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop web nemesis attack mutants bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -18,6 +18,8 @@ help:
 	@echo "make check     format, lint, import contracts, strict types"
 	@echo "make format    format the code and apply safe fixes"
 	@echo "make sdk       generate the sync half of the Python client from its async half"
+	@echo "make docs      build the manual that the server serves at /manual/"
+	@echo "make diagrams  draw the Mermaid diagrams of the manual (needs npm and Chromium)"
 	@echo "make wheels    build the wheels of the server and of the client into dist/"
 	@echo "make interop   tests against a browser, anvil and real media servers (installs them)"
 	@echo "make web       build the console from web/ into sightline/web (needs node and npm)"
@@ -81,7 +83,21 @@ web:
 sdk: $(VENV)/.dev
 	$(BIN)/python scripts/sync_client.py
 
-wheels: $(VENV)/.dev
+docs: $(VENV)/.manual
+	$(VENV)/manual/bin/python scripts/build_manual.py
+
+# Zensical has an environment of its own: nothing else needs it.
+$(VENV)/.manual: $(BIN)/python scripts/manual-requirements.txt
+	$(BIN)/python -m venv $(VENV)/manual
+	$(VENV)/manual/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r scripts/manual-requirements.txt
+	@touch $@
+
+diagrams: $(VENV)/.dev
+	mkdir -p .interop/mermaid
+	cd .interop/mermaid && npm pack --silent mermaid@11.12.0 && tar -xzf mermaid-11.12.0.tgz package/dist/mermaid.min.js
+	$(BIN)/python scripts/diagrams.py .interop/mermaid/package/dist/mermaid.min.js $$(command -v chromium)
+
+wheels: $(VENV)/.dev docs
 	$(PIP) --target $(VENV)/build build hatchling
 	for part in $(CLIENT) .; do PYTHONPATH=$(VENV)/build $(BIN)/python -m build --wheel --no-isolation --outdir dist $$part; done
 
@@ -106,6 +122,8 @@ lock: $(BIN)/python
 	$(PIP_INSTALL) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt \
 		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --output-file scripts/manual-requirements.txt scripts/manual-requirements.in
 
 sbom: $(BIN)/python
 	$(PIP_INSTALL) cyclonedx-bom

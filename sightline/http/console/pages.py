@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -26,17 +27,29 @@ TYPES: Final = {
     "svg": "image/svg+xml",
     "json": "application/json; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
+    "png": "image/png",
+    "jpg": "image/jpeg",
 }
-_HASHED: Final = re.compile(r"-[A-Z0-9]{8}\.\w+\Z")
+_HASHED: Final = re.compile(r"-[A-Z0-9]{8}\.\w+\Z|\.[0-9a-f]{8}\.(min\.)?(js|css)\Z")
 _IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
 _REVALIDATED: Final = ("cache-control", "no-cache")
 _PERMISSIONS: Final = ("permissions-policy", "camera=(self), microphone=(self), geolocation=(self)")
 
 
-def load_files() -> dict[str, bytes]:
-    """The built files by name, gzipped."""
-    folder = files("sightline").joinpath("web")
-    return {each.name.removesuffix(".gz"): each.read_bytes() for each in folder.iterdir() if each.name.endswith(".gz")}
+def package_folder(name: str) -> Traversable:
+    """A folder of built files in the package."""
+    return files("sightline").joinpath(name)
+
+
+def load_files(folder: Traversable) -> dict[str, bytes]:
+    """The built files of a folder by path, gzipped. Empty if the folder does not exist."""
+    found: dict[str, bytes] = {}
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if each.name.endswith(".gz"):
+            found[each.name.removesuffix(".gz")] = each.read_bytes()
+        elif each.is_dir():
+            found |= {f"{each.name}/{name}": content for name, content in load_files(each).items()}
+    return found
 
 
 @final
@@ -55,9 +68,9 @@ class ConsoleOptions:
 class BuiltFiles:
     """Serves the built files, with the policy of one listener."""
 
-    def __init__(self, policy: str, added: Mapping[str, bytes] | None = None) -> None:
-        """`added`: further files by name, gzipped."""
-        self._files = load_files() | dict(added or {})
+    def __init__(self, found: Mapping[str, bytes], policy: str) -> None:
+        """`found`: the files by path, gzipped."""
+        self._files = found
         self._policy = ("content-security-policy", policy)
 
     def answer(self, call: Call, name: str) -> Raw:
@@ -89,7 +102,8 @@ class ConsoleResources:
         streets = {"tilesUrl": options.tiles_url, "attribution": options.tiles_attribution}
         image_urls = () if options.tiles_url is None else (options.tiles_url,)
         policy = content_policy(options.connect_urls, image_urls)
-        self._files = BuiltFiles(policy, {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)})
+        made = {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)}
+        self._files = BuiltFiles(load_files(package_folder("web")) | made, policy)
 
     @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
     async def root(self, call: Call) -> Raw:
@@ -148,7 +162,7 @@ class OpsResources:
     """
 
     def __init__(self) -> None:
-        self._files = BuiltFiles(content_policy(()))
+        self._files = BuiltFiles(load_files(package_folder("web")), content_policy(()))
 
     @Route(
         "GET",

@@ -35,6 +35,8 @@ class Match:
 class _Node:
     fixed: dict[str, "_Node"] = field(default_factory=dict)
     variable: "_Node | None" = None
+    rest: "_Node | None" = None
+    """Node of a parameter that takes all segments that are left, `{name...}`."""
     routes: dict[str, AnyRoute] = field(default_factory=dict)
 
 
@@ -63,7 +65,9 @@ class Router:
     def _add(self, route: AnyRoute) -> None:
         node = self._root
         for segment in route.path[1:].split("/"):
-            if segment.startswith("{"):
+            if segment.endswith("...}"):
+                node.rest = node = node.rest or _Node()
+            elif segment.startswith("{"):
                 node.variable = node = node.variable or _Node()
             else:
                 node = node.fixed.setdefault(segment, _Node())
@@ -74,10 +78,15 @@ class Router:
     def _find(self, method: str, raw_path: bytes) -> Match:
         node: _Node | None = self._root
         values: list[str] = []
-        for raw in raw_path.decode("latin-1")[1:].split("/"):
+        segments = raw_path.decode("latin-1")[1:].split("/")
+        for at, raw in enumerate(segments):
             assert node is not None
             segment = unquote(raw) if "%" in raw else raw
             fixed = node.fixed.get(segment)
+            if fixed is None and node.rest is not None:
+                values.append("/".join(map(unquote, segments[at:])))
+                node = node.rest
+                break
             if fixed is None:
                 values.append(segment)
                 fixed = node.variable
@@ -103,7 +112,7 @@ def _method_not_allowed(node: _Node) -> ApiError:
 @cache
 def path_names(path: str) -> tuple[str, ...]:
     """The names of a path's parameters, in order."""
-    return tuple(re.findall(r"{(\w+)}", path))
+    return tuple(re.findall(r"{(\w+)(?:\.\.\.)?}", path))
 
 
 def check_params(match: Match) -> Mapping[str, str]:

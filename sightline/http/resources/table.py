@@ -1,5 +1,6 @@
 """The table of every call, from the resources."""
 
+from sightline.http.console.manual import ManualResources
 from sightline.http.console.pages import AuthorityResource, ConsoleOptions, ConsoleResources, OpsResources
 from sightline.http.internal.service import InternalResources
 from sightline.http.pipeline.idempotency import Idempotency
@@ -52,6 +53,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *rpc,
         *(() if ca is None else routes_of(AuthorityResource(ca))),
         *routes_of(ConsoleResources(_console_options(services))),
+        *routes_of(ManualResources()),
     )
 
 
