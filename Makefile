@@ -94,7 +94,7 @@ $(VENV)/.manual: $(BIN)/python scripts/manual-requirements.txt
 
 diagrams: $(VENV)/.dev
 	mkdir -p .interop/mermaid
-	cd .interop/mermaid && npm pack --silent mermaid@11.12.0 && tar -xzf mermaid-11.12.0.tgz package/dist/mermaid.min.js
+	cd .interop/mermaid && npm pack --silent mermaid@12.3.0 && tar -xzf mermaid-12.3.0.tgz package/dist/mermaid.min.js
 	$(BIN)/python scripts/diagrams.py .interop/mermaid/package/dist/mermaid.min.js $$(command -v chromium)
 
 wheels: $(VENV)/.dev docs
