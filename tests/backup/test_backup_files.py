@@ -15,7 +15,7 @@ from sightline.bootstrap.run import kept_parts
 from sightline.config import Settings
 from sightline.system.data_directory import PartMissingError, check_parts
 
-ARCHIVE: Final = Path(__file__).parent / "data" / "4d0716f.backup"
+ARCHIVE: Final = Path(__file__).parent / "data" / "0d99db6.backup"
 
 
 def cut_off(source: Path, target: Path) -> None:

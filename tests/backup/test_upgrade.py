@@ -18,7 +18,7 @@ from tests.client.api import Api
 from tests.e2e.server import Server, until
 
 DATA: Final = Path(__file__).parent / "data"
-COMMITS: Final = ("f83e316", "4d0716f")
+COMMITS: Final = ("f83e316", "0d99db6")
 RECORDED: Final = ("consumerWorkspaceId", "operatorWorkspaceId", "createdAt", "startedAt", "ratePerSecondMicroUsdc")
 OUTCOME: Final = ("state", "endedAt", "endReason", "cleanSeconds", "chargedMicroUsdc")
 
