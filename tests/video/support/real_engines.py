@@ -89,6 +89,7 @@ class RealMediaMtx:
 
     media_url: str
     api_url: str
+    pid: int
 
     async def listing(self, kind: str) -> list[dict[str, Any]]:
         """Return what its API lists of a kind: paths, webrtcsessions."""
@@ -123,8 +124,8 @@ async def a_mediamtx(hook_url: str, ports: list[int] | None = None) -> AsyncIter
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as settings:
         settings.write(manual_settings())
         settings.flush()
-        async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env):
-            yield RealMediaMtx(media_url, api_url)
+        async with _running("mediamtx", [settings.name], f"{api_url}/v3/paths/list", env) as pid:
+            yield RealMediaMtx(media_url, api_url, pid)
 
 
 @asynccontextmanager

@@ -2,6 +2,9 @@
 //
 //	peer publish URL FILE.h264 SECONDS
 //	peer play URL SECONDS
+//	peer load WHIP WHEP FILE.h264 PID STEPS SECONDS
+//
+// `load` is the load generator of bench/viewers.py; it prints one JSON object a step.
 package main
 
 import (
@@ -33,8 +36,12 @@ func main() {
 		report, err = publish(os.Args[2], os.Args[3], seconds(os.Args[4]))
 	case len(os.Args) == 4 && os.Args[1] == "play":
 		report, err = play(os.Args[2], seconds(os.Args[3]))
+	case len(os.Args) == 8 && os.Args[1] == "load":
+		if err = load(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6], seconds(os.Args[7])); err == nil {
+			return
+		}
 	default:
-		err = errors.New("usage: peer publish URL FILE SECONDS | peer play URL SECONDS")
+		err = errors.New("usage: peer publish URL FILE SECONDS | peer play URL SECONDS | peer load WHIP WHEP FILE PID STEPS SECONDS")
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(report)
@@ -53,7 +60,8 @@ func seconds(text string) time.Duration {
 	return time.Duration(value * float64(time.Second))
 }
 
-// connect exchanges the offer for an answer over HTTP and returns the URL of the session, for DELETE.
+// connect exchanges the offer for an answer over HTTP and returns the URL of the session, for DELETE; it is empty if the
+// server names none (go2rtc).
 func connect(peer *webrtc.PeerConnection, url string) (string, error) {
 	offer, err := peer.CreateOffer(nil)
 	if err != nil {
@@ -76,11 +84,11 @@ func connect(peer *webrtc.PeerConnection, url string) (string, error) {
 	if response.StatusCode != http.StatusCreated {
 		return "", fmt.Errorf("%d: %s", response.StatusCode, answer)
 	}
-	location, err := response.Location()
-	if err != nil {
-		return "", err
+	resource := ""
+	if location, err := response.Location(); err == nil {
+		resource = location.String()
 	}
-	return location.String(), peer.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: string(answer)})
+	return resource, peer.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: string(answer)})
 }
 
 func leave(peer *webrtc.PeerConnection, resource string) error {
