@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what tests/video/interop needs beyond pip: Chromium, GStreamer with its Python bindings and ffmpeg from apt,
-# the Eyevinn browser clients and a bundler from npm. scripts/interop.sh runs the tests.
+# the Eyevinn browser clients, werift and a bundler from npm. scripts/interop.sh runs the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=.interop/video
@@ -17,7 +17,7 @@ if ! have chromium || ! have ffmpeg || ! have gst-launch-1.0 || ! /usr/bin/pytho
     gstreamer1.0-plugins-ugly gstreamer1.0-nice python3-gi gir1.2-gstreamer-1.0 gir1.2-gst-plugins-bad-1.0
 fi
 
-cp tests/video/interop/package.json tests/video/interop/clients.js "$folder/"
+cp tests/video/interop/package.json tests/video/interop/clients.js tests/video/interop/werift.mjs "$folder/"
 cd "$folder"
 npm install --no-audit --no-fund --silent
 npx esbuild clients.js --bundle --format=iife --outfile=clients.bundle.js --log-level=warning

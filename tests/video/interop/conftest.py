@@ -1,8 +1,11 @@
 """Marks and fixtures of the tests that need more than pip installs; scripts/interop.sh installs it and runs them."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from sightline.video.assets import clip_path
 
 HERE = Path(__file__).parent
 
@@ -20,3 +23,15 @@ def client_script() -> Path:
     script = HERE.parents[2] / ".interop" / "video" / "clients.bundle.js"
     assert script.exists(), "run scripts/interop_video.sh"
     return script
+
+
+@pytest.fixture(scope="session")
+def annex_b(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clip as an H.264 byte stream, which pion and werift read."""
+    target = tmp_path_factory.mktemp("annex_b") / "clip.h264"
+    subprocess.run(
+        ["ffmpeg", "-loglevel", "error", "-i", clip_path(), "-map", "0:v", "-c", "copy", "-bsf:v", "h264_mp4toannexb",
+         target],
+        check=True,
+    )  # fmt: skip
+    return target

@@ -1,15 +1,12 @@
 """pion, the WebRTC stack of most Go programs, publishes and plays."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from sightline.ports.video import MediaKind
-from sightline.video.assets import clip_path
 from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 
 PEER = Path(__file__).parents[3] / ".interop" / "video" / "pion"
@@ -23,18 +20,6 @@ async def pion(*arguments: str | float, seconds: float) -> dict[str, Any]:
         result = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     assert result.returncode == 0, result.stderr.decode()[-2000:]
     return json.loads(result.stdout)
-
-
-@pytest.fixture(scope="module")
-def annex_b(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The clip as an H.264 byte stream, which pion reads."""
-    target = tmp_path_factory.mktemp("pion") / "clip.h264"
-    subprocess.run(
-        ["ffmpeg", "-loglevel", "error", "-i", clip_path(), "-map", "0:v", "-c", "copy", "-bsf:v", "h264_mp4toannexb",
-         target],
-        check=True,
-    )  # fmt: skip
-    return target
 
 
 async def test_pion_publishes_for_ten_seconds_without_a_drop(annex_b: Path):
