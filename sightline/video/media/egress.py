@@ -199,8 +199,7 @@ class VideoLeg:
         self._slow_timer = asyncio.get_running_loop().call_later(pause_s, self._send_next_slow)
 
     def _send(self, frame: StreamFrame, timestamp: int) -> None:
-        for data in self._packets(frame, timestamp):
-            self._peer.send(data)
+        self._peer.send_media(self._packets(frame, timestamp))
 
     def _packets(self, frame: StreamFrame, timestamp: int) -> list[bytes]:
         """The frame as RTP packets with this viewer's numbers, kept for retransmission."""

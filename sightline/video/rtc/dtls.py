@@ -3,7 +3,7 @@
 Uses private names of aiortc; see `patches`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import pylibsrtp
@@ -161,3 +161,8 @@ class RtcTransport:
         """Encrypt a packet for the wire."""
         session = self._dtls._tx_srtp
         return bytes(session.protect_rtcp(data) if rtcp else session.protect(data))
+
+    def protect_all(self, packets: Sequence[bytes]) -> list[bytes]:
+        """Encrypt RTP packets for the wire."""
+        protect = self._dtls._tx_srtp.protect
+        return [protect(data) for data in packets]

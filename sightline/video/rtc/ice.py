@@ -6,7 +6,7 @@ Uses private names of aioice; see `patches`.
 import asyncio
 import random  # noqa: TID251  (jitter of consent checks only)
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import aioice.ice
@@ -200,13 +200,13 @@ class IceConnection(aioice.ice.Connection):
         if data and self._queue.qsize() < QUEUE_MAX_PACKETS:
             super().data_received(data, component)
 
-    def send_now(self, data: bytes) -> bool:
-        """Send one datagram without awaiting; False if there is no connection or the socket's buffer is full."""
+    def send_now(self, datagrams: Sequence[bytes]) -> bool:
+        """Send without awaiting; False if there is no connection or the socket's buffer is full."""
         pair = self._nominated.get(1)
         if pair is None:
             return False
         transport: Any = pair.protocol.transport
-        transport.sendto(data, pair.remote_addr)
+        transport.send_all(datagrams, pair.remote_addr)
         return not bool(transport.blocked)
 
 

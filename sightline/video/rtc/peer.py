@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
@@ -241,7 +241,12 @@ class RtcPeer:
     def send(self, data: bytes, *, rtcp: bool = False) -> None:
         """Encrypt and send one packet; does nothing while not connected."""
         if self.connected and not self.closed:
-            self.congested = not self._connection.send_now(self._transport.protect(data, rtcp=rtcp))
+            self.congested = not self._connection.send_now([self._transport.protect(data, rtcp=rtcp)])
+
+    def send_media(self, packets: Sequence[bytes]) -> None:
+        """Encrypt and send the RTP packets of a frame, in few system calls; does nothing while not connected."""
+        if self.connected and not self.closed:
+            self.congested = not self._connection.send_now(self._transport.protect_all(packets))
 
     def close(self, reason: str) -> None:
         """Close the connection and call `on_closed` once. The sockets close in the background, see `wait_closed`."""

@@ -26,6 +26,9 @@ class Wire:
         if not rtcp:
             self.sent.append(data)
 
+    def send_media(self, packets: list[bytes]) -> None:
+        self.sent += packets
+
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]

@@ -140,10 +140,10 @@ def test_a_check_without_priority_connects_as_with_ffmpeg_before_8_1():
         await theirs.send(b"\x16dtls")
         assert await ours.recv() == b"\x16dtls", "DTLS goes through the queue"
         assert seen == [b"\x80media"], "media goes straight to the sink"
-        assert ours.send_now(b"\x16back")
+        assert ours.send_now([b"\x16back"])
         assert await theirs.recv() == b"\x16back"
         await asyncio.gather(ours.close(), theirs.close())
-        assert not ours.send_now(b"\x16late")
+        assert not ours.send_now([b"\x16late"])
 
     on_asyncio(work)
 

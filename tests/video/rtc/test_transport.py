@@ -2,9 +2,12 @@
 
 import asyncio
 import datetime
+import errno
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import aioice.stun
 import pytest
@@ -14,6 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
 from OpenSSL import SSL
 
 from sightline.system.clock import SystemClock
@@ -22,7 +27,7 @@ from sightline.video.rtc.dtls import Certificate
 from sightline.video.rtc.ice import IceConnection
 from sightline.video.rtc.peer import CANDIDATES_MAX, Certificates, RtcPeer
 from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
-from sightline.video.rtc.udp import UdpTransport, bind_udp
+from sightline.video.rtc.udp import SEGMENTS_MAX, UdpTransport, bind_udp, equal_runs
 from sightline.video.worker.whep_reader import offered_sections
 
 LOOPBACK = NetOptions(bind_addresses=("127.0.0.1",))
@@ -52,6 +57,56 @@ def test_a_datagram_that_waited_in_the_socket_has_the_time_of_its_arrival():
         sender.close()
 
     on_asyncio(work)
+
+
+class CountingSocket(socket.socket):
+    """A socket that counts system calls that send; `refuses` makes it one without UDP GSO."""
+
+    calls = 0
+    refuses = False
+
+    def sendto(self, *arguments: Any) -> int:
+        self.calls += 1
+        return super().sendto(*arguments)
+
+    def sendmsg(self, *arguments: Any) -> int:
+        self.calls += 1
+        if self.refuses:
+            raise OSError(errno.EIO, "no checksums")
+        return super().sendmsg(*arguments)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_frame_is_sent_in_few_calls_and_arrives_packet_by_packet(refuses: bool):
+    async def work() -> None:
+        plain = bind_udp("127.0.0.1", 0)
+        sock = CountingSocket(fileno=plain.detach())
+        sock.setblocking(False)
+        sock.refuses = refuses
+        ours = UdpTransport(sock, on_datagram=lambda *_: None, on_lost=lambda: None)
+        receiver = bind_udp("127.0.0.1", 0)
+        receiver.setblocking(True)
+        receiver.settimeout(5)
+        frame = [bytes([index]) * 1200 for index in range(60)] + [b"end" * 100, b"sps" * 10, b"x" * 900]
+        ours.send_all(frame, receiver.getsockname())
+        assert [receiver.recv(2048) for _ in frame] == frame
+        assert not ours.blocked
+        assert sock.calls == (63 + 2 if refuses else 4), "44, 17, 1 and 1 datagrams"
+        ours.close()
+        receiver.close()
+
+    on_asyncio(work)
+
+
+@given(st.lists(st.integers(1, 4)))
+def test_runs_keep_order_and_only_their_last_datagram_is_shorter(sizes: list[int]):
+    datagrams = [bytes(size) for size in sizes]
+    runs = list(equal_runs(datagrams))
+    assert [one for run in runs for one in run] == datagrams
+    for run in runs:
+        assert len({len(one) for one in run[:-1]}) <= 1
+        assert len(run[-1]) <= len(run[0])
+        assert len(run) <= SEGMENTS_MAX
 
 
 def test_only_authenticated_stun_requests_are_answered():
