@@ -105,7 +105,7 @@ class Plugin:
         while (request := self.requests.recv()) is not None:
             mutated, chosen = request
             run = partial(_run_changed, session, [items[name] for name in chosen], mutated)
-            self.requests.send(Child(run, broken=FAULTY).is_killed())
+            self.requests.send(Child(run, broken=FAULTY).outcome())
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -215,24 +215,21 @@ class Child:
             code = broken
         os._exit(code)
 
-    def is_killed(self) -> bool:
-        """Wait for the process; return whether a test failed or a limit ended it.
-
-        Raises:
-            RuntimeError: If pytest ended in another way, for example because it found no test.
-        """
+    def outcome(self) -> bool | None:
+        """Wait for the process; return whether a test failed or a limit ended it, or None if it could not run them."""
         self._process.join()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid or 0, signal.SIGKILL)  # what the tests have started
         code = self._process.exitcode or 0
-        if code > 0 and code not in FAILED:
-            msg = f"pytest ended with {code}"
-            raise RuntimeError(msg)
-        return code != 0
+        return None if code > 0 and code not in FAILED else code != 0
 
 
 def run_imported(tree: Path, mutated: Mutated, chosen: Sequence[str], baseline: Baseline) -> bool:
-    """Run tests on a module that is changed before it is imported; return whether the mutant was killed."""
+    """Run tests on a module that is changed before it is imported; return whether the mutant was killed.
+
+    Raises:
+        RuntimeError: If pytest could not run them, for example because it found no test.
+    """
 
     def run() -> int:
         _redirect(tree / "mutant.log")
@@ -240,7 +237,11 @@ def run_imported(tree: Path, mutated: Mutated, chosen: Sequence[str], baseline: 
         files = sorted({each.split("::")[0] for each in chosen})
         return _run_pytest(tree, files, Plugin(chosen, baseline.seconds))
 
-    return Child(run, broken=min(FAILED)).is_killed()
+    killed = Child(run, broken=min(FAILED)).outcome()
+    if killed is None:
+        msg = f"the tests of {mutated.name} could not be run: {(tree / 'mutant.log').read_text()[-2000:]}"
+        raise RuntimeError(msg)
+    return killed
 
 
 class Host:
@@ -259,14 +260,14 @@ class Host:
         plugin.requests = requests
         _run_pytest(tree, tests, plugin)
 
-    def is_killed(self, mutated: Mutated | None, chosen: Sequence[str]) -> bool:
+    def is_killed(self, mutated: Mutated | None, chosen: Sequence[str]) -> bool | None:
         """Run tests on a changed function, or without a change; return whether a test failed.
 
-        Raises:
-            EOFError: If the process has ended, because it could not run the mutant.
+        None: the code of the function cannot be replaced, for example because it has other variables of its closure.
         """
         self._requests.send((mutated, chosen))
-        return bool(self._requests.recv())
+        outcome: bool | None = self._requests.recv()
+        return outcome
 
     def close(self) -> None:
         """End the process."""

@@ -251,12 +251,9 @@ def run_group(name: str, tree: Path, options: argparse.Namespace) -> Score:
             score.equivalent += 1
             continue
         tests = select(mutant, tree, baseline)
-        if not tests:
-            is_killed = False
-        elif mutant.lines is None:
-            is_killed = run_imported(tree, mutated, tests, baseline)
-        else:
-            is_killed = host.is_killed(mutated, tests)
+        is_killed = None if mutant.lines is None or not tests else host.is_killed(mutated, tests)
+        if is_killed is None:
+            is_killed = bool(tests) and run_imported(tree, mutated, tests, baseline)
         score.killed += is_killed
         if not is_killed:
             text = "\n".join(f"    {line}" for line in diff)
@@ -275,7 +272,7 @@ def require_survival(module: Path, tree: Path, baseline: Baseline, host: Host) -
     """
     fastest = sorted(baseline.seconds, key=lambda test: baseline.seconds[test])[:100]
     unchanged = Mutated(module_name(module), tree / module, (tree / module).read_text())
-    if host.is_killed(None, fastest) or run_imported(tree, unchanged, fastest, baseline):
+    if host.is_killed(None, fastest) is not False or run_imported(tree, unchanged, fastest, baseline):
         sys.exit("Tests fail on an unchanged module in the process that runs the mutants.")
 
 

@@ -32,6 +32,11 @@ METERS_PER_DEGREE = 111_195.08
 VIDEO = VideoInput(ref="ref-1", whip_url="http://video/whip/secret", whep_url="http://video/whep/token")
 
 
+def a_copy(text: str) -> str:
+    """An equal text that is another object, as one that was read from a request."""
+    return "".join(list(text))
+
+
 def terms(**changes) -> Terms:
     """A request for ten minutes at 1000 micro-USDC a second."""
     agreed = Terms(

@@ -37,6 +37,7 @@ from tests.domain.builders import (
     VIDEO,
     Film,
     a_cancelled_session,
+    a_copy,
     a_fix,
     a_live_session,
     a_requested_session,
@@ -238,7 +239,9 @@ def test_a_settlement_is_noted_once():
     mined = taken(machine.step(an_ended_session(), SettlementMined("0xabc"), T0 + 9_000, LIMITS))
     assert mined.session.phase.settlement_tx_hash == "0xabc"
     assert len(mined.events) == 1
-    assert not taken(machine.step(mined.session, SettlementMined("0xabc"), T0 + 9_001, LIMITS)).events
+    assert not taken(machine.step(mined.session, SettlementMined(a_copy("0xabc")), T0 + 9_001, LIMITS)).events
+    moved = taken(machine.step(mined.session, SettlementMined("0xdef"), T0 + 9_002, LIMITS))
+    assert (moved.session.phase.settlement_tx_hash, moved.events[0].facts) == ("0xdef", (("txHash", "0xdef"),))
 
 
 @pytest.mark.parametrize(

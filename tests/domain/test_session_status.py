@@ -7,7 +7,7 @@ import pytest
 from sightline.domain.metering import PauseReason, Window
 from sightline.domain.session.messages import Assign, Cancel, End, MediaBroke, Party, SettlementMined, Tick
 from sightline.domain.session.model import EndReason, MeterState, SessionState
-from sightline.domain.session.status import MeterStatus, SessionStatus, meter_status, session_status
+from sightline.domain.session.status import MeterStatus, SessionStatus, meter_status, parties_of, session_status
 from sightline.domain.units import MicroUsdc
 from tests.domain.builders import (
     CONSUMER,
@@ -16,6 +16,7 @@ from tests.domain.builders import (
     T0,
     VIDEO,
     Film,
+    a_copy,
     a_live_session,
     a_requested_session,
     after,
@@ -27,7 +28,7 @@ TERMS = terms(metadata_json="{}")
 
 
 def status(session, at_ms, workspace_id=CONSUMER):
-    return session_status(session, at_ms, LIMITS, workspace_id)
+    return session_status(session, at_ms, LIMITS, a_copy(workspace_id))
 
 
 def stories():
@@ -117,3 +118,18 @@ def test_the_meter_in_every_state():
     }
     found = {name: meter_status(session, T0 + 5_500, LIMITS) for name, session in STORIES.items()}
     assert found == {name: MeterStatus(**(head[name] | fields)) for name, fields in expected.items()}
+
+
+def test_the_sides_of_a_session_are_known_by_the_value_of_the_id():
+    assert parties_of(STORIES["live"], a_copy(CONSUMER)) == {Party.CONSUMER}
+    assert parties_of(STORIES["live"], a_copy(OPERATOR)) == {Party.OPERATOR}
+    assert parties_of(STORIES["requested"], a_copy(OPERATOR)) == set()
+    own = a_live_session(consumer_workspace_id=OPERATOR)
+    assert parties_of(own, a_copy(OPERATOR)) == {Party.CONSUMER, Party.OPERATOR}
+
+
+def test_no_text_of_a_session_shows_the_urls_of_its_video():
+    live = STORIES["live"]
+    for text in map(repr, (VIDEO, live, status(live, T0 + 5_500), status(live, T0 + 5_500, OPERATOR))):
+        assert VIDEO.whip_url not in text
+        assert VIDEO.whep_url not in text

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never, overload
 
-from sightline.domain.geofence import Fence
+from sightline.domain.geofence import DeviceKind, Fence
 from sightline.domain.metering import (
     Evidence,
     Window,
@@ -352,7 +352,7 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
 
 def _assign(session: Session, before: Requested, message: Assign, now_ms: int, limits: SessionLimits) -> Step:
     operator = message.operator
-    is_drone = operator.device_kind.value == "DRONE"
+    is_drone = operator.device_kind is DeviceKind.DRONE
     timeout_ms = limits.drone_start_timeout_ms if is_drone else limits.start_timeout_ms
     phase = Assigned(
         operator=operator,
