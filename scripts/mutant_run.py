@@ -42,6 +42,8 @@ TEST_S_MIN: Final = 10
 """Time that each test has; beyond it, ten times what it takes without a change."""
 FAILED: Final = frozenset({1, 2, 4})
 """pytest's exit codes for a failed test, for an error in collection and for one in a conftest.py."""
+NO_TESTS: Final = 5
+"""pytest's exit code when the change has renamed every chosen test by its parameters."""
 FAULTY: Final = 99
 """Exit code of a process that could not run the tests."""
 Functions: TypeAlias = dict[tuple[str, int], CodeType]
@@ -96,7 +98,7 @@ class Plugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._chosen is not None:
             found = {each.nodeid: each for each in items}
-            items[:] = [found[name] for name in self._chosen]
+            items[:] = [found[name] for name in self._chosen if name in found]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         if self.requests is None:
@@ -221,7 +223,7 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid or 0, signal.SIGKILL)  # what the tests have started
         code = self._process.exitcode or 0
-        return None if code > 0 and code not in FAILED else code != 0
+        return None if code > 0 and code not in (*FAILED, NO_TESTS) else code not in (0, NO_TESTS)
 
 
 def run_imported(tree: Path, mutated: Mutated, chosen: Sequence[str], baseline: Baseline) -> bool:

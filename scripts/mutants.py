@@ -53,13 +53,27 @@ STORE_TESTS: Final = tuple(
     f"tests/contract/test_{name}.py"
     for name in ("ledger", "settlement_rows", "store_reads", "store_writes", "webhooks")
 )
+SESSION_TESTS: Final = tuple(
+    f"tests/domain/test_{name}.py"
+    for name in (
+        "copies", "coverage_map", "live_enforcement", "live_evidence", "machine_tables", "operator_life", "records",
+        "session_events", "session_life", "session_status",
+    )
+)  # fmt: skip
 RULE_TESTS: Final = (
+    *(
+        f"tests/domain/test_{name}.py"
+        for name in (
+            "charged_time", "copies", "geofence", "live_enforcement", "meter_laws", "operator_life", "placement",
+            "pricing_and_money", "records", "session_life", "webhook_rules",
+        )
+    ),
     "tests/identity/test_access_rules.py", "tests/identity/test_consistency_tokens.py",
     "tests/http/money/test_vectors.py",
 )  # fmt: skip
 GROUPS: Final[dict[str, Group]] = {
-    "session": Group(("sightline/domain/session", "sightline/domain/operator"), ("tests/domain",)),
-    "domain": Group(("sightline/domain/*.py",), ("tests/domain", *RULE_TESTS)),
+    "session": Group(("sightline/domain/session", "sightline/domain/operator"), SESSION_TESTS),
+    "domain": Group(("sightline/domain/*.py",), RULE_TESTS),
     "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher"), CHAIN_TESTS),
     "ledgers": Group(
         ("sightline/storage/memory/ledger.py", "sightline/storage/memory/ledger_outbox.py"),

@@ -38,6 +38,12 @@ def test_media_counts_from_the_millisecond_of_the_start(at_ms, runs):
     assert Film().tell(MediaBroke(at_ms), T0 + 5).live.evidence.media.breaks == tuple(first for first, _ in runs)
 
 
+def test_a_clean_gap_joins_heartbeats_to_one_run_and_leaves_media_apart():
+    film = Film().fix(T0).media(T0).fix(T0 + 3_000).media(T0 + 3_000)
+    assert film.live.evidence.presence.runs == ((T0, T0 + 3_000),)
+    assert film.live.evidence.media.runs == ((T0, T0), (T0 + 3_000, T0 + 3_000))
+
+
 def test_evidence_from_the_future_counts_as_of_now():
     film = Film().tell(FixReported(a_fix(T0 + 9_000), 1), T0 + 5_000).tell(MediaProved(T0 + 9_000), T0 + 5_000)
     assert film.live.evidence.presence.runs == film.live.evidence.media.runs == ((T0 + 5_000, T0 + 5_000),)
@@ -99,6 +105,10 @@ INSIDE, BETWEEN, OUTSIDE = 480, 520, 600
         (
             [INSIDE, OUTSIDE, OUTSIDE, INSIDE, OUTSIDE, OUTSIDE],
             (False, 0, None, [(2_000, 6_000, 4_000), (8_000, None, 10_000)]),
+        ),
+        (
+            [INSIDE, OUTSIDE, OUTSIDE, INSIDE, OUTSIDE, OUTSIDE, INSIDE],
+            (True, 0, None, [(2_000, 6_000, 4_000), (8_000, 12_000, 10_000)]),
         ),
     ],
 )  # fmt: skip

@@ -24,7 +24,7 @@ from sightline.domain.operator.machine import (
     Vacate,
 )
 from sightline.domain.operator.model import Availability
-from sightline.domain.refusal import Refusal
+from sightline.domain.refusal import Code, Refusal
 from tests.domain.builders import T0, a_workspace
 
 ONLINE, OFFLINE = Availability.ONLINE, Availability.OFFLINE
@@ -270,3 +270,11 @@ def test_a_heartbeat_changes_only_what_was_seen_and_never_back():
     seen = workspace.seen(7, T0 + 5)
     assert seen == replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 5)
     assert seen.seen(3, T0 + 1) == seen
+    first = a_workspace().seen(0, T0)
+    assert (first.last_sequence, first.sequence_base) == (0, 0)
+
+
+def test_a_dispatcher_that_finds_nobody_is_told_when_to_ask_again():
+    assert (NOT_ONLINE.code, NOT_ONLINE.retry_after_s) == (Code.UNAVAILABLE, 5)
+    assert (BUSY.code, BUSY.state) == (Code.INVALID_STATE, "BUSY")
+    assert (OTHER_LIVE.code, OTHER_LIVE.state) == (Code.INVALID_STATE, "ASSIGNED")

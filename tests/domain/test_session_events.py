@@ -174,3 +174,12 @@ def test_a_message_before_the_newest_instant_happens_at_that_instant():
     assert live.phase.started_at_ms == T0 + 50_000
     cancelled = after(a_requested_session(), Cancel(), T0 - 5)
     assert cancelled.phase.closed_at_ms == T0
+
+
+@pytest.mark.parametrize("session", [a_requested_session(), an_assigned_session(), an_ended_session()])
+def test_recovery_of_a_session_that_is_not_live_only_settles_its_deadline(session):
+    step = machine.recover(session, None, (), T0 + 6_000, LIMITS)
+    assert (step.session, step.events, step.effects) == (session, (), ())
+    late = machine.recover(session, None, (), T0 + 900_000, LIMITS)
+    assert late.session.is_terminal
+    assert bool(late.events) is not session.is_terminal

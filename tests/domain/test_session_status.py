@@ -88,6 +88,7 @@ def test_what_the_consumer_sees(name):
     seen = status(STORIES[name], at_ms)
     assert seen == replace(EXPECTED[name], terms=STORIES[name].terms)
     assert seen.terms.metadata_json == "{}"
+    assert seen.charged == (5_000 if name in ("ended", "settled") else 0)
 
 
 @pytest.mark.parametrize("name", ["requested", "assigned", "ended", "cancelled"])
