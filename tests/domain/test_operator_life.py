@@ -226,6 +226,13 @@ def test_an_operator_without_coverage_serves_everywhere():
     assert a_workspace().covers(-89.0, 179.0)
 
 
+@pytest.mark.parametrize("unset", ["coverage_lat", "coverage_lng", "coverage_radius_m"])
+def test_a_coverage_with_a_part_that_is_not_set_counts_as_none(unset):
+    covered = a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=5.0)
+    assert covered.coverage is not None
+    assert replace(covered, **{unset: None}).coverage is None
+
+
 def test_the_edge_of_a_coverage_is_served():
     away_m = distance_m(1.0, 2.0, 1.01, 2.0)
     covered = a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=away_m)

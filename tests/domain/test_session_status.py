@@ -119,6 +119,7 @@ def test_the_meter_in_every_state():
     }
     found = {name: meter_status(session, T0 + 5_500, LIMITS) for name, session in STORIES.items()}
     assert found == {name: MeterStatus(**(head[name] | fields)) for name, fields in expected.items()}
+    assert (found["requested"].clean_seconds, found["requested"].charged, found["requested"].windows) == (0, 0, ())
 
 
 def test_the_sides_of_a_session_are_known_by_the_value_of_the_id():
