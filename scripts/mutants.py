@@ -56,16 +56,16 @@ STORE_TESTS: Final = tuple(
 SESSION_TESTS: Final = tuple(
     f"tests/domain/test_{name}.py"
     for name in (
-        "copies", "coverage_map", "live_enforcement", "live_evidence", "machine_tables", "operator_life", "records",
-        "session_events", "session_life", "session_status",
+        "copies", "coverage_map", "defaults", "live_enforcement", "live_evidence", "machine_tables", "operator_life",
+        "records", "session_events", "session_life", "session_status",
     )
 )  # fmt: skip
 RULE_TESTS: Final = (
     *(
         f"tests/domain/test_{name}.py"
         for name in (
-            "charged_time", "copies", "geofence", "live_enforcement", "meter_laws", "operator_life", "placement",
-            "pricing_and_money", "records", "session_life", "webhook_rules",
+            "charged_time", "copies", "defaults", "geofence", "live_enforcement", "meter_laws", "operator_life",
+            "placement", "pricing_and_money", "records", "session_life", "webhook_rules",
         )
     ),
     "tests/identity/test_access_rules.py", "tests/identity/test_consistency_tokens.py",

@@ -52,6 +52,7 @@ class Transaction:
     tx_hash: str
     nonce: int
     max_fee_wei: int
+    gas: int
     calls: tuple[Settled, ...]
 
 
@@ -61,7 +62,7 @@ def transaction_of(raw: bytes) -> Transaction:
     data = bytes(fields[7])
     return Transaction(
         tx_hash="0x" + keccak256(raw).hex(), nonce=int.from_bytes(fields[1], "big"),
-        max_fee_wei=int.from_bytes(fields[3], "big"), calls=calls_of(data),
+        max_fee_wei=int.from_bytes(fields[3], "big"), gas=int.from_bytes(fields[4], "big"), calls=calls_of(data),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The relayer's intervals, fees and limits, at the instant or the number at which each one begins to hold."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.relayer.retry import retry_in_ms
+from sightline.chain.watcher.watcher import CHECKED_EVERY_MS, WatcherOptions
 from sightline.ports.ledger import SettlementLane, SettlementState
 from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk
 
@@ -343,3 +345,33 @@ async def test_the_lease_is_given_back_when_the_relayer_stops(desk: Desk, autoju
     assert await desk.ledger.take_lease(desk.signer.address, "another", lease_ms=5_000)
     await rounds_of(desk, relayer, 1)
     assert not await desk.ledger.take_lease(desk.signer.address, "third", lease_ms=1)
+
+
+def test_the_default_options_of_relayer_and_watcher() -> None:
+    assert asdict(RelayerOptions()) == {
+        "depth": 0, "poll_ms": 200, "idle_ms": 2_000, "batch_max": 50, "retry_batch_max": 10, "settle_gas": 300_000,
+        "fee_cap_wei": 500 * GWEI, "resend_ms": 5_000, "replace_ms": 30_000, "retry_ms_min": 2_000,
+        "retry_ms_max": 86_400_000, "retry_ms_max_ours": 300_000, "retry_every_ms": 2_000, "free_every_ms": 600_000,
+        "free_batch_max": 50, "settles_many": True, "free_settle_gas": 50_000, "free_batch_gas": 100_000,
+        "lease_ms": 5_000, "holder": None, "start_block": 0, "recheck_blocks": 256,
+    }  # fmt: skip
+    assert asdict(WatcherOptions()) == {
+        "depth": 0, "poll_ms": 200, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000, "sweep_ms": 600_000,
+        "sweep_every_ms": 30_000, "sweep_max": 50, "read_max": 200,
+    }  # fmt: skip
+    assert CHECKED_EVERY_MS == 5_000
+
+
+async def test_the_gas_of_a_transaction_is_that_of_its_sessions(desk: Desk, autojump_clock: Any) -> None:
+    relayer = desk.relayer(depth=0)
+    await trio.sleep(10_000)
+    await desk.ended()
+    for count in (1, 3):
+        for _ in range(count):
+            await desk.ended(seconds=0)
+        await relayer.work_once(desk.hear)
+        desk.node.mine()
+        await relayer.work_once(desk.hear)
+        await trio.sleep(600)
+    gas = [(len(transaction.calls), transaction.gas) for transaction in desk.node.sent]
+    assert gas == [(1, 300_000), (1, 300_000), (3, 250_000)]

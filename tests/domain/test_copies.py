@@ -7,7 +7,7 @@ import pytest
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal
 from sightline.domain.session.model import Requested
-from tests.domain.builders import METER, T0, Film, a_fix, a_workspace
+from tests.domain.builders import T0, Film, a_fix, a_workspace
 
 EVIDENCE = Evidence(
     started_at_ms=T0,
@@ -57,8 +57,3 @@ def test_every_other_field_of_the_original_differs_from_its_default(name):
     for field in fields(original):
         if field.name not in changed:
             assert getattr(original, field.name) != field.default, f"{field.name} is the default"
-
-
-def test_the_limits_of_the_meter_are_those_of_the_specification():
-    assert (METER.silence_ms, METER.grace_ms) == (10_000, 2_000)
-    assert (METER.pause_max_ms, METER.paused_total_max_ms) == (60_000, 180_000)
