@@ -420,7 +420,8 @@ async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger)
     for number in range(1, 6):
         block = a_block(number)
         event = an_event(block, amount=number, tx_hash=f"0xt{number}")
-        await apply(ledger, an_application(block, events=(event,)), now_ms=number)
+        other = replace(event, address=PAYEE.lower())
+        await apply(ledger, an_application(block, events=(event,) if number > 1 else (event, other)), now_ms=number)
     first = await ledger.ledger(CONSUMER, LedgerQuery(limit=2))
     assert [row.amount_micro for row in first] == [5, 4]
     rest = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, before_sequence=first[-1].sequence))
@@ -428,7 +429,9 @@ async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger)
     bounded = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, from_block=2, to_block=3))
     assert [row.amount_micro for row in bounded] == [3, 2]
     assert await ledger.ledger(CONSUMER, LedgerQuery(limit=9, kinds=(LedgerEventKind.APPROVAL,))) == []
-    assert await ledger.ledger(OPERATOR, LedgerQuery(limit=9)) == []
+    (own,) = await ledger.ledger(OPERATOR, LedgerQuery(limit=9))
+    assert (own.amount_micro, own.sequence) == (1, 2)
+    assert [row.sequence for row in (*first, *rest)] == [6, 5, 4, 3, 1]
 
 
 async def test_of_two_watchers_the_one_with_the_older_cursor_writes_nothing(ledger: Ledger) -> None:
@@ -532,16 +535,17 @@ async def test_a_second_reading_of_one_block_replaces_the_first(ledger: Ledger) 
 
 async def test_what_is_left_beside_charges_counts_no_open_hold_and_no_settled_charge(ledger: Ledger) -> None:
     await funded(ledger, balance=100)
+    assert await ledger.funds_beside_charges([PAYER], now_ms=1) == {PAYER: 100}
     late = "55555555-5555-4555-8555-555555555555"
-    for session_id, charge in ((SESSION, 40), (late, 70)):
+    for session_id, charge in ((SESSION, 40), (late, 44)):
         await ledger.take_hold(session_id, PAYER, 90, FundsPolicy.ADVISORY, now_ms=1)
         await ledger.charge_hold(session_id, charge)
     await ledger.take_hold(OTHER_SESSION, PAYER, 5, FundsPolicy.ADVISORY, now_ms=1)
-    assert await ledger.funds_beside_charges([PAYER, PAYEE], now_ms=2) == {PAYER: -10}
+    assert await ledger.funds_beside_charges([PAYER, PAYEE], now_ms=2) == {PAYER: 16}
     await apply(ledger, an_application(a_block(2), balance=60, settled=(SESSION,)), now_ms=2)
-    assert await ledger.funds_beside_charges([PAYER], now_ms=2) == {PAYER: -10}
+    assert await ledger.funds_beside_charges([PAYER], now_ms=2) == {PAYER: 16}
     await apply(ledger, an_application(a_block(3), balance=80), now_ms=3)
-    assert await ledger.funds_beside_charges([PAYER], now_ms=3) == {PAYER: 10}
+    assert await ledger.funds_beside_charges([PAYER], now_ms=3) == {PAYER: 36}
 
 
 async def test_advisory_holds_are_recorded_whatever_the_wallet_has(ledger: Ledger) -> None:
@@ -626,10 +630,10 @@ async def test_an_event_of_a_settlement_names_its_session(ledger: Ledger) -> Non
 
 async def test_usage_adds_up_the_ended_sessions_of_each_day_by_side(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=5 * DAY_MS)
-    await ledger.compose(a_payload(OTHER_SESSION, to_amount=170, fee_amount=30), now_ms=6 * DAY_MS - 1)
+    await ledger.compose(a_payload(OTHER_SESSION, to_amount=171, fee_amount=31), now_ms=6 * DAY_MS - 1)
     late = "55555555-5555-4555-8555-555555555555"
     await ledger.compose(a_payload(late, to_amount=0, fee_amount=0), now_ms=6 * DAY_MS)
-    whole = [UsageDay(5, 2, 20, 255, 45), UsageDay(6, 1, 10, 0, 0)]
+    whole = [UsageDay(5, 2, 20, 256, 46), UsageDay(6, 1, 10, 0, 0)]
     for workspace, side in ((CONSUMER, UsageSide.CONSUMER), (OPERATOR, UsageSide.OPERATOR)):
         assert await ledger.usage(workspace, side, first_day=0, last_day=9) == whole
     assert await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=6, last_day=6) == whole[1:]
@@ -735,6 +739,7 @@ async def test_old_readings_are_listed_by_age_up_to_a_limit(ledger: Ledger) -> N
     assert await ledger.oldest_readings(before_ms=31, limit=9) == [OTHER_PAYERS[1], PAYER.lower(), OTHER_PAYERS[0]]
     assert await ledger.oldest_readings(before_ms=30, limit=9) == [OTHER_PAYERS[1], PAYER.lower()]
     assert await ledger.oldest_readings(before_ms=31, limit=1) == [OTHER_PAYERS[1]]
+    assert await ledger.oldest_readings(before_ms=11, limit=9) == [OTHER_PAYERS[1]]
 
 
 async def test_a_wallet_is_tracked_since_the_first_time(ledger: Ledger) -> None:

@@ -198,6 +198,8 @@ async def test_the_nonce_after_a_replacement_stays_above_all_that_were_used(ledg
     await ledger.store_signed(RELAYER, [an_attempt(nonce=4, tx_hash="0xcc")], now_ms=6)
     assert await ledger.next_nonce(RELAYER) == 6
     assert [row.tx_hash for row in await ledger.attempts_at(RELAYER, 5)] == ["0xbb"]
+    await ledger.store_signed(RELAYER, [an_attempt(nonce=1_000, tx_hash="0xdd")], now_ms=7)
+    assert [row.tx_hash for row in await ledger.attempts_at(RELAYER, int("1000"))] == ["0xdd"]
 
 
 # Order and limits of lists.
@@ -261,6 +263,7 @@ async def test_what_is_due_longest_comes_first(ledger: Ledger) -> None:
 
 async def test_what_is_confirmed_is_told_oldest_first(ledger: Ledger) -> None:
     await three(ledger)
+    assert await ledger.unnotified() == []
     for session_id in (OTHER_SESSION, THIRD_SESSION):
         await ledger.mark_confirmed(session_id, PLACE, now_ms=5)
     await ledger.mark_mined(SESSION, PLACE, now_ms=5)
@@ -276,6 +279,14 @@ async def test_what_is_mined_above_a_block_is_listed_whatever_its_depth(ledger: 
     assert sorted(ids_of(await ledger.settlements_above(6))) == [THIRD_SESSION, SESSION]
     assert ids_of(await ledger.settlements_above(7)) == [SESSION]
     assert await ledger.settlements_above(8) == []
+
+
+@pytest.mark.parametrize(("balance", "lane"), [(100, SettlementLane.PAYABLE), (99, SettlementLane.RETRY)])
+async def test_a_wallet_must_cover_the_payees_part_and_the_fee(
+    ledger: Ledger, balance: int, lane: SettlementLane
+) -> None:
+    await funded(ledger, balance=balance)
+    assert (await composed(ledger)).lane is lane
 
 
 async def test_a_wallet_that_is_outdated_does_not_decide_the_lane(ledger: Ledger) -> None:

@@ -223,7 +223,7 @@ class MemoryLedger(MemoryOutbox):
 
     def _ledger_row(self, workspace_id: str, row: _Event) -> LedgerRow:
         event = row.event
-        head = 0 if self._head is None else self._head.number
+        assert self._head is not None, "rows are added with a block"
         hold = None if event.session_id_hash is None else self._hold_by_hash.get(event.session_id_hash)
         return LedgerRow(
             sequence=row.sequence, workspace_id=workspace_id, kind=event.kind, tx_hash=event.tx_hash,
@@ -231,7 +231,7 @@ class MemoryLedger(MemoryOutbox):
             from_address=event.from_address, to_address=event.to_address, amount_micro=event.amount_micro,
             session_id=None if hold is None else hold.session_id, confirmed_at_ms=row.confirmed_at_ms,
             removed=row.removed,
-            confirmations=0 if row.removed else max(0, head - event.block_number + 1),
+            confirmations=0 if row.removed else max(0, self._head.number - event.block_number + 1),
             created_at_ms=row.created_at_ms,
         )  # fmt: skip
 
@@ -362,7 +362,7 @@ class MemoryLedger(MemoryOutbox):
     def release_hold_now(self, session_id: str) -> None:
         """Release the hold, as part of another store's step."""
         hold = self._holds.get(session_id)
-        if hold is not None and hold.state is HoldState.OPEN:
+        if hold is not None and hold.state is not HoldState.CHARGE:
             hold.state = HoldState.RELEASED
 
     def _give_up_hold(self, session_id: str) -> None:
