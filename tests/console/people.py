@@ -10,10 +10,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import trio
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, ViewportSize, expect
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from sightline.system.server_address_file import read_server_addresses
 from tests.e2e.server import Server
+from tests.video.interop.browser import chromium_path
 
 CHROMIUM_FLAGS = [
     "--use-fake-device-for-media-stream",
@@ -65,6 +75,17 @@ class ConsoleServer:
 
     def end(self) -> None:
         self._server.end()
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    """Run a headless Chromium with a fake camera."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from playwright.sync_api import Browser, expect
 
-from tests.console.people import PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
+from tests.console.people import DESK, PHONE, ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
+from tests.console.review import Review
 
 PARIS = (48.856614, 2.352222)
 LISBON = (38.722252, -9.139337)
@@ -24,13 +25,15 @@ def test_the_player_says_within_3_s_that_the_camera_is_gone_and_plays_within_3_s
         consumer.page.wait_for_selector(".stage:not([data-picture=playing])", timeout=3_000)
         consumer.shows(".stage .cover")
         consumer.shows(".banner.warn", "ends by itself", within_ms=20_000)
+        review = Review()
+        review.look(consumer, "watch-lost", (DESK,), is_loading=True)
         with a_tab(browser, server.url, PHONE, place=PARIS) as phone:
             phone.page.goto(link)
             phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=15_000)
             consumer.picture("playing", within_ms=3_000)
             phone.click("#stop")
         consumer.shows("#to-receipt")
-        assert consumer.problems == operator.problems == []
+        review.done(consumer, operator)
 
 
 def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: Browser, server: ConsoleServer):
@@ -47,12 +50,14 @@ def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: 
             phone.page.context.set_offline(True)
             phone.shows("main", "offline")
             consumer.shows(".banner.warn", "ends by itself", within_ms=20_000)
+            review = Review()
+            review.look(phone, "camera-no-network", (PHONE,))
             phone.page.context.set_offline(False)
             expect(consumer.page.locator(".banner.warn")).to_have_count(0, timeout=20_000)
             consumer.shows(".badge.live")
             phone.click("#stop")
             consumer.shows("#to-receipt")
-            assert consumer.problems == operator.problems == phone.problems == []
+            review.done(consumer, operator, phone)
 
 
 def test_six_tabs_of_one_browser_stay_responsive_over_http_1(browser: Browser, server: ConsoleServer):

@@ -1,116 +1,47 @@
-"""Every screen at a desk and on a phone, in both themes: nothing for axe to report, nothing wider than the window.
+"""Every screen and state of a view, from the first visit to the receipt, looked at in every form."""
 
-The pictures of all screens are in .interop/console; three of them, if UPDATE_IMAGES is set, in docs/images.
-"""
-
-import io
-import os
+import json
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
-    DESK,
     PHONE,
     ConsoleServer,
     Tab,
     a_tab,
     camera_link,
-    come_online,
     request_view,
     sign_up,
 )
+from tests.console.review import Review
+from tests.console.test_walk import forge
 
-ROOT = Path(__file__).parents[2]
-PICTURES = ROOT / ".interop" / "console"
-IMAGES = ROOT / "docs" / "images"
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 MUNICH = (48.137154, 11.576124)
-NARROW = ViewportSize(width=320, height=640)
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-IMAGE_WIDTH = 880
-UPDATES_IMAGES = bool(os.environ.get("UPDATE_IMAGES"))
+ELSEWHERE = (48.2, 11.7)
+WISH = "North gate. Look at the queue"
+NO_CAMERA = """if (navigator.mediaDevices) navigator.mediaDevices.getUserMedia = async () => {
+  throw new DOMException("Permission denied", "NotAllowedError");
+}"""
+MISSING = "00000000-0000-4000-8000-000000000000"
 
 
-def violations(page: Page) -> list[str]:
-    """What axe reports: rule and element."""
-    if page.evaluate("typeof window.axe") != "object":
-        page.evaluate(AXE.read_text())
-    found: dict[str, Any] = page.evaluate("tags => axe.run(document, {runOnly: tags})", RULES)
-    return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
+def stand_at(tab: Tab, place: tuple[float, float]) -> None:
+    latitude, longitude = place
+    tab.page.context.set_geolocation({"latitude": latitude, "longitude": longitude, "accuracy": 8})
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Answers 200 to each webhook."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name of the base class
-        """Print nothing."""
-
-
-@contextmanager
-def a_receiver() -> Iterator[str]:
-    """Run a receiver of webhooks; returns its URL."""
-    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=receiver.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{receiver.server_port}/hook"
-    finally:
-        receiver.shutdown()
-        thread.join()
-        receiver.server_close()
-
-
-class Review:
-    """Looks at screens in every form, and keeps what is wrong."""
-
-    def __init__(self) -> None:
-        self.wrong: list[str] = []
-        PICTURES.mkdir(parents=True, exist_ok=True)
-
-    def look(self, tab: Tab, name: str, sizes: tuple[ViewportSize, ...] = (DESK, PHONE)) -> None:
-        """Check the open screen in both themes and at each size, and at 320 px; store its pictures."""
-        page = tab.page
-        expect(page.locator("main .spinner.big")).to_have_count(0)
-        for theme in ("dark", "light"):
-            page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-            for size in sizes:
-                page.set_viewport_size(size)
-                page.screenshot(path=PICTURES / f"{name}-{size['width']}-{theme}.png", full_page=True)
-            self.wrong += [f"{name} {theme} {each}" for each in violations(page)]
-        page.set_viewport_size(NARROW)
-        excess = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if excess > 0:
-            self.wrong.append(f"{name}: {excess} px wider than a window of 320 px")
-        page.set_viewport_size(sizes[0])
-        page.evaluate("document.documentElement.dataset.theme = 'system'")
-
-    def publish(self, tab: Tab, name: str) -> None:
-        """Store the window as a picture of the README, if the run was asked to."""
-        if not UPDATES_IMAGES:
-            return
-        tab.page.set_viewport_size(ViewportSize(width=1280, height=800))
-        picture = Image.open(io.BytesIO(tab.page.screenshot()))
-        height = picture.height * IMAGE_WIDTH // picture.width
-        small = picture.convert("RGB").resize((IMAGE_WIDTH, height), Image.Resampling.LANCZOS)
-        small.quantize(128).save(IMAGES / f"console-{name}.png", optimize=True)
+def is_unsettled(route: Route) -> None:
+    """Answer a receipt as it was before its payment was on the chain."""
+    answer = route.fetch()
+    body = answer.json()
+    body["data"]["settlement"] = dict.fromkeys(body["data"]["settlement"]) | {"state": "PENDING"}
+    route.fulfill(response=answer, body=json.dumps(body))
 
 
 @pytest.mark.timeout(240)
-def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleServer):
+def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server: ConsoleServer):
     review = Review()
     url = server.url
     with (
@@ -127,9 +58,16 @@ def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleSe
         consumer.click("#approve")
         consumer.shows("#to-buy")
         review.look(consumer, "start-ready")
-        consumer.go("sessions")
-        consumer.shows(".empty")
-        review.look(consumer, "sessions-empty")
+        for screen, shown in (("sessions", ".empty"), ("wallet", ".rows li")):
+            consumer.go(screen)
+            consumer.shows(shown)
+            review.look(consumer, f"{screen}-new")
+        consumer.go("buy")
+        consumer.shows("[data-map=ready]")
+        review.look(consumer, "buy-empty")
+        consumer.page.fill("#place", "nowhere at all")
+        consumer.shows(".hint.bad")
+        review.look(consumer, "buy-wrong")
 
         sign_up(operator, "Pier Cams", "SUPPLIER")
         operator.go("operate")
@@ -137,74 +75,110 @@ def test_every_screen_is_accessible_and_fits(browser: Browser, server: ConsoleSe
         review.look(operator, "operate-empty")
         link = camera_link(operator)
         review.look(operator, "operate-code")
-        come_online(phone, link)
-        review.look(phone, "camera-online", (PHONE,))
+        phone.page.goto(link)
+        phone.shows("#position", "±")
+        review.look(phone, "camera-offline", (PHONE,))
 
-        consumer.go("buy")
-        consumer.shows("#place")
-        review.look(consumer, "buy-empty")
-        consumer.page.fill("#place", f"{MUNICH[0]}, {MUNICH[1]}")
-        consumer.page.fill("#instructions", "North gate. Look at the queue")
-        consumer.shows("#request:not([disabled])")
-        review.look(consumer, "buy")
-        review.publish(consumer, "buy")
-        request_view(consumer, "North gate. Look at the queue")
-        consumer.shows(".stage")
+        request_view(consumer, WISH)
+        consumer.shows("#cancel")
+        review.look(consumer, "watch-requested")
+        consumer.click("#cancel")
+        consumer.shows(".badge.cancelled")
+        review.look(consumer, "watch-cancelled")
+        request_view(consumer, WISH)
+        phone.click("#go-online")
+        operator.click(".rows .button:has-text('Accept')")
+        operator.shows(".badge.assigned")
+        review.look(operator, "operate-assigned")
+        consumer.shows(".badge.assigned")
         review.look(consumer, "watch-assigned")
-        phone.shows(".job")
+        phone.shows(".job", "North gate")
         review.look(phone, "camera-asked", (PHONE,))
+
         phone.click("#start")
         consumer.picture("playing", within_ms=20_000)
         expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=20_000)
+        consumer.shows("#operator")
         review.look(consumer, "watch-live")
         review.publish(consumer, "watch")
         review.look(phone, "camera-filming", (PHONE,))
-        with a_tab(browser, server.internal_url) as ops:
-            ops.page.goto(f"{server.internal_url}/ops")
-            ops.shows("[data-ready=database].right")
-            ops.shows("h2:has-text('Live sessions') >> xpath=../.. >> .badge.live")
-            review.look(ops, "ops")
-            assert ops.problems == []
+        stand_at(phone, ELSEWHERE)
+        consumer.shows(".banner.warn", "ends by itself")
+        review.look(consumer, "watch-paused")
+        phone.shows(".banner.warn", "not paid")
+        review.look(phone, "camera-paused", (PHONE,))
+        stand_at(phone, MUNICH)
+        consumer.shows(".badge.live")
+        consumer.click("#snapshot")
+        consumer.shows("img.snapshot")
+        consumer.click("#show-stills")
+        consumer.shows(".stage > img")
+        review.look(consumer, "watch-stills")
         consumer.click("#end")
         consumer.shows("#to-receipt")
         review.look(consumer, "watch-ended")
+        phone.shows("#next-job")
+        review.look(phone, "camera-done", (PHONE,))
+        phone.click("#next-job")
+
+        consumer.page.route("**/receipt", is_unsettled)
         consumer.click("#to-receipt")
+        consumer.shows(".badge.pending")
+        review.look(consumer, "receipt-pending")
+        consumer.page.unroute("**/receipt")
         consumer.shows(".badge.confirmed", within_ms=30_000)
         consumer.click("#verify")
         expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=15_000)
         review.look(consumer, "receipt")
         review.publish(consumer, "receipt")
-        for screen, shown in (("sessions", ".list-row"), ("wallet", "#available"), ("team", "#new-key")):
+        consumer.page.route("**/receipt", forge)
+        consumer.click("#verify")
+        consumer.shows("[data-check=hashChain][data-state=wrong]")
+        review.look(consumer, "receipt-forged")
+        consumer.page.unroute("**/receipt")
+
+        for screen, shown in (("sessions", ".list-row"), ("wallet", "a[href*=receipt]")):
             consumer.go(screen)
             consumer.shows(shown)
-            consumer.shows("main .rows li, main .list-row, main .empty")
             review.look(consumer, screen)
-        consumer.click("#new-key")
-        review.look(consumer, "team-new-key")
-        with a_receiver() as receiver:
-            consumer.click("#new-webhook")
-            consumer.page.fill("#webhook-url", receiver)
-            review.look(consumer, "team-new-webhook")
-            consumer.click("#create-webhook")
-            expect(consumer.page.locator("#webhook-secret")).to_have_value(re.compile("^whsec_"))
-            consumer.click(".webhook button:has-text('Deliveries')")
-            consumer.click(".webhook button:has-text('Send a test event')")
-            consumer.shows("[data-delivery=DELIVERED]", "webhook.ping")
-            review.look(consumer, "team-webhooks")
-            first = consumer.page.input_value("#webhook-secret")
-            consumer.click("[data-delivery=DELIVERED] button:has-text('Send again')")
-            consumer.shows("[data-delivery]", "attempt 2")
-            consumer.click(".webhook button:has-text('New secret')")
-            expect(consumer.page.locator("#webhook-secret")).not_to_have_value(first)
-            consumer.shows(".webhook", "previous secret")
-        consumer.page.evaluate("localStorage.setItem('sightline.language', 'de')")
-        consumer.page.reload()
+        operator.go("operate")
+        operator.shows(".days")
+        review.look(operator, "operate-earned")
         consumer.go("buy")
-        consumer.shows("h1", "Was möchten Sie sehen?")
-        review.look(consumer, "buy-german")
-        consumer.go("watch/00000000-0000-4000-8000-000000000000")
+        consumer.page.fill("#place", f"{MUNICH[0]}, {MUNICH[1]}")
+        consumer.page.fill("#instructions", WISH)
+        consumer.shows("#request:not([disabled])")
+        consumer.shows("[data-map=ready] .map-count", "1")
+        review.look(consumer, "buy")
+        review.publish(consumer, "buy")
+
         consumer.allowed = (r"404 \(Not Found\) \S*/sessions/0000",)
+        for screen in ("watch", "receipt"):
+            consumer.go(f"{screen}/{MISSING}")
+            consumer.shows(".empty")
+            review.look(consumer, f"{screen}-missing")
+        consumer.go("nowhere")
         consumer.shows(".empty")
-        review.look(consumer, "watch-missing")
-        assert review.wrong == [], "\n".join(review.wrong)
-        assert consumer.problems == operator.problems == phone.problems == []
+        review.look(consumer, "not-found")
+        review.done(consumer, operator, phone)
+
+
+def test_a_camera_without_link_or_permission_says_what_to_do(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=MUNICH) as phone:
+        phone.page.goto(f"{server.url}/console/#/camera")
+        phone.shows(".empty")
+        review.look(phone, "camera-no-link", (PHONE,))
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        phone.page.add_init_script(NO_CAMERA)
+        phone.page.goto("about:blank")
+        phone.page.goto(link)
+        phone.shows(".cover", "Permission denied")
+        review.look(phone, "camera-refused", (PHONE,))
+        phone.allowed = (r"401 \(\S*\) \S*/api/v1/",)
+        phone.page.goto(link[:-4] + "0000")
+        phone.shows(".empty")
+        assert "key" not in phone.page.url, "a second link in the same tab also leaves the address"
+        review.look(phone, "camera-revoked", (PHONE,))
+        review.done(operator, phone)

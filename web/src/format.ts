@@ -9,8 +9,11 @@ export function usdc(micro: string | bigint, isSigned = false): string {
     `${whole / 1_000_000n}.${String(whole % 1_000_000n).padStart(6, "0")}` as Intl.StringNumericLiteral,
   );
   const sign = value < 0n ? "−" : isSigned ? "+" : "";
-  return `${sign}${text} USDC`;
+  return `${sign}${text}\u00a0USDC`;
 }
+
+/** What remains for the operator of a charge, as the contract divides it: the fee is rounded down. */
+export const withoutFee = (micro: string | bigint, feeBps: number): bigint => BigInt(micro) - (BigInt(micro) * BigInt(feeBps)) / 10_000n;
 
 /** A typed amount of USDC in micro-USDC; null if it is not one. */
 export function microOf(text: string): bigint | null {
@@ -54,4 +57,4 @@ export function distanceM(aLat: number, aLng: number, bLat: number, bLng: number
 }
 
 export const metres = (value: number): string =>
-  value < 1000 ? `${Math.round(value)} m` : `${new Intl.NumberFormat(language.value, { maximumFractionDigits: 1 }).format(value / 1000)} km`;
+  value < 1000 ? `${Math.round(value)}\u00a0m` : `${new Intl.NumberFormat(language.value, { maximumFractionDigits: 1 }).format(value / 1000)}\u00a0km`;

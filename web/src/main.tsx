@@ -4,10 +4,11 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import icon from "./icon.svg";
 import "./style.css";
+import { ApiError } from "./api";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
 import { go, link, place } from "./router";
-import { canBuy, canOperate, isConnected, me, notices, online, refresh, report, signOut, theme, workspace, type Theme } from "./store";
+import { canBuy, canOperate, home, isConnected, me, notices, online, refresh, remembered, report, signOut, theme, workspace, type Theme } from "./store";
 import { language, t, type Language, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
@@ -42,7 +43,7 @@ function Screen({ name }: { name: string }) {
       </Empty>
     );
   const Shown = loaded.value[name];
-  return Shown === undefined ? <Loading /> : <Shown key={place.value.id} />;
+  return Shown === undefined ? <Loading /> : <Shown key={`${place.value.id} ${place.value.query.get("key") ?? ""}`} />;
 }
 
 const NAVIGATION: readonly (readonly [string, Word, IconName, () => boolean])[] = [
@@ -93,9 +94,11 @@ const Preferences = () => (
   </div>
 );
 
+const isUnreachable = signal(false);
+
 function App() {
   const isIn = me.value !== null && me.value !== undefined && workspace.value !== null;
-  const name = place.value.screen || (isIn ? (canBuy.value ? "buy" : "operate") : "start");
+  const name = place.value.screen || (isIn ? home.value : "start");
   useEffect(() => {
     // The address names the screen from the first moment, so that it stays while the checklist goes on.
     if (me.value === undefined) return;
@@ -108,7 +111,7 @@ function App() {
         {t("skip")}
       </a>
       <header class="top">
-        <a class="brand" href={link(isIn ? "buy" : "start")}>
+        <a class="brand" href={link(isIn ? home.value : "start")}>
           <img src={icon} alt="" width="30" height="30" />
           Sightline
         </a>
@@ -122,12 +125,12 @@ function App() {
             ))}
           </nav>
         )}
-        <div class="top-end">{me.value ? <Account /> : <Preferences />}</div>
+        <div class="top-end">{me.value === undefined ? null : me.value === null ? <Preferences /> : <Account />}</div>
       </header>
       <main id="main">
         {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
         {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
-        {me.value === undefined ? <Loading /> : <Screen name={name} />}
+        {me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t("errorOffline")} text={t("tryingAgain")} /> : <Loading />}
       </main>
       <Notices />
     </>
@@ -145,13 +148,16 @@ const Notices = () => (
   </div>
 );
 
+// The first screen's file is loaded while the server is asked who is signed in.
+void SCREENS[place.value.screen || (remembered("signedIn") === null ? "start" : "buy")]?.().catch(() => undefined);
 const root = document.getElementById("app");
 if (root !== null) render(<App />, root);
 async function begin(): Promise<void> {
   try {
     await refresh();
   } catch (error) {
-    report(error);
+    if (error instanceof ApiError && error.status === 0) isUnreachable.value = true;
+    else report(error);
     setTimeout(() => void begin(), 2000);
   }
 }

@@ -2,6 +2,7 @@
 import { render, type ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import icon from "./icon.svg";
 import "./style.css";
 import { ApiError, randomId } from "./api";
 import { clock, dateTime, point, usdc } from "./format";
@@ -197,7 +198,7 @@ function Token({ done }: { done: () => Promise<void> }) {
 
 const App = () => (
   <>
-    <header class="top"><span class="brand">Sightline</span></header>
+    <header class="top"><span class="brand"><img src={icon} alt="" width="30" height="30" />Sightline</span></header>
     <main id="main"><Ops /></main>
     <div class="notices" role="status" aria-live="polite">
       {notices.value.map((notice) => (

@@ -1,8 +1,10 @@
 // The few building blocks of every screen.
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { ApiError } from "./api";
 import { clock } from "./format";
-import { now, report } from "./store";
+import { explain, now, report } from "./store";
 import { t, type Word } from "./strings";
 
 type Children = { children?: ComponentChildren };
@@ -116,6 +118,36 @@ export const Banner = ({ kind, icon, children }: Children & { kind: "info" | "wa
   </div>
 );
 
+interface Reading {
+  failure: Error | null;
+  again: () => Promise<void>;
+}
+/** Read something now and whenever `when` changes. A failure stays until `again` succeeds. */
+export function useReading(read: () => Promise<void>, when: readonly unknown[]): Reading {
+  const failure = useSignal<Error | null>(null);
+  const again = async (): Promise<void> => {
+    try {
+      await read();
+      failure.value = null;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) report(error);
+      failure.value = error instanceof Error ? error : new Error(String(error));
+    }
+  };
+  useEffect(() => void again(), when);
+  return { failure: failure.value, again };
+}
+
+/** Stands where something is read: a spinner, or why it could not be read and a button that tries again. */
+export const Unread = ({ failure, again, isPage = false }: Reading & { isPage?: boolean }) =>
+  failure === null ? (
+    <Loading />
+  ) : (
+    <Empty isPage={isPage} icon="warn" title={t("loadFailed")} text={failure instanceof ApiError && failure.status === 0 ? t("errorOffline") : explain(failure)}>
+      <Button kind="main" run={again}>{t("tryAgain")}</Button>
+    </Empty>
+  );
+
 /** Time left until an instant of the server's clock. */
 export const Countdown = ({ until }: { until: number | string }) => {
   const left = ((typeof until === "string" ? Date.parse(until) : until) - now.value) / 1000;
@@ -138,6 +170,8 @@ const STATE_WORDS: Record<string, Word> = {
   ENDED: "stateEnded", CANCELLED: "stateCancelled", EXPIRED: "stateExpired",
   ONLINE: "stateOnline", OFFLINE: "stateOffline", BUSY: "stateBusy", PAUSED: "statePaused",
   PENDING: "statePending", CONFIRMED: "stateConfirmed", NOT_READY: "stateNotReady",
+  COMPOSED: "statePending", SIGNED: "statePending", SENT: "statePending", MINED: "statePending",
+  FAILED: "stateFailed", REVERTED: "stateReverted", STUCK: "stateStuck", MISMATCHED: "stateMismatched",
 };
 export const Badge = ({ state }: { state: string }) => {
   const word = STATE_WORDS[state];

@@ -40,6 +40,8 @@ export const isConnected = signal(true);
 
 export const canOperate = computed(() => workspace.value?.roles.includes("SUPPLIER") ?? false);
 export const canBuy = computed(() => workspace.value?.roles.includes("CONSUMER") ?? false);
+/** The screen that a workspace begins with. */
+export const home = computed(() => (canBuy.value ? "buy" : "operate"));
 
 export interface Notice {
   id: number;
@@ -51,7 +53,7 @@ export const notices = signal<readonly Notice[]>([]);
 let noticeCount = 0;
 export function notify(word: Word, detail = "", isBad = false): void {
   const notice = { id: ++noticeCount, word, detail, isBad };
-  notices.value = [...notices.value.slice(-2), notice];
+  notices.value = [...notices.value.filter((each) => each.word !== word || each.detail !== detail).slice(-2), notice];
   setTimeout(() => (notices.value = notices.value.filter((each) => each !== notice)), isBad ? 9000 : 5000);
 }
 
@@ -72,24 +74,30 @@ export const explain = (error: Error): string =>
 
 /** Read who is signed in, and the workspace if one is selected. */
 export async function refresh(): Promise<void> {
-  config.value ??= await need(api.GET("/api/v1/config"));
+  const chain = readConfig();
   if (remembered("signedIn") === null) {
+    await chain;
     me.value = null; // asking would only be answered 401
     return;
   }
   try {
-    const identity = await need(api.GET("/api/v1/me"));
+    const [identity] = await Promise.all([need(api.GET("/api/v1/me")), chain]);
     if (identity.kind !== "wallet_session") throw new ApiError(401, "NOT_AUTHENTICATED", "");
-    workspace.value =
-      identity.workspaceId === null
-        ? null
-        : await need(api.GET("/api/v1/workspaces/{id}", { params: { path: { id: identity.workspaceId } } }));
+    workspace.value = identity.workspaceId === null ? null : await readWorkspace(identity.workspaceId);
     me.value = identity;
-    if (workspace.value !== null) await refreshFunds();
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 401)) throw error;
     leave();
   }
+}
+
+async function readConfig(): Promise<void> {
+  config.value ??= await need(api.GET("/api/v1/config"));
+}
+
+async function readWorkspace(id: string): Promise<Model["Workspace"]> {
+  const [found] = await Promise.all([need(api.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })), refreshFunds()]);
+  return found;
 }
 
 function leave(): void {

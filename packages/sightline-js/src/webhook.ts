@@ -56,7 +56,7 @@ export function verifyWebhook(body: string | Uint8Array, headers: WebhookHeaders
   const expected = `v1,${toBase64(hmac(sha256, keyOf(secret), concatBytes(utf8ToBytes(`${id}.${timestamp}.`), bytes)))}`;
   if (!sent.split(/\s+/).some((each) => isEqual(each, expected)))
     throw new WebhookError("No signature matches. Pass the raw body, and the secret of this endpoint.");
-  return { id, ...messageOf(bytes) };
+  return eventOf(id, bytes);
 }
 
 function valueOf(headers: WebhookHeaders, name: string): string | undefined {
@@ -81,7 +81,7 @@ function isEqual(left: string, right: string): boolean {
   return difference === 0;
 }
 
-function messageOf(bytes: Uint8Array): Omit<WebhookEvent, "id"> {
+function eventOf(id: string, bytes: Uint8Array): WebhookEvent {
   let message: unknown;
   try {
     message = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -91,5 +91,5 @@ function messageOf(bytes: Uint8Array): Omit<WebhookEvent, "id"> {
   const { type, timestamp, data } = (typeof message === "object" && message !== null ? message : {}) as Record<string, unknown>;
   if (typeof type !== "string" || typeof timestamp !== "string" || Number.isNaN(Date.parse(timestamp)) || typeof data !== "object" || data === null)
     throw new WebhookError("Its body is not an event of Sightline.");
-  return { type, timestamp, data } as Omit<WebhookEvent, "id">;
+  return { id, type, timestamp, data } as WebhookEvent;
 }

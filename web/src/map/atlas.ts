@@ -117,12 +117,16 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
       isClose = scene.isClose;
       scenery.clearLayers();
       draw(scenery, scene);
-      const { fence } = scene;
-      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${isClose ? fence.radiusM : ""}`;
+      const { fence, operator } = scene;
+      const isAway = fence !== null && operator !== null && map.distance(fence, operator) > fence.radiusM;
+      const away = isAway ? `${operator.lat.toFixed(2)} ${operator.lng.toFixed(2)}` : "";
+      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${isClose ? `${fence.radiusM} ${away}` : ""}`;
       if (fence === null || frame === framed) return;
       const isIn = framed !== "" && map.getBounds().contains(fence);
       framed = frame;
-      if (isClose) map.fitBounds(L.latLng(fence).toBounds(fence.radiusM * 2.5), { animate: false });
+      const area = L.latLng(fence).toBounds(fence.radiusM * 2.5);
+      if (isAway) area.extend(L.latLng(operator).toBounds(fence.radiusM * 2.5));
+      if (isClose) map.fitBounds(area, { animate: false });
       else if (!isIn) map.setView(fence, SURROUNDINGS_ZOOM, { animate: false });
     },
     close() {

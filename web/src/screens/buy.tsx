@@ -117,7 +117,7 @@ export default function Buy() {
                   inputMode="text"
                   autoComplete="off"
                   value={where.value}
-                  placeholder="52.52001, 13.40495"
+                  placeholder={t("placeExample")}
                   onInput={(event) => void type(event.currentTarget.value)}
                   onKeyDown={(event) => event.key === "Enter" && best !== undefined && choose(best.lat, best.lng)}
                 />

@@ -3,14 +3,17 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Publisher, follow, type Sending } from "sightline-js";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
-import { clock, distanceM, metres, point, usdc } from "../format";
+import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
+import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
-import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading } from "../parts";
+import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
 import { place } from "../router";
-import { explain, forget, keep, now, online, remembered, report, type Session } from "../store";
-import { t } from "../strings";
-import { REASONS, wordOf } from "./watch";
+import { forget, keep, now, online, remembered, report, type Session } from "../store";
+import { t, type Word } from "../strings";
+import { pauseEndsAt, wordOf } from "./watch";
 
+type Meter = Model["Meter"];
+const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
 const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
@@ -27,30 +30,23 @@ function takeKey(): string | null {
 export default function Camera() {
   const key = useRef(takeKey()).current;
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
-  const failure = useSignal<string | null>(null);
+  const isRefused = useSignal(false);
   const client = useRef(makeClient(key ?? "")).current;
-  useEffect(() => {
+  const reading = useReading(async () => {
     if (key === null) return;
-    need(client.GET("/api/v1/me"))
-      .then((found) => {
-        if (found.kind === "api_key") identity.value = found;
-      })
-      .catch((error: unknown) => {
-        if (error instanceof ApiError && error.status === 401) {
-          forget("cameraKey");
-          failure.value = t("cameraKeyRefused");
-        } else failure.value = error instanceof Error ? explain(error) : String(error);
-      });
+    try {
+      const found = await need(client.GET("/api/v1/me"));
+      if (found.kind === "api_key") identity.value = found;
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 401)) throw error;
+      forget("cameraKey");
+      isRefused.value = true;
+    }
   }, []);
   if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
-  if (failure.value !== null)
-    return (
-      <Empty isPage icon="warn" title={t("cameraNoKey")} text={failure.value}>
-        <Button kind="main" run={() => location.reload()}>{t("checkAgain")}</Button>
-      </Empty>
-    );
-  return identity.value === null ? <Loading /> : <Filming client={client} apiKey={key} identity={identity.value} />;
+  if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
+  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} />;
 }
 
 function Filming({ client, apiKey, identity }: { client: Client; apiKey: string; identity: Model["KeyIdentity"] }) {
@@ -65,6 +61,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const sending = useSignal<Sending>("connecting");
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
+  const meter = useSignal<Meter | null>(null);
   const isHidden = useSignal(document.hidden);
 
   useEffect(() => {
@@ -97,7 +94,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
 
   function takeJob(found: Session): void {
     const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
-    if (isMine && (found.state === "ASSIGNED" || found.state === "LIVE" || job.value?.id === found.id)) job.value = found;
+    if (!isMine || (found.state !== "ASSIGNED" && found.state !== "LIVE" && job.value?.id !== found.id)) return;
+    if (found.state === "ASSIGNED" && job.value?.id !== found.id) chime();
+    job.value = found;
   }
   async function openCamera(): Promise<void> {
     try {
@@ -126,7 +125,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     publisher.value?.stop(true);
     publisher.value = null;
   }, [liveUrl.value]);
-  useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job), [liveUrl.value]);
+  useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
   useEffect(() => stayAwake(liveUrl.value !== null), [liveUrl.value]);
 
   const fix = locator.value?.fix.value ?? null;
@@ -155,6 +154,12 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       </header>
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
+        {media.value === null && mediaError.value === null && (
+          <div class="cover" role="status">
+            <span class="spinner big" aria-hidden="true" />
+            <p>{t("cameraStarting")}</p>
+          </div>
+        )}
         {mediaError.value !== null && (
           <div class="cover" role="alert">
             <Icon name="warn" />
@@ -172,7 +177,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Button run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t(hasSound.value ? "soundOff" : "soundOn")}</Button>
       </div>
-      <Job client={client} job={job} fix={fix} />
+      <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <Card title={t("position")}>
         <p role="status" id="position">
           {locator.value?.error.value ?? (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
@@ -190,12 +195,20 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   );
 }
 
-function Job({ client, job, fix }: { client: Client; job: Signal<Session | null>; fix: { lat: number; lng: number } | null }) {
+interface JobProps {
+  client: Client;
+  job: Signal<Session | null>;
+  meter: Meter | null;
+  fix: { lat: number; lng: number } | null;
+  isOffline: boolean;
+}
+function Job({ client, job, meter, fix, isOffline }: JobProps) {
   const shown = job.value;
-  if (shown === null) return <Card><p class="dim" role="status">{t("cameraWaiting")}</p></Card>;
+  if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : "cameraWaiting")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
-  const most = usdc((BigInt(shown.holdMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n);
+  const most = usdc(withoutFee(shown.holdMicroUsdc, shown.platformFeeBps));
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
+  const ends = meter === null ? null : pauseEndsAt(meter);
   const isOutside = away !== null && away > shown.radiusMeters;
   if (shown.state === "ASSIGNED")
     return (
@@ -215,26 +228,38 @@ function Job({ client, job, fix }: { client: Client; job: Signal<Session | null>
     return (
       <Card title={t("filming")} aside={<span class="number">{clock((now.value - Date.parse(shown.startedAt ?? "")) / 1000)}</span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
-        {shown.meterState === "PAUSED" && <Banner kind="warn" icon="pause"><strong>{t("pausedTitle")}</strong> {wordOf(REASONS, shown.pauseReason)} {t("notPaid")}</Banner>}
-        {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
-        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc((BigInt(shown.cleanSeconds) * BigInt(shown.ratePerSecondMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n)]]} />
+        {shown.meterState === "PAUSED" && (
+          <Banner kind="warn" icon="pause">
+            <strong>{t("pausedTitle")}</strong> {wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
+            {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
+          </Banner>
+        )}
+        {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(BigInt(shown.cleanSeconds) * BigInt(shown.ratePerSecondMicroUsdc), shown.platformFeeBps))]]} />
         <Button id="stop" kind="danger" run={async () => (job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params })))}>{t("stopFilming")}</Button>
       </Card>
     );
-  const earned = (BigInt(shown.chargedMicroUsdc) * BigInt(10_000 - shown.platformFeeBps)) / 10_000n;
+  const earned = withoutFee(shown.chargedMicroUsdc, shown.platformFeeBps);
   return (
     <Card title={t("jobOver")}>
       <p class="price"><span class="number">{usdc(earned)}</span></p>
       <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })}</p>
-      <Button run={() => (job.value = null)}>{t("nextJob")}</Button>
+      <Button id="next-job" run={() => (job.value = null)}>{t("nextJob")}</Button>
     </Card>
   );
 }
 
 /** The stream tells of changes of state at once; the proved seconds grow between them. */
-function followSession(client: Client, id: string | null, key: string, job: Signal<Session | null>): (() => void) | undefined {
+function followSession(
+  client: Client, id: string | null, key: string, job: Signal<Session | null>, meter: Signal<Meter | null>,
+): (() => void) | undefined {
+  meter.value = null;
   if (id === null) return undefined;
-  const leave = follow(`/api/v1/sessions/${id}/events`, { onEvent: (name, data) => { if (name === "session") job.value = data as Session; } }, key);
+  const onEvent = (name: string, data: unknown): void => {
+    if (name === "session") job.value = data as Session;
+    if (name === "meter") meter.value = data as Meter;
+  };
+  const leave = follow(`/api/v1/sessions/${id}/events`, { onEvent }, key);
   const read = async (): Promise<void> => {
     job.value = await need(client.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
   };

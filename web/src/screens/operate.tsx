@@ -4,14 +4,18 @@ import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, need, once, type Model } from "../api";
 import { clock, dateTime, metres, parsePoint, point, usdc } from "../format";
+import { chime } from "../live/chime";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page } from "../parts";
+import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
 import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
-import { t } from "../strings";
+import { t, type Word } from "../strings";
 
 const RADII = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000] as const;
+const DEVICES: Record<Model["Workspace"]["deviceKind"], Word> = {
+  PHONE: "devicePhone", LAPTOP: "deviceLaptop", DRONE: "deviceDrone", PTZ: "devicePtz", FIXED: "deviceFixed", OTHER: "deviceOther",
+};
 const OPEN_EVERY_MS = 5000;
 const EARNING_DAYS = 14;
 const DAY_MS = 86_400_000;
@@ -59,7 +63,7 @@ function Availability() {
   const radii = RADII.some((each) => each === radius.value) ? RADII : [...RADII, radius.value].sort((a, b) => a - b);
   return (
     <Card title={t("availability")}>
-      <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), shown.deviceKind]]} />
+      <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), t(DEVICES[shown.deviceKind])]]} />
       <div class="form">
         <Field label={t("coverageCentre")} hint={t("coverageHint")} {...(where.value !== "" && chosen === null && { error: t("coverageWrong") })}>
           <input id="coverage" value={where.value} placeholder="52.52001, 13.40495" onInput={(event) => (where.value = event.currentTarget.value)} />
@@ -145,11 +149,14 @@ function Qr({ text }: { text: string }) {
 function Requests() {
   const items = useSignal<readonly Session[] | null>(null);
   const load = async (): Promise<void> => {
-    items.value = (await need(api.GET("/api/v1/sessions", { params: { query: { view: "open", limit: 20 } } }))).items;
+    const known = items.value;
+    const open = (await need(api.GET("/api/v1/sessions", { params: { query: { view: "open", limit: 20 } } }))).items;
+    if (known !== null && open.some(({ id }) => known.every((each) => each.id !== id))) chime();
+    items.value = open;
   };
+  const reading = useReading(load, []);
   useEffect(() => {
-    load().catch(report);
-    const timer = setInterval(() => document.hidden || load().catch(() => undefined), OPEN_EVERY_MS);
+    const timer = setInterval(() => document.hidden || void reading.again(), OPEN_EVERY_MS);
     return () => clearInterval(timer);
   }, []);
   // The stream begins with up to 200 sessions: one look at the list for all of them.
@@ -165,9 +172,9 @@ function Requests() {
   return (
     <Card title={t("openRequests")}>
       {items.value === null ? (
-        <p class="dim">{t("loading")}</p>
+        <Unread {...reading} />
       ) : items.value.length === 0 ? (
-        <Empty icon="eye" title={t("noRequests")} text={t("noRequestsText")} />
+        <Empty icon="eye" title={t("noRequests")} text={t(workspace.value?.availabilityState === "OFFLINE" ? "noRequestsOffline" : "noRequestsText")} />
       ) : (
         <ul class="rows">
           {items.value.map((each) => (
@@ -189,9 +196,10 @@ function Earnings() {
   const usage = useSignal<Pick<Model["Usage"], "items" | "total"> | null>(null);
   const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   const query = { side: "operator" as const, from: day(now.value - (EARNING_DAYS - 1) * DAY_MS), to: day(now.value) };
+  const ended = [...told.value.values()].filter((each) => each.state === "ENDED").length;
   useEffect(() => {
     need(api.GET("/api/v1/usage", { params: { query } })).then((found) => (usage.value = found)).catch(report);
-  }, [query.to]);
+  }, [query.to, ended]);
   const shown = usage.value;
   if (shown === null) return null;
   const most = Math.max(1, ...shown.items.map((each) => Number(each.amountMicroUsdc)));
@@ -199,12 +207,14 @@ function Earnings() {
   return (
     <Card title={t("earnings")} aside={<a class="button quiet" download href={`/api/v1/usage?${new URLSearchParams({ ...query, format: "csv" })}`}><Icon name="download" />CSV</a>}>
       <p class="price"><span class="number">{usdc(shown.total.amountMicroUsdc)}</span></p>
-      <div class="days" role="img" aria-label={summary}>
-        {shown.items.map((each) => (
-          <span key={each.date} ref={(node) => { if (node !== null) node.style.height = `${Math.max(3, (Number(each.amountMicroUsdc) / most) * 100)}%`; }} />
-        ))}
-      </div>
-      <p class="hint">{summary}</p>
+      {shown.total.sessions > 0 && (
+        <div class="days" role="img" aria-label={summary}>
+          {shown.items.map((each) => (
+            <span key={each.date} ref={(node) => { if (node !== null) node.style.height = `${Math.max(3, (Number(each.amountMicroUsdc) / most) * 100)}%`; }} />
+          ))}
+        </div>
+      )}
+      <p class="hint">{shown.total.sessions > 0 ? summary : t("noEarnings")}</p>
     </Card>
   );
 }

@@ -5,13 +5,13 @@ import { CHECKS, verifyReceipt, type Check, type Verification } from "sightline-
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, point, short, timeOf, usdc } from "../format";
-import { Badge, Banner, Button, Card, Empty, Facts, Icon, Loading, Page } from "../parts";
+import { Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
 import { go, link, place } from "../router";
-import { report } from "../store";
 import { t, type Word } from "../strings";
 import { ENDINGS, REASONS, wordOf } from "./watch";
 
 type Data = Model["Receipt"];
+const READ_EVERY_MS = 1500;
 const CHECK_WORDS: Record<Check, Word> = {
   hashChain: "checkHashChain", cleanSeconds: "checkSeconds", charge: "checkCharge", fee: "checkFee", settled: "checkSettled",
 };
@@ -20,23 +20,21 @@ export default function Receipt() {
   const id = place.value.id;
   const receipt = useSignal<Data | null>(null);
   const isMissing = useSignal(false);
-  useEffect(() => {
-    let isOver = false;
-    let timer = 0;
-    const load = async (): Promise<void> => {
-      try {
-        receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 409) go("watch", id);
-        else if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
-        else report(error);
-      }
-      const isOpen = receipt.value === null || receipt.value.settlement.state === "PENDING";
-      if (!isOver && !isMissing.value && isOpen) timer = window.setTimeout(() => void load(), 1500);
-    };
-    void load();
-    return () => ((isOver = true), clearTimeout(timer));
+  const reading = useReading(async () => {
+    try {
+      receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 409) go("watch", id);
+      else if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
+      else throw error;
+    }
   }, [id]);
+  const isOpen = !isMissing.value && (receipt.value === null || receipt.value.settlement.state === "PENDING");
+  useEffect(() => {
+    if (!isOpen) return;
+    const timer = setInterval(() => document.hidden || void reading.again(), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [isOpen, id]);
 
   if (isMissing.value)
     return (
@@ -45,7 +43,7 @@ export default function Receipt() {
       </Empty>
     );
   const shown = receipt.value;
-  if (shown === null) return <Loading />;
+  if (shown === null) return <Unread isPage {...reading} />;
   const { session, settlement } = shown;
   const paid = settlement.payload;
   return (

@@ -2,10 +2,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need } from "../api";
-import { clock, dateTime, point, usdc } from "../format";
-import { Badge, Button, Empty, Field, Loading, Page } from "../parts";
+import { dateTime, point, usdc } from "../format";
+import { Badge, Button, Empty, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
-import { report, told, workspace, type Session } from "../store";
+import { home, told, workspace, type Session } from "../store";
 import { t } from "../strings";
 
 const FILTERS = { all: [], open: ["REQUESTED", "ASSIGNED", "LIVE"], ended: ["ENDED"], closed: ["CANCELLED", "EXPIRED"] } as const;
@@ -29,10 +29,7 @@ export default function Sessions() {
     items.value = cursor === null ? page.items : [...(items.value ?? []), ...page.items];
     following.value = page.nextCursor;
   };
-  useEffect(() => {
-    items.value = null;
-    load(null).catch((error: unknown) => ((items.value = []), report(error)));
-  }, [filter.value, view.value]);
+  const reading = useReading(() => ((items.value = null), load(null)), [filter.value, view.value]);
   useEffect(() => {
     const known = items.value ?? [];
     if (known.some((each) => told.value.has(each.id) && told.value.get(each.id) !== each)) {
@@ -60,10 +57,10 @@ export default function Sessions() {
         </Field>
       </div>
       {items.value === null ? (
-        <Loading />
+        <Unread {...reading} />
       ) : items.value.length === 0 ? (
         <Empty icon="list" title={t("noSessions")} text={t("noSessionsText")}>
-          <a class="button main" href={link("buy")}>{t("navBuy")}</a>
+          <a class="button main" href={link(home.value)}>{t(home.value === "buy" ? "navBuy" : "operateTitle")}</a>
         </Empty>
       ) : (
         <ul class="list">
@@ -77,7 +74,7 @@ export default function Sessions() {
 
 function Row({ session }: { session: Session }) {
   const isMine = session.consumerWorkspaceId === workspace.value?.id;
-  const amount = BigInt(session.chargedMicroUsdc);
+  const isOpen = FILTERS.open.some((each) => each === session.state);
   return (
     <li>
       <a class="list-row" href={link(session.state === "ENDED" ? "receipt" : "watch", session.id)}>
@@ -86,7 +83,7 @@ function Row({ session }: { session: Session }) {
           <small>{dateTime(session.createdAt)} · {t(isMine ? "asConsumer" : "asOperator")}</small>
         </span>
         <span class="list-end">
-          <span class="number">{session.state === "ENDED" ? usdc(amount) : clock(session.maxDurationSeconds)}</span>
+          <span class="number">{isOpen ? t("atMostOf", { amount: usdc(session.holdMicroUsdc) }) : usdc(session.chargedMicroUsdc)}</span>
           <Badge state={session.state} />
         </span>
       </a>

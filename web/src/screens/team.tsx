@@ -1,10 +1,9 @@
 // Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { dateTime, microOf, short, usdc } from "../format";
-import { Banner, Button, Card, Countdown, Empty, Field, Loading, Page } from "../parts";
-import { me, notify, now, report, select, workspace } from "../store";
+import { Banner, Button, Card, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
+import { me, notify, now, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Webhooks } from "./webhooks";
 
@@ -46,9 +45,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const load = async (): Promise<void> => {
     keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
   };
-  useEffect(() => {
-    load().catch((error: unknown) => ((keys.value = []), report(error)));
-  }, [id]);
+  const reading = useReading(load, [id]);
   const maySpend = scopes.value.includes("sessions:create");
   const isWrong = maySpend && [perSession, perDay].some((each) => each.value !== "" && microOf(each.value) === null);
   const mint = async (): Promise<void> => {
@@ -121,9 +118,9 @@ function Keys({ mayChange }: { mayChange: boolean }) {
         </div>
       )}
       {keys.value === null ? (
-        <Loading />
+        <Unread {...reading} />
       ) : shown.length === 0 ? (
-        <Empty icon="settings" title={t("noKeys")} text={t("noKeysText")} />
+        !isOpen.value && <Empty icon="settings" title={t("noKeys")} text={t("noKeysText")} />
       ) : (
         <ul class="rows">
           {shown.map((each) => (
@@ -142,7 +139,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                 <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
               </div>
               {each.gracePeriodEnd !== null ? (
-                <span class="bad">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
+                <span class="bad nowrap">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
               ) : (
                 mayChange && <Button kind="danger" run={() => revoke(each.keyId)}>{t("revoke")}</Button>
               )}
@@ -163,9 +160,7 @@ function Members() {
   const load = async (): Promise<void> => {
     members.value = (await need(api.GET("/api/v1/workspaces/{id}/members", { params: { path } }))).items;
   };
-  useEffect(() => {
-    load().catch((error: unknown) => ((members.value = []), report(error)));
-  }, [id]);
+  const reading = useReading(load, [id]);
   const isAddress = /^0x[0-9a-fA-F]{40}$/.test(address.value.trim());
   const add = async (): Promise<void> => {
     const body = { walletAddress: address.value.trim(), role: role.value };
@@ -180,6 +175,7 @@ function Members() {
   };
   return (
     <Card title={t("members")}>
+      {members.value === null && <Unread {...reading} />}
       <ul class="rows">
         {(members.value ?? []).map((each) => {
           const isMe = each.walletAddress.toLowerCase() === me.value?.walletAddress.toLowerCase();

@@ -5,7 +5,7 @@ import { api, need, type Model } from "../api";
 import { encodeCall, read } from "../chain/rpc";
 import { lastSigner } from "../chain/signer";
 import { dateTime, microOf, short, usdc } from "../format";
-import { Banner, Button, Card, Empty, Facts, Field, Loading, Page } from "../parts";
+import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
 import { config, funds, notify, refreshFunds, report } from "../store";
 import { t, type Word } from "../strings";
@@ -117,22 +117,34 @@ function Ledger() {
     items.value = cursor === null ? page.items : [...(items.value ?? []), ...page.items];
     following.value = page.nextCursor;
   };
-  useEffect(() => {
-    load(null).catch((error: unknown) => ((items.value = []), report(error)));
-  }, [funds.value?.trackedBalance, funds.value?.trackedAllowance]);
-  if (items.value === null) return <Loading />;
+  const reading = useReading(() => load(null), [funds.value?.trackedBalance, funds.value?.trackedAllowance]);
   return (
     <Card title={t("ledger")}>
-      {items.value.length === 0 ? (
+      {items.value === null ? (
+        <Unread {...reading} />
+      ) : items.value.length === 0 ? (
         <Empty icon="list" title={t("noEntries")} text={t("noEntriesText")} />
       ) : (
         <ul class="rows">
-          {items.value.map((each) => <EntryRow key={each.id} entry={each} />)}
+          {paymentsAsOne(items.value).map((each) => <EntryRow key={each.id} entry={each} />)}
         </ul>
       )}
       {following.value !== null && <Button run={() => load(following.value)}>{t("more")}</Button>}
     </Card>
   );
+}
+
+/** A payment moves money twice on the chain, to the operator and as the fee. It is one line here, as on the receipt. */
+function paymentsAsOne(entries: readonly Entry[]): Entry[] {
+  const lines: Entry[] = [];
+  for (const entry of entries) {
+    const before = lines.at(-1);
+    const isSame = entry.kind === "SETTLEMENT" && before?.kind === "SETTLEMENT" && before.txHash === entry.txHash && before.fromAddress === entry.fromAddress;
+    if (isSame && before.sessionId === entry.sessionId) {
+      lines[lines.length - 1] = { ...before, amountMicroUsdc: String(BigInt(before.amountMicroUsdc) + BigInt(entry.amountMicroUsdc)) };
+    } else lines.push(entry);
+  }
+  return lines;
 }
 
 function EntryRow({ entry }: { entry: Entry }) {

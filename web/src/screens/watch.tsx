@@ -5,9 +5,9 @@ import { Player, Stills, follow, frame, type PlayerStatus, type Still } from "si
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page } from "../parts";
+import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
-import { now, report, tell, told, workspace, type Session } from "../store";
+import { now, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 
 type Meter = Model["Meter"];
@@ -31,7 +31,7 @@ export const wordOf = (words: Record<string, Word>, key: string | null): string 
 };
 
 /** When the open pause ends the session: 60 s of one pause, or 180 s of all. */
-function pauseEndsAt(meter: Meter): number | null {
+export function pauseEndsAt(meter: Meter): number | null {
   const open = meter.windows.filter((each) => each.to === null).map((each) => Date.parse(each.from));
   if (open.length === 0) return null;
   let since = Math.min(...open);
@@ -58,14 +58,16 @@ export default function Watch() {
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
 
+  const reading = useReading(async () => {
+    try {
+      const found = await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
+      session.value ??= found;
+    } catch (error) {
+      if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
+      else throw error;
+    }
+  }, [id]);
   useEffect(() => {
-    const path = { id };
-    need(api.GET("/api/v1/sessions/{id}", { params: { path } }))
-      .then((found) => (session.value ??= found))
-      .catch((error: unknown) => {
-        if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
-        else report(error);
-      });
     return follow(`/api/v1/sessions/${id}/events`, {
       onState: (state) => (isOpen.value = state),
       onEvent: (name, data) => {
@@ -94,7 +96,7 @@ export default function Watch() {
       </Empty>
     );
   const shown = session.value;
-  if (shown === null) return <Loading />;
+  if (shown === null) return <Unread isPage {...reading} />;
   const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
   return (
     <Page
@@ -140,7 +142,7 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
           {isConsumer && (
             <div class="row centre">
               <Button run={() => need(api.POST("/api/v1/sessions/{id}/dispatch", { params }))}>{t("dispatchNow")}</Button>
-              <Button kind="quiet" run={() => need(api.DELETE("/api/v1/sessions/{id}", { params }))}>{t("cancelRequest")}</Button>
+              <Button id="cancel" kind="quiet" run={() => need(api.DELETE("/api/v1/sessions/{id}", { params }))}>{t("cancelRequest")}</Button>
             </div>
           )}
         </Empty>
@@ -174,6 +176,7 @@ function Screen({ session, url }: { session: Session; url: string }) {
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
   const wantsStills = useSignal(false);
+  const isMuted = useSignal(true);
   const snapshot = useSignal<Still | null>(null);
   useEffect(() => {
     if (wantsStills.value) {
@@ -185,8 +188,10 @@ function Screen({ session, url }: { session: Session; url: string }) {
     return () => (made.stop(told.value.get(session.id)?.state !== "LIVE"), (playing.value = CONNECTING));
   }, [url, wantsStills.value]);
   const picture = useComputed(() => playing.value.picture);
+  const hasPlayed = useRef(false);
+  hasPlayed.current ||= picture.value === "playing";
   const words: Record<string, Word> = {
-    connecting: "pictureConnecting", noCamera: "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
+    connecting: "pictureConnecting", noCamera: hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
   };
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
@@ -201,7 +206,7 @@ function Screen({ session, url }: { session: Session; url: string }) {
         {wantsStills.value ? (
           still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
         ) : (
-          <video ref={video} muted playsInline autoPlay aria-label={t("liveVideo")} />
+          <video ref={video} muted={isMuted.value} playsInline autoPlay aria-label={t("liveVideo")} />
         )}
         {wantsStills.value && <span class="tag">{t("stills")}</span>}
         {!wantsStills.value && word !== undefined && (
@@ -216,13 +221,19 @@ function Screen({ session, url }: { session: Session; url: string }) {
         )}
       </div>
       <div class="row">
-        <Button run={take}><Icon name="image" />{t("snapshot")}</Button>
-        <Button kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
+        <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
+        {!wantsStills.value && (
+          <>
+            <Button run={() => (isMuted.value = !isMuted.value)}>{t(isMuted.value ? "listen" : "mute")}</Button>
+            <Button run={() => video.current?.requestFullscreen()}>{t("fullScreen")}</Button>
+          </>
+        )}
+        <Button id="show-stills" kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
       </div>
       {snapshot.value !== null && (
         <Card title={t("snapshot")} aside={<a class="button" href={snapshot.value.url} download={`sightline-${session.id.slice(0, 8)}-${snapshot.value.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
           <img class="snapshot" src={snapshot.value.url} alt={t("stillOf", { time: timeOf(snapshot.value.capturedAt) })} />
-          <Facts rows={[[t("capturedAt"), timeOf(snapshot.value.capturedAt)], [t("capturedWhere"), snapshot.value.location.split(";")[0] ?? ""], [t("frameNumber"), snapshot.value.sequence]]} />
+          <Facts rows={[[t("capturedAt"), timeOf(snapshot.value.capturedAt)], [t("capturedWhere"), snapshot.value.location.split(";")[0]?.replace(",", ", ") ?? ""], [t("frameNumber"), snapshot.value.sequence]]} />
         </Card>
       )}
     </>

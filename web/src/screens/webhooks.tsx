@@ -3,9 +3,9 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { dateTime } from "../format";
-import { Banner, Button, Card, Countdown, Empty, Field, Loading } from "../parts";
+import { Banner, Button, Card, Countdown, Empty, Field, Unread, useReading } from "../parts";
 import { now, notify, report } from "../store";
-import { t } from "../strings";
+import { t, type Word } from "../strings";
 
 type Endpoint = Model["Webhook"];
 type EventType = Endpoint["eventTypes"][number];
@@ -14,6 +14,7 @@ const EVENT_TYPES: readonly EventType[] = [
   "session.cancelled", "session.expired", "settlement.confirmed", "wallet.deposit", "workspace.availability",
 ];
 const DELIVERIES_SHOWN = 20;
+const OFF_WORDS: Record<NonNullable<Endpoint["disabledReason"]>, Word> = { OWNER: "webhookOffOwner", GONE: "webhookOffGone", FAILING: "webhookOffFailing" };
 
 export function Webhooks() {
   const items = useSignal<readonly Endpoint[] | null>(null);
@@ -22,9 +23,7 @@ export function Webhooks() {
   const load = async (): Promise<void> => {
     items.value = (await need(api.GET("/api/v1/webhooks"))).items;
   };
-  useEffect(() => {
-    load().catch((error: unknown) => ((items.value = []), report(error)));
-  }, []);
+  const reading = useReading(load, []);
   const open = (): void => {
     isOpen.value = true;
     secret.value = null;
@@ -48,7 +47,7 @@ export function Webhooks() {
       )}
       {isOpen.value && <NewWebhook made={made} cancel={() => (isOpen.value = false)} />}
       {items.value === null ? (
-        <Loading />
+        <Unread {...reading} />
       ) : items.value.length === 0 ? (
         !isOpen.value && <Empty icon="settings" title={t("noWebhooks")} text={t("noWebhooksText")} />
       ) : (
@@ -114,7 +113,7 @@ function Row({ endpoint, load, made }: { endpoint: Endpoint; load: () => Promise
       <div class="list-main">
         <strong><code>{endpoint.url}</code></strong>
         <small>{endpoint.eventTypes.length === 0 ? t("webhookAll") : endpoint.eventTypes.join(", ")}</small>
-        {!endpoint.enabled && <small class="bad">{t("webhookOff", { reason: endpoint.disabledReason ?? "" })}</small>}
+        {endpoint.disabledReason !== null && <small class="bad">{t(OFF_WORDS[endpoint.disabledReason])}</small>}
         {endpoint.enabled && endpoint.failingSince !== null && <small class="bad">{t("webhookFailing", { time: dateTime(endpoint.failingSince) })}</small>}
         {isSigning && <small>{t("webhookOldSecret")} <Countdown until={endpoint.previousSecretExpiresAt ?? 0} /></small>}
       </div>

@@ -1,0 +1,109 @@
+"""Looks at a screen in every form: nothing for axe to report, nothing wider than the window, in English and German.
+
+If UPDATE_IMAGES is set, its pictures are stored in .interop/console, and those of the README in docs/images.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.console.people import DESK, PHONE, Tab
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / ".interop" / "console"
+IMAGES = ROOT / "docs" / "images"
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+NARROW = ViewportSize(width=320, height=640)
+WIDE = ViewportSize(width=1920, height=1080)
+RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+"""The rules that depend on the theme."""
+IMAGE_WIDTH = 880
+UPDATES_IMAGES = bool(os.environ.get("UPDATE_IMAGES"))
+
+SPEAK = """async language => {
+  const select = [...document.querySelectorAll(".preferences select")].find((each) => each.querySelector("[value=de]"));
+  if (!select) return false;
+  select.value = language;
+  select.dispatchEvent(new Event("change", { bubbles: true }));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return true;
+}"""
+
+
+def violations(page: Page, rules: dict[str, Any]) -> list[str]:
+    """What axe reports: rule and element."""
+    if page.evaluate("typeof window.axe") != "object":
+        page.evaluate(AXE.read_text())
+    found: dict[str, Any] = page.evaluate("rules => axe.run(document, {runOnly: rules})", rules)
+    return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
+
+
+def _store(page: Page, name: str, size: ViewportSize) -> None:
+    """Store the whole page as a picture, in a window as high as the page: bars at its edges then hide nothing."""
+    if not UPDATES_IMAGES:
+        return
+    page.set_viewport_size(size)
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size(ViewportSize(width=size["width"], height=max(size["height"], height)))
+    page.screenshot(path=PICTURES / f"{name}.png")
+
+
+class Review:
+    """Collects what is wrong with screens, so that one run reports all of it."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        if UPDATES_IMAGES:
+            PICTURES.mkdir(parents=True, exist_ok=True)
+
+    def look(
+        self, tab: Tab, name: str, sizes: tuple[ViewportSize, ...] = (DESK, PHONE), *, is_loading: bool = False
+    ) -> None:
+        """Check the open screen in both themes, at each size, at 320 px and in German.
+
+        A screen that is loading has no content yet, so that axe is not asked about it.
+        """
+        page = tab.page
+        if not is_loading:
+            expect(page.locator("main .spinner.big")).to_have_count(0)
+        for theme, shown, rules in (("light", sizes, RULES), ("dark", sizes[:1], CONTRAST)):
+            page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+            for size in shown:
+                _store(page, f"{name}-{size['width']}-{theme}", size)
+            page.set_viewport_size(shown[-1])
+            if not is_loading:
+                self.wrong += [f"{name} {theme} {each}" for each in violations(page, rules)]
+        page.evaluate("document.documentElement.dataset.theme = 'system'")
+        self._fits(tab, name, NARROW)
+        self._fits(tab, name, WIDE)
+        if page.evaluate(SPEAK, "de"):
+            self._fits(tab, f"{name} in German", NARROW)
+            _store(page, f"{name}-390-german", PHONE)
+            page.evaluate(SPEAK, "en")
+        page.set_viewport_size(sizes[0])
+
+    def _fits(self, tab: Tab, name: str, size: ViewportSize) -> None:
+        tab.page.set_viewport_size(size)
+        excess = tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if excess > 0:
+            self.wrong.append(f"{name}: {excess} px wider than a window of {size['width']} px")
+
+    def publish(self, tab: Tab, name: str) -> None:
+        """Store the window as a picture of the README, if the run was asked to."""
+        if not UPDATES_IMAGES:
+            return
+        tab.page.set_viewport_size(ViewportSize(width=1280, height=800))
+        picture = Image.open(io.BytesIO(tab.page.screenshot()))
+        height = picture.height * IMAGE_WIDTH // picture.width
+        small = picture.convert("RGB").resize((IMAGE_WIDTH, height), Image.Resampling.LANCZOS)
+        small.quantize(128).save(IMAGES / f"console-{name}.png", optimize=True)
+
+    def done(self, *tabs: Tab) -> None:
+        """Report everything that was wrong."""
+        found = self.wrong + [each for tab in tabs for each in tab.problems]
+        assert found == [], "\n".join(found)

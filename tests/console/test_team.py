@@ -1,0 +1,108 @@
+"""Team: keys with spending limits, members, and webhooks that are turned off and on; limits that the chain holds."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import httpx
+from eth_account import Account
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import ConsoleServer, a_tab, sign_up
+from tests.console.review import Review
+
+TOKYO = (35.689500, 139.691710)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Answers 200 to each webhook."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name of the base class
+        """Print nothing."""
+
+
+@contextmanager
+def a_receiver() -> Iterator[str]:
+    """Run a receiver of webhooks; returns its URL."""
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{receiver.server_port}/hook"
+    finally:
+        receiver.shutdown()
+        thread.join()
+        receiver.server_close()
+
+
+def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=TOKYO) as tab, a_receiver() as receiver:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.click("#faucet")
+        tab.click("#approve")
+        tab.shows("#to-buy")
+        tab.go("team")
+        tab.click("#new-key")
+        tab.page.fill("#key-label", "Vision agent")
+        tab.page.get_by_label("Per session (USDC)").fill("0.000001")
+        review.look(tab, "team-new-key")
+        tab.click("#mint")
+        tab.shows(".rows li", "at most 0.000001 USDC per session")
+        key = tab.page.input_value("#minted")
+        wish = {"lat": TOKYO[0], "lng": TOKYO[1], "maxDurationSeconds": 300}
+        answer = httpx.post(f"{tab.url}/api/v1/sessions", json=wish, headers={"authorization": f"Bearer {key}"})
+        assert (answer.status_code, answer.json()["detail"]) == (402, "apiKey:spendLimit")
+
+        friend = Account.create().address
+        tab.page.fill("#member", friend)
+        tab.click("button:has-text('Add member')")
+        tab.shows(f"code[title='{friend.lower()}' i]")
+
+        tab.click("#new-webhook")
+        tab.page.fill("#webhook-url", receiver)
+        review.look(tab, "team-new-webhook")
+        tab.click("#create-webhook")
+        expect(tab.page.locator("#webhook-secret")).to_have_value(re.compile("^whsec_"))
+        tab.click(".webhook button:has-text('Deliveries')")
+        tab.click(".webhook button:has-text('Send a test event')")
+        tab.shows("[data-delivery=DELIVERED]", "webhook.ping")
+        first = tab.page.input_value("#webhook-secret")
+        tab.click("[data-delivery=DELIVERED] button:has-text('Send again')")
+        tab.shows("[data-delivery]", "attempt 2")
+        tab.click(".webhook button:has-text('New secret')")
+        expect(tab.page.locator("#webhook-secret")).not_to_have_value(first)
+        tab.shows(".webhook", "previous secret")
+        tab.click(".webhook button:has-text('Turn off')")
+        tab.shows(".webhook .bad")
+        tab.click(".rows .danger:has-text('Revoke')")
+        tab.shows(".rows .bad", "stops in")
+        review.look(tab, "team")
+        tab.click(".webhook button:has-text('Turn on')")
+        expect(tab.page.locator(".webhook .bad")).to_have_count(0)
+        tab.click(".webhook button:has-text('Send a test event')")
+        expect(tab.page.locator("[data-delivery=DELIVERED]")).to_have_count(2)
+        review.done(tab)
+
+
+def test_the_wallet_sets_limits_on_the_chain(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=TOKYO) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.click("#faucet")
+        tab.shows("#approve")
+        tab.go("wallet")
+        tab.page.get_by_label("Per session").fill("1.50")
+        tab.page.get_by_label("Per day").fill("20")
+        tab.click("button:has-text('Set both limits')")
+        tab.shows("form", re.compile(r"1\.50 USDC.*20\.00 USDC", re.DOTALL))
+        tab.page.fill("#allowance", "7.5")
+        tab.click("button:text-is('Set')")
+        tab.shows("form", "Now 7.50 USDC")
+        assert tab.problems == []

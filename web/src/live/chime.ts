@@ -1,0 +1,19 @@
+// Tells a person who looks elsewhere that something waits for an answer.
+
+const TONES_HZ = [660, 880] as const;
+const TONE_S = 0.16;
+
+/** Play two short tones, and vibrate where a device can. Browsers allow sound after the first click on a page. */
+export function chime(): void {
+  navigator.vibrate?.([120, 80, 120]);
+  const context = new AudioContext();
+  const volume = new GainNode(context, { gain: 0.12 });
+  volume.connect(context.destination);
+  TONES_HZ.forEach((frequency, index) => {
+    const tone = new OscillatorNode(context, { frequency });
+    tone.connect(volume);
+    tone.start(context.currentTime + index * TONE_S);
+    tone.stop(context.currentTime + (index + 1) * TONE_S);
+    if (index === TONES_HZ.length - 1) tone.onended = () => void context.close();
+  });
+}
