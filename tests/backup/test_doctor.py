@@ -62,6 +62,7 @@ def test_a_port_in_use_is_failed_with_the_setting_to_change(tmp_path: Path) -> N
     assert level == "failed"
     assert "already in use" in detail
     assert "SIGHTLINE_PORT" in remedy
+    assert not remedy.endswith(".")  # the printed line adds it
 
 
 @pytest.mark.parametrize(("days", "level"), [(-1, "failed"), (5, "warning"), (90, "ok")])

@@ -76,7 +76,7 @@ def check_ports(settings: Settings, *, is_running: bool) -> HostFinding:
             return ok("ports", f"{ports.public} and {ports.internal} (internal) can be bound")
     except StartError as error:
         problem, _, remedy = str(error).partition(". ")
-        return failed("ports", problem, remedy or "See docs/ops/run.md")
+        return failed("ports", problem, remedy.rstrip(".") or "See docs/ops/run.md")
 
 
 def check_open_files() -> HostFinding:
