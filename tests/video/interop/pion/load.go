@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand"
 	"os"
 	"slices"
@@ -216,8 +217,9 @@ func viewer(api *webrtc.API, url string, seen *pictures) (*webrtc.PeerConnection
 	}
 }
 
-// sendPictures sends the units in a loop, each at its time; it does not catch up after a delay of its own.
-func sendPictures(track *webrtc.TrackLocalStaticSample, units [][]byte, seen *pictures) {
+// sendPictures sends the units in a loop, each at its time; it does not catch up after a delay of its own. With a log, it
+// writes a line with the index of each picture in the file and the Unix time in ms when its last packet was sent.
+func sendPictures(track *webrtc.TrackLocalStaticSample, units [][]byte, seen *pictures, log io.Writer) {
 	keys := make([]string, len(units))
 	for index, unit := range units {
 		keys[index] = unitKey(unit)
@@ -229,11 +231,14 @@ func sendPictures(track *webrtc.TrackLocalStaticSample, units [][]byte, seen *pi
 		if err := track.WriteSample(media.Sample{Data: units[index], Duration: frameInterval}); err != nil {
 			return
 		}
+		if log != nil {
+			fmt.Fprintf(log, "%d %.1f\n", index, float64(time.Now().UnixMicro())/1000)
+		}
 	}
 }
 
 // startPublisher publishes the file in a loop until the process ends.
-func startPublisher(url, file string, seen *pictures) error {
+func startPublisher(url, file string, seen *pictures, log io.Writer) error {
 	units, err := accessUnits(file)
 	if err != nil {
 		return err
@@ -267,15 +272,15 @@ func startPublisher(url, file string, seen *pictures) error {
 	case <-time.After(joinMaxTime):
 		return errors.New("the publisher is not connected")
 	}
-	go sendPictures(track, units, seen)
+	go sendPictures(track, units, seen, log)
 	return nil
 }
 
 // load publishes a file, opens more viewers in steps ("0,1,10"), measures an engine's process in each step, and prints
 // one JSON object a step.
-func load(whip, whep, file, pid, steps string, length time.Duration) error {
+func load(whip, whep, file, pid, steps string, length time.Duration, log io.Writer) error {
 	seen := &pictures{sent: map[string]time.Time{}}
-	if err := startPublisher(whip, file, seen); err != nil {
+	if err := startPublisher(whip, file, seen, log); err != nil {
 		return err
 	}
 	time.Sleep(settleTime)

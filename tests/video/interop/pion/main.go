@@ -2,9 +2,9 @@
 //
 //	peer publish URL FILE.h264 SECONDS
 //	peer play URL SECONDS
-//	peer load WHIP WHEP FILE.h264 PID STEPS SECONDS
+//	peer load WHIP WHEP FILE.h264 PID STEPS SECONDS [LOG]
 //
-// `load` is the load generator of bench/viewers.py; it prints one JSON object a step.
+// `load` is the load generator of bench/viewers.py and bench/frame_age.py; it prints one JSON object a step.
 package main
 
 import (
@@ -36,12 +36,12 @@ func main() {
 		report, err = publish(os.Args[2], os.Args[3], seconds(os.Args[4]))
 	case len(os.Args) == 4 && os.Args[1] == "play":
 		report, err = play(os.Args[2], seconds(os.Args[3]))
-	case len(os.Args) == 8 && os.Args[1] == "load":
-		if err = load(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6], seconds(os.Args[7])); err == nil {
+	case (len(os.Args) == 8 || len(os.Args) == 9) && os.Args[1] == "load":
+		if err = loadWithLog(os.Args[2:8], os.Args[8:]); err == nil {
 			return
 		}
 	default:
-		err = errors.New("usage: peer publish URL FILE SECONDS | peer play URL SECONDS | peer load WHIP WHEP FILE PID STEPS SECONDS")
+		err = errors.New("usage: peer publish URL FILE SECONDS | peer play URL SECONDS | peer load WHIP WHEP FILE PID STEPS SECONDS [LOG]")
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(report)
@@ -50,6 +50,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func loadWithLog(given, logs []string) error {
+	var log io.Writer
+	if len(logs) == 1 {
+		file, err := os.Create(logs[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		log = file
+	}
+	return load(given[0], given[1], given[2], given[3], given[4], seconds(given[5]), log)
 }
 
 func seconds(text string) time.Duration {
