@@ -34,7 +34,7 @@ def people(picture: numpy.ndarray) -> supervision.Detections:
         return supervision.Detections.empty()
     corners = numpy.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
     found = supervision.Detections(xyxy=corners.astype(float), confidence=scores, class_id=numpy.zeros(len(boxes), int))
-    return found[scores >= SCORE_MIN]
+    return found[scores >= SCORE_MIN].with_nms(threshold=0.3)  # one box a person
 
 
 def zones_of(picture: numpy.ndarray) -> dict[str, supervision.PolygonZone]:
@@ -61,12 +61,13 @@ def main() -> None:
                 picture = frame.numpy().copy()
                 found = people(picture)
                 picture = boxes.annotate(picture, found)
-                for at, zone in enumerate((zones := zones_of(picture)).values()):
-                    zone.trigger(found)
-                    picture = supervision.PolygonZoneAnnotator(zone, color=palette.by_idx(at + 1)).annotate(picture)
+                counts = []
+                for at, (name, zone) in enumerate(zones_of(picture).items(), start=1):
+                    counts.append(f"{zone.trigger(found).sum()} {name}")
+                    draw = supervision.PolygonZoneAnnotator(zone, color=palette.by_idx(at))
+                    picture = draw.annotate(picture, label=counts[-1])
                 cv2.imwrite(str(options.out / f"{number:04}.jpg"), picture)
-                counts = ", ".join(f"{zone.current_count} {name}" for name, zone in zones.items())
-                print(f"frame {frame.sequence}: {counts}")
+                print(f"frame {frame.sequence}: {', '.join(counts)}")
                 if number == options.frames:
                     break
         receipt = view.receipt()

@@ -70,7 +70,8 @@ def staged(page: Path, names: dict[Path, str]) -> str:
             raise ManualError(
                 f"{page.relative_to(ROOT)}: a Mermaid diagram has changed. Run `make diagrams`, commit {name}."
             )
-        return f"![Diagram]({up}images/diagrams/{name}){{ .diagram }}"
+        path = f"{up}images/diagrams/{name}"
+        return f"[![Diagram; opens in full size]({path}){{ .diagram }}]({path})"
 
     def linked(found: re.Match[str]) -> str:
         mark, text, target = found.groups()

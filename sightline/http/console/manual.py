@@ -16,6 +16,8 @@ POLICY: Final = (
     "img-src 'self' data:; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+PICTURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+"""Of a diagram that is opened by itself: Mermaid writes its style into the file, which runs no script."""
 NOT_BUILT: Final = (
     "This server runs from a checkout in which the manual has not been built. Run `make docs` and restart."
 )
@@ -29,6 +31,7 @@ class ManualResources:
         """`folder`: of the built files; default: that of the package."""
         found = load_files(package_folder("manual") if folder is None else folder)
         self._files = BuiltFiles(found, POLICY) if found else None
+        self._pictures = BuiltFiles(found, PICTURE_POLICY)
 
     @Route("GET", "/manual", "getManualRoot", "docs", "Lead to the manual", is_documented=False)
     async def folder(self, _call: Call) -> Raw:
@@ -57,4 +60,4 @@ class ManualResources:
     def _answer(self, call: Call, name: str) -> Raw:
         if self._files is None:
             raise ApiError(Code.NOT_FOUND, "manual:notBuilt", NOT_BUILT)
-        return self._files.answer(call, name)
+        return (self._pictures if name.endswith(".svg") else self._files).answer(call, name)

