@@ -71,7 +71,7 @@ def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
     packages = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
     before = size_of(packages)
     (wheel,) = wheels.glob("sightline_client-*.whl")
-    install(bin_directory, wheel)
+    install(bin_directory, "--compile-bytecode", wheel)  # as pip does
     added = size_of(packages) - before
     sys.stdout.write(f"Python {version}: {added / 1e6:.1f} MB\n")
     assert added < CLIENT_BYTES_MAX
