@@ -16,6 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 ALERTS: Final = ROOT / "deploy/prometheus/alerts.yml"
 DASHBOARD: Final = ROOT / "deploy/grafana/sightline.json"
 RUNBOOKS: Final = ROOT / "docs/ops/runbooks.md"
+RUN_PAGE: Final = ROOT / "docs/ops/run.md"
 TYPES_OF_DASHBOARD: Final = """
 import type { Dashboard, GraphFieldConfig } from "@grafana/schema";
 import type { Options as Stat } from "@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen";
@@ -43,6 +44,17 @@ def metrics_of(server: Server) -> str:
     return httpx.get(f"{where.internal_url}/metrics").text
 
 
+def families_of(text: str) -> set[str]:
+    return set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+
+
+def documented_metrics() -> set[str]:
+    """The names in the table of docs/ops/run.md, with the prefix that it leaves out."""
+    table = RUN_PAGE.read_text().partition("\n## Metrics\n")[2]
+    cells = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    return {name if name.startswith("process_") else f"sightline_{name}" for name in re.findall(r"`(\w+)`", cells)}
+
+
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     headings = re.findall(r"^## (\w+)$", RUNBOOKS.read_text(), re.MULTILINE)
     assert headings == alert_names()
@@ -56,11 +68,20 @@ async def test_rules_and_dashboard_name_metrics_of_a_real_server(running_server:
 
     # The figures that need a query are there after the first sample.
     text = await until(read, lambda seen: "sightline_settlement_oldest_age_seconds" in seen, "first sample")
-    families = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    families = families_of(text)
     families |= {f"{name}_bucket" for name in families}
     used = {name for text in (ALERTS.read_text(), *expressions()) for name in METRIC.findall(text)}
     assert used - families == set()
     assert len(used) > 25
+
+
+async def test_the_table_of_metrics_names_those_of_a_real_server_and_no_others(running_server: Server) -> None:
+    async def read() -> set[str]:
+        return families_of(metrics_of(running_server))
+
+    documented = documented_metrics()
+    families = await until(read, lambda found: documented <= found, "every documented metric")
+    assert families - documented == set()
 
 
 async def test_metrics_have_units_help_and_no_unbounded_labels(running_server: Server) -> None:
