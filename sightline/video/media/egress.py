@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, final
 
 import structlog
@@ -29,7 +30,7 @@ from sightline.video.rtc.rtp import (
 )
 
 HISTORY_PACKETS: Final = 1024
-"""Kept for retransmission: about 4 s at 2.5 Mbit/s."""
+"""Kept for retransmission: about 4 s at 2.5 Mbit/s. A power of two, so that slots stay in order when sequences wrap."""
 BURST_PACKETS: Final = 40
 BURST_EVERY_S: Final = 0.005
 """A replay is sent at up to 75 Mbit/s: faster than a GOP grows, slower than socket buffers overflow."""
@@ -59,6 +60,30 @@ log = structlog.get_logger()
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A frame as it went to one viewer."""
+
+    payloads: tuple[bytes, ...]
+    payload_type: int
+    timestamp: int
+    ssrc: int
+    sequence: int
+    """Of its first packet."""
+
+    def packet(self, index: int) -> bytes:
+        """The RTP packet with one of the payloads."""
+        return build_rtp(
+            self.payloads[index],
+            marker=index == len(self.payloads) - 1,
+            payload_type=self.payload_type,
+            sequence=(self.sequence + index) & 0xFFFF,
+            timestamp=self.timestamp,
+            ssrc=self.ssrc,
+        )
+
+
+@final
 class VideoLeg:
     """The video sent to one viewer."""
 
@@ -73,7 +98,8 @@ class VideoLeg:
         self._origin = origin & 0xFFFFFFFF
         self._sequence = origin & 0x7FFF
         self._rtx_sequence = origin >> 8 & 0x7FFF
-        self._history: dict[int, bytes] = {}
+        self._history: dict[int, tuple[_Sent, int]] = {}
+        """Slot -> (frame, index of the packet in it). The payloads are those of the frame, which all viewers share."""
         self._queue: deque[tuple[StreamFrame, int]] = deque()
         self._pump: asyncio.TimerHandle | None = None
         self._floor = -1
@@ -206,35 +232,26 @@ class VideoLeg:
         chosen = self.formats.get(frame.format.name)
         if chosen is None:
             return []
-        packets: list[bytes] = []
         payload_type, self._rtx_type = chosen
         stamp = (self._origin + timestamp) & 0xFFFFFFFF
-        last = len(frame.payloads) - 1
-        for index, payload in enumerate(frame.payloads):
-            data = build_rtp(
-                payload,
-                marker=index == last,
-                payload_type=payload_type,
-                sequence=self._sequence,
-                timestamp=stamp,
-                ssrc=self.ssrc,
-            )
-            self._history[self._sequence % HISTORY_PACKETS] = data
-            self._sequence = (self._sequence + 1) & 0xFFFF
-            packets.append(data)
+        count = len(frame.payloads)
+        sent = _Sent(frame.payloads, payload_type, stamp, self.ssrc, self._sequence)
+        for index in range(count):
+            self._history[(self._sequence + index) % HISTORY_PACKETS] = (sent, index)
+        self._sequence = (self._sequence + count) & 0xFFFF
         self.frames += 1
-        self.packets += last + 1
+        self.packets += count
         self.octets += frame.size
         self.last_timestamp = stamp
-        return packets
+        return [sent.packet(index) for index in range(count)]
 
     def resend(self, sequences: Sequence[int], now_ms: float) -> None:
         """Answer a NACK from the history: each packet at most once a round trip, and RESEND_MAX times."""
         if now_ms - self._resend_window_ms >= 1000:
             self._resend_window_ms, self._resends = now_ms, 0
         for sequence in sequences:
-            data = self._history.get(sequence % HISTORY_PACKETS)
-            if data is None or int.from_bytes(data[2:4], "big") != sequence or self._resends > RESEND_MAX_PER_S:
+            sent, index = self._history.get(sequence % HISTORY_PACKETS, (None, 0))
+            if sent is None or (sent.sequence + index) & 0xFFFF != sequence or self._resends > RESEND_MAX_PER_S:
                 continue
             known, times, last_ms = self._resent.get(sequence % HISTORY_PACKETS, (sequence, 0, 0.0))
             if known != sequence:
@@ -243,6 +260,7 @@ class VideoLeg:
                 continue  # the last retransmission may still be on its way
             self._resent[sequence % HISTORY_PACKETS] = (sequence, times + 1, now_ms)
             self._resends += 1
+            data = sent.packet(index)
             if self._rtx_type is not None:
                 data = wrap_rtx(data, payload_type=self._rtx_type, sequence=self._rtx_sequence, ssrc=self.rtx_ssrc)
                 self._rtx_sequence = (self._rtx_sequence + 1) & 0xFFFF

@@ -1,14 +1,15 @@
 """Sending to one viewer: retransmissions are limited, and a viewer below the stream's bitrate gets keyframes only."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sightline.video.media.codecs import H264Format
 from sightline.video.media.egress import HISTORY_PACKETS, RESEND_MAX, RTT_FIRST_MS, THIN_FIRST_MS, VideoLeg, Viewer
 from sightline.video.media.stream import StreamFrame
-from sightline.video.rtc.rtp import build_nack, build_receiver_report, parse_rtp
+from sightline.video.rtc.rtp import build_nack, build_receiver_report, parse_rtp, unwrap_rtx
 
 VIDEO, RTX, THEIRS = 100, 101, 102
 FMT = H264Format()
@@ -68,6 +69,36 @@ def test_a_packet_is_sent_again_once_a_round_trip_and_a_few_times_in_all():
     for now_ms in range(1_000, 60_000, 1_000):
         viewer.on_packet(request, True, float(now_ms))
     assert len(wire.sent) == RESEND_MAX
+
+
+def test_a_retransmission_carries_the_packet_as_it_was_sent():
+    viewer, leg, wire, _ = a_viewer()
+    frame = replace(a_frame(0, key=True), payloads=(b"\x65first", b"\x65second", b"\x65last"))
+    leg.live(frame, 0.0)
+    sent = [parse_rtp(data) for data in wire.sent]
+    del wire.sent[:]
+    viewer.on_packet(build_nack(THEIRS, VIDEO, [0, 1, 2]), True, 0.0)
+    for data, original in zip(wire.sent, sent, strict=True):
+        outer = parse_rtp(data)
+        assert outer is not None
+        assert original is not None
+        assert (outer.ssrc, outer.payload_type, outer.timestamp) == (RTX, 97, original.timestamp)
+        again = unwrap_rtx(outer, 96, VIDEO)
+        assert again is not None
+        assert (again.sequence, again.marker, again.payload) == (original.sequence, original.marker, original.payload)
+
+
+def test_what_is_kept_for_retransmission_is_shared_by_all_viewers():
+    frames = [replace(a_frame(index, key=True), payloads=(bytes(1200),) * 8) for index in range(HISTORY_PACKETS // 8)]
+    legs = [a_viewer() for _ in range(10)]
+    tracemalloc.start()
+    for frame in frames:
+        for _, leg, wire, _ in legs:
+            leg.live(frame, 0.0)
+            del wire.sent[:]
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept / len(legs) < 250_000, "the packets alone are 1.2 MB"
 
 
 def test_the_round_trip_is_measured_by_the_viewers_reports():
