@@ -22,6 +22,11 @@ def test_the_first_seeds_hold():
     assert summary.virtual_hours_per_minute > 0
 
 
+def test_an_operator_whose_session_another_one_took_after_a_start_timeout_may_be_dispatched_again():
+    report = simulate(553, scenario="city")
+    assert report.violation is None, report.explained()
+
+
 def test_seeds_play_every_scenario_in_turn():
     assert {scenario_of(seed) for seed in range(len(SCENARIOS))} == set(SCENARIOS)
 

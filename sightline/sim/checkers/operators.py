@@ -57,10 +57,15 @@ class DispatchPairs(Checker):
         operator = reply.value.operator_workspace_id
         assert operator is not None
         other = self._dispatched.get(operator)
-        if other is not None and other != reply.session_id and self.history.sessions[other].state in OPEN:
-            still = self.history.sessions[reply.session_id].state in OPEN
-            self.require(not still, f"operator {operator} was dispatched to {other} and to {reply.session_id}")
+        if other is not None and other != reply.session_id and self._has(other, operator):
+            message = f"operator {operator} was dispatched to {other} and to {reply.session_id}"
+            self.require(not self._has(reply.session_id, operator), message)
         self._dispatched[operator] = reply.session_id
+
+    def _has(self, session_id: str, operator_id: str) -> bool:
+        """Whether a session has this operator now; after a START_TIMEOUT it may have another one."""
+        session = self.history.sessions[session_id]
+        return session.state in OPEN and session.operator is not None and session.operator.workspace_id == operator_id
 
 
 @final
