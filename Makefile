@@ -61,7 +61,7 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not interop" $(ARGS)
+	$(BIN)/python -m pytest -m "not interop" -n logical --maxprocesses 8 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

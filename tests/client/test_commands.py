@@ -167,15 +167,17 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
             session = json.loads(sightline(dev, "request", *place, "--json"))
             seen = [got.get(timeout=60) for _ in wanted[:3]]
             sightline(dev, "end", session["id"])
-            seen.append(got.get(timeout=60))
-            printed = [json.loads(listen.stdout.readline()) for _ in wanted]
+            while seen[-1]["type"] != "session.ended":  # a slow machine pauses it first
+                seen.append(got.get(timeout=60))
+            printed = [json.loads(listen.stdout.readline()) for _ in seen]
         finally:
             listen.kill()
             listen.wait(10)
             listen.stdout.close()
             server.shutdown()
             serving.join()
-    assert [each["type"] for each in seen] == [each["type"] for each in printed] == wanted
+    assert [each["type"] for each in seen] == [each["type"] for each in printed]
+    assert [each["type"] for each in seen if each["type"] in wanted] == wanted
     assert {each["status"] for each in printed} == {204}
     assert {each["data"]["id"] for each in seen} == {session["id"]}
     assert [each["data"]["sequence"] for each in seen] == sorted(each["data"]["sequence"] for each in seen)

@@ -269,13 +269,17 @@ async def a_limited_key(shop: Shop, **limits: str) -> str:
 
 
 async def test_a_hold_above_max_charge_is_cancelled_before_an_operator_is_asked(shop: Shop) -> None:
+    async with Api(shop.server.url, key=shop.consumer.key) as api:
+        held_before = int(
+            (await api.get("/wallet"))["heldMicroUsdc"]
+        )  # of other tests' sessions, until they are settled
     async with open_client("http", shop.server.url, shop.consumer.key) as client:
         wish = await a_wish(client) | {"max_charge_usdc": "0.000001"}
         assert "MAX_CHARGE" in await refusal(client, "request_view", **wish)
         newest = json_of(await call(client, "list_sessions", only_open=False))["sessions"][0]
     assert (newest["state"], newest["chargedUsdc"]) == ("CANCELLED", "0")
     async with Api(shop.server.url, key=shop.consumer.key) as api:
-        assert (await api.get("/wallet"))["heldMicroUsdc"] == "0"
+        assert int((await api.get("/wallet"))["heldMicroUsdc"]) <= held_before
 
 
 async def test_a_view_has_a_lease_of_60_s_that_its_agent_renews_by_asking_for_frames(shop: Shop) -> None:

@@ -95,9 +95,9 @@ async def test_a_new_publisher_takes_over_without_a_false_end():
             async def watch() -> None:
                 watched.update(await play_json(made.whep_url, 4.0))
 
-            async with publishing(made.whip_url, extra=["--seconds", "30"]), trio.open_nursery() as nursery:
+            async with publishing(made.whip_url, extra=["--seconds", "30"]) as new, trio.open_nursery() as nursery:
                 nursery.start_soon(watch)
-                await rig.heard(MediaKind.CONNECTED)
+                assert await new.stdout.receive_some() == b"connected\n"
                 old.terminate()
                 await old.wait()
                 mark = len(rig.events)
