@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -266,7 +267,8 @@ async def test_whatever_is_cancelled_when_what_returned_is_there_and_nothing_els
         await make_table(database)
 
         async def one(value: int, patience_s: float) -> None:
-            with trio.move_on_after(patience_s):
+            # On a slow machine the deadline may pass first: nothing is applied then either.
+            with trio.move_on_after(patience_s), suppress(StoreUnavailableError):
                 done.append(await database.transact(add(value, then="SELECT pg_sleep(0.002)")))
 
         async with trio.open_nursery() as nursery:
