@@ -1,9 +1,9 @@
 """Measures the embedded video backend: `python -m bench.video [--sessions 8] [--seconds 8] [--json FILE]`.
 
-The input is 720p30 H.264 at 2 Mbit/s with one keyframe a second, rendered by scripts/make_clip.py. Publishers and
-viewers are separate processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured
-with
-both kinds of publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder).
+The input is 720p30 H.264 at 2 Mbit/s with one keyframe a second, rendered by scripts/make_clip.py. Publishers are
+separate processes; CPU is that of the media worker alone, from /proc. Polling once a second is measured with both kinds
+of publishers: one that ignores keyframe requests (the file; OBS) and one that answers them (bench.encoder). Viewers are
+measured by bench.viewers.
 Baselines in the same run: ffmpeg (where installed), which takes one snapshot per poll from a live stream of the same
 clip, and go2rtc's frame endpoint (where scripts/interop_engines.sh has installed it). Rendering takes 90 s before
 the first measurement.
@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from bench.encoder import prepare
 from sightline.ports.video import Frame, FrameQuery, MediaKind, VideoInput
 from sightline.video.options import Options
 from tests.e2e.server import until
-from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
+from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, publishing
 from tests.video.support.http_server import Reply, listen, serve
 from tests.video.support.real_engines import ENGINES, a_go2rtc
 
@@ -142,28 +141,6 @@ async def measure_asked(
             publisher.terminate()
         for publisher in publishers:
             await publisher.wait()
-
-
-async def measure_viewers(rig: Rig, whep_url: str, seconds: float, results: dict[str, Any]) -> None:
-    """Measure the CPU per extra viewer, and the time until viewers are connected and until their first picture."""
-    await trio.sleep(4)
-    without = await worker_percent(rig, seconds / 2)
-    reports: list[dict[str, Any]] = []
-    viewers = 3
-
-    async def watch() -> None:
-        reports.append(await play_json(whep_url, seconds + 3))
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(viewers):
-            nursery.start_soon(watch)
-        await trio.sleep(2.5)
-        results["cpu_viewer"] = (await worker_percent(rig, seconds / 2) - without) / viewers
-    for _ in range(5):
-        reports += [await play_json(whep_url, 0.3)]
-    results["viewer_connected_ms"] = [report["connected_ms"] for report in reports[viewers:]]
-    results["viewer_first_frame_ms"] = [report["first_frame_ms"] for report in reports[viewers:]]
-    results["viewer_fps"] = statistics.mean(report["frames"] for report in reports[:viewers]) / (seconds + 3)
 
 
 async def measure_frames(rig: Rig, ref: str, results: dict[str, Any]) -> None:
@@ -281,7 +258,6 @@ def table(results: dict[str, Any]) -> list[Row]:
         ("CPU per session, polled at 1 fps, publisher on request", f"{results['cpu_1fps_asked']:.2f} %"),
         ("CPU per session, polled at 1 fps, publisher's own GOP", f"{results['cpu_1fps']:.2f} %"),
         ("CPU per session, every frame decoded, 5 JPEG/s", f"{results['cpu_full']:.2f} %"),
-        ("CPU per extra viewer", f"{results['cpu_viewer']:.2f} %"),
         (
             "sessions per core asleep / 1 fps / 1 fps own GOP / full",
             " / ".join(
@@ -294,9 +270,6 @@ def table(results: dict[str, Any]) -> list[Row]:
         ),
         ("frame 640x360 polled at 1 fps, on request, ms", line(results["service_1fps_asked_ms"])),
         ("frame 640x360 polled at 1 fps, own GOP, ms", line(results["service_1fps_ms"])),
-        ("viewer: POST to connected, ms", line(results["viewer_connected_ms"])),
-        ("viewer: start to first decoded frame, ms", line(results["viewer_first_frame_ms"])),
-        ("viewer: frames a second", f"{results['viewer_fps']:.1f}"),
         ("publisher connected to first JPEG, ms", line(results["first_frame_ms"])),
         ("frame, decoder asleep, ms", line(results["cold_ms"])),
         ("frame 1280x720, warm, ms", line(results["warm_ms"])),
@@ -332,7 +305,6 @@ async def run(sessions: int, seconds: float, clip: str, renditions: str) -> dict
         await measure_asked(rig, made, renditions, seconds, results)
         async with publishing(made[0].whip_url, path=clip):
             await a_frame(rig.backend, made[0].ref)
-            await measure_viewers(rig, made[0].whep_url, seconds, results)
             await measure_frames(rig, made[0].ref, results)
             await measure_http(rig, made[0].ref, results)
         await measure_first_frame(rig, clip, results)

@@ -100,8 +100,9 @@ class UdpTransport(asyncio.DatagramTransport):
             self.blocked = False
         except BlockingIOError:
             self.blocked = True
-        except OSError:
-            return False  # larger than the path's MTU, or a network device without checksums
+        except OSError:  # larger than the path's MTU, or a network device without checksums: not tried again
+            self._segments = False
+            return False
         return True
 
     @override
