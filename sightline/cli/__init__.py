@@ -9,7 +9,7 @@ import typer
 
 from sightline.cli import admin, consumer
 from sightline.cli.client_settings import load_client_settings
-from sightline.cli.options import AsJson, ConfigFile, DataDir, load, settings_of
+from sightline.cli.options import DEVELOP, FILM, HOST, WATCH, AsJson, ConfigFile, DataDir, load, settings_of
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -22,7 +22,7 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-app.add_typer(admin.app, name="admin")
+app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
 consumer.register(app)
 
 
@@ -35,7 +35,7 @@ def common(
     """Options before the command name. The text that `--help` shows is the module's docstring."""
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free one.")] = None,
@@ -58,7 +58,7 @@ def serve(
     raise typer.Exit(run_server(settings))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
     from rich.console import Console
@@ -82,7 +82,7 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=DEVELOP)
 def faucet(
     address: Annotated[str, typer.Argument(help="Wallet address.")],
     micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC.")],
@@ -96,7 +96,7 @@ def faucet(
     raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=FILM)
 def publish(
     source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
     whip: Annotated[str, typer.Option(help="WHIP URL to publish to.")],
@@ -108,7 +108,7 @@ def publish(
     raise typer.Exit(publish_source(source, whip, seconds))
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def verify(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame.")],
     root: Annotated[
@@ -125,7 +125,7 @@ def verify(
     raise typer.Exit(run_verify(file, root, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=FILM)
 def device(
     api: consumer.Url = None,
     lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
@@ -174,7 +174,7 @@ def device(
     raise typer.Exit(trio.run(run_device, options))
 
 
-@app.command()
+@app.command(rich_help_panel=FILM)
 def fleet(
     file: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="CSV with the columns slug, lat, lng, source.")
@@ -195,7 +195,7 @@ def fleet(
         raise typer.Exit(run_fleet(sl, consumer.own_wallet(), file, out, is_online=online))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def settlements(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
@@ -203,7 +203,7 @@ def settlements(as_json: AsJson = False, data_dir: DataDir = None, config: Confi
     raise typer.Exit(print_settlements(settings_of(config, data_dir=data_dir), as_json=as_json))
 
 
-@app.command("write-off")
+@app.command("write-off", rich_help_panel=HOST)
 def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """Give up the settlement of a session for good, with a reason, and release the payer's hold."""
     from sightline.cli.operations import write_off_settlement
@@ -211,7 +211,7 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
     raise typer.Exit(write_off_settlement(settings_of(config, data_dir=data_dir), session_id, reason))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def actors(
     data_dir: DataDir = None,
     revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to start again.")] = None,
@@ -225,7 +225,7 @@ def actors(
     raise typer.Exit(print_actors(settings, as_json=as_json) if revive is None else revive_actor(settings, revive))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def backup(
     file: Annotated[
         Path, typer.Argument(dir_okay=False, help="New file for the backup. It will hold keys: protect it.")
@@ -239,7 +239,7 @@ def backup(
     raise typer.Exit(run_backup(settings_of(config, data_dir=data_dir), file))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def restore(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File that `sightline backup` wrote.")],
     data_dir: DataDir = None,
@@ -251,7 +251,7 @@ def restore(
     raise typer.Exit(run_restore(settings_of(config, data_dir=data_dir), file))
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def doctor(
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -263,7 +263,7 @@ def doctor(
     raise typer.Exit(run_doctor(settings_of(config, data_dir=data_dir), as_json=as_json, say=typer.echo))
 
 
-@app.command()
+@app.command(rich_help_panel=DEVELOP)
 def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the server running and print commands to continue with.")
@@ -277,7 +277,7 @@ def demo(
     raise typer.Exit(run_demo(keep=keep, data_dir=data_dir, frame_path=frame))
 
 
-@app.command()
+@app.command(rich_help_panel=DEVELOP)
 def dev(
     port: Annotated[int, typer.Option(help="Port of the server; 0 chooses a free one.")] = 8080,
     lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude at which the device films.")] = 52.520008,
@@ -291,7 +291,7 @@ def dev(
     raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=DEVELOP)
 def simulate(
     seed: Annotated[int, typer.Option(help="Seed of the simulation, or the first of --seeds.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to run.")] = 1,

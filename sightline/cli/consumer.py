@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sightline.cli.client_settings import default_path, load_client_settings
-from sightline.cli.options import AsJson
+from sightline.cli.options import WATCH, AsJson
 
 # Each command imports the client when it runs, so that `--help` and `serve` are fast.
 if TYPE_CHECKING:
@@ -325,5 +325,5 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     for command in (signup, login, request, watch, end, listen):
-        app.command()(command)
-    app.add_typer(keys_app, name="keys")
+        app.command(rich_help_panel=WATCH)(command)
+    app.add_typer(keys_app, name="keys", rich_help_panel=WATCH)

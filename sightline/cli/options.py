@@ -2,13 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
     from sightline.config import LoadedSettings, Settings
 
+WATCH: Final = "Watch"
+FILM: Final = "Film"
+HOST: Final = "Host"
+DEVELOP: Final = "Try and develop"
+"""Headings of `sightline --help`."""
 DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR or sightline-data.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")

@@ -8,6 +8,7 @@ import orjson
 
 from sightline.evidence.verification import PictureReport, PictureVerdict, verify_picture
 
+JPEG_START = b"\xff\xd8"
 _EXPLAINED = {
     PictureVerdict.TRUSTED: "signed by a certificate of the given root, and not changed since",
     PictureVerdict.UNTRUSTED: "not changed since it was signed, but the signer is not trusted. Pass --root with the "
@@ -18,13 +19,17 @@ _EXPLAINED = {
 
 
 def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
-    """Print the verdict and the facts. Returns 0 only for a trusted picture.
+    """Print the verdict and the facts. Returns 0 only for a trusted picture, 2 for a file that is no picture.
 
     Args:
         root: PEM file; its last certificate is the trusted root.
     """
     try:
-        report = verify_picture(file.read_bytes(), None if root is None else root.read_text())
+        picture = file.read_bytes()
+        if not picture.startswith(JPEG_START):
+            sys.stderr.write(f"{file} is not a JPEG picture. Save a frame with `sightline watch`, or GET .../frame.\n")
+            return 2
+        report = verify_picture(picture, None if root is None else root.read_text())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

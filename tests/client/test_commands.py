@@ -113,6 +113,15 @@ def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_p
         (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),
         (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve`"),
         (("device", "--lat", "1", "--lng", "2"), {"SIGHTLINE_API_KEY": ""}, "signup --role SUPPLIER"),
+        (("watch", "1", "2", "--max-charge", "abc"), {}, "abc is not an amount of USDC"),
+        (("end", "123"), {}, "id in the path is not a UUID"),
+        (("end", "00000000-0000-4000-8000-000000000000"), {}, "Check the id"),
+        (("faucet", "0x12", "5"), {}, "0x12 is not the address of a wallet"),
+        (
+            ("faucet", "0x" + "11" * 20, "5", "--data-dir", "/nowhere"),
+            {},
+            "Name the data directory of a running server",
+        ),
     ],
 )
 def test_an_error_is_one_line_that_names_the_next_step(

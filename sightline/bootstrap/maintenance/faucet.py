@@ -4,6 +4,7 @@ import json
 import sys
 
 import trio
+from eth_utils.address import is_address
 
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.config import Settings
@@ -15,6 +16,10 @@ def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: 
     """Pay from the faucet of a running server's embedded chain. Returns the exit code."""
     if settings.chain_rpc_url is not None:
         sys.stderr.write("Only the embedded chain has a faucet, and SIGHTLINE_CHAIN_RPC_URL names another chain.\n")
+        return 1
+
+    if not is_address(address):
+        sys.stderr.write(f"{address} is not the address of a wallet: 0x and 40 hex digits.\n")
         return 1
 
     async def pay() -> None:

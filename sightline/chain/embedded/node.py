@@ -175,6 +175,8 @@ async def open_running_faucet(data_dir: Path, ids: Ids) -> AsyncIterator[Embedde
     try:
         report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
     except OSError as error:
-        raise ChainUnavailableError(f"no embedded chain has been started in {data_dir}") from error
+        raise ChainUnavailableError(
+            f"No embedded chain has been started in {data_dir}. Name the data directory of a running server."
+        ) from error
     async with open_rpc(f"http://127.0.0.1:{report['port']}", RpcOptions(), ids) as rpc:
         yield EmbeddedFaucet(rpc, data_dir)

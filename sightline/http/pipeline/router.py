@@ -13,6 +13,7 @@ from sightline.http.pipeline.routes import AnyRoute, Param, SocketRoute
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z", re.ASCII)
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}\Z", re.ASCII)
+_FORMS: Final = {Param.UUID: "a UUID", Param.ADDRESS: "an address (0x and 40 hex digits)", Param.TEXT: "a text"}
 SOCKET: Final = "WEBSOCKET"
 PATHS_KEPT: Final = 16_384
 KEPT_PATH_BYTES_MAX: Final = 256
@@ -131,7 +132,7 @@ def check_params(match: Match) -> Mapping[str, str]:
         elif (kind is Param.ADDRESS and _ADDRESS.match(value)) or (kind is Param.TEXT and _is_text(value)):
             params[name] = value
         else:
-            raise ApiError(Code.INVALID_INPUT, f"path:{name}")
+            raise ApiError(Code.INVALID_INPUT, f"path:{name}", f"{name} in the path is not {_FORMS[kind]}")
     match.params = params
     return params
 

@@ -121,6 +121,8 @@ class NotFoundError(ApiError):
 class SessionNotFoundError(NotFoundError):
     """The session does not exist, or the workspace is not party to it."""
 
+    next_step = "Check the id, and that the key belongs to a workspace that is party to the session."
+
 
 class FrameNotAvailableError(NotFoundError):
     """No frame is decoded yet, or the newest one is too old."""

@@ -1,6 +1,6 @@
 """Amounts of money: whole micro-USDC, never floats."""
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Self
 
 from pydantic import GetCoreSchemaHandler
@@ -32,9 +32,12 @@ def usdc(amount: str | int | Decimal) -> MicroUsdc:
     """Convert an amount in USDC, for example "0.50".
 
     Raises:
-        ValueError: The amount is negative or has more than six decimals.
+        ValueError: The text is no number, or the amount is negative, infinite or has more than six decimals.
     """
-    micro = Decimal(amount) * MICRO
-    if micro < 0 or micro != micro.to_integral_value():
-        raise ValueError(f"{amount} is not an amount of USDC: at least 0, with at most six decimals")
+    try:
+        micro = Decimal(amount) * MICRO
+    except InvalidOperation:
+        micro = Decimal("NaN")
+    if not micro.is_finite() or micro < 0 or micro != micro.to_integral_value():
+        raise ValueError(f"{amount} is not an amount of USDC: at least 0, with at most six decimals, such as 0.50.")
     return MicroUsdc(micro)
