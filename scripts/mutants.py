@@ -183,7 +183,7 @@ def make_mutants(module: Path, tree: Path) -> Iterator[Mutant]:
 
 
 class Statements:
-    """Where the statements, annotations and decorators of a module are."""
+    """Where the statements of a module are, and its annotations, decorators and arguments without effect."""
 
     def __init__(self, source: str) -> None:
         self._statements: list[tuple[Place, Place, tuple[int, ...] | None]] = []
@@ -202,6 +202,8 @@ class Statements:
             types = [getattr(child, name, None) for name in ("annotation", "returns")]
             if isinstance(child, ast.AnnAssign) and ast.unparse(child.annotation) == "TypeAlias":
                 types.append(child.value)
+            if isinstance(child, ast.Call):
+                types += _without_effect(child)
             self._types += [self._span(each) for each in types if each is not None]
             is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             self._visit(child, is_in_function=is_in_function or is_function)
@@ -217,6 +219,13 @@ class Statements:
         """Lines of the innermost statement that holds the place; of a compound statement, its head."""
         holding = [(start, lines) for start, end, lines in self._statements if start <= place < end]
         return max(holding, key=lambda each: each[0])[1] if holding else None
+
+
+def _without_effect(call: ast.Call) -> list[ast.expr]:
+    """Arguments that change no result: those of log calls, and `strict`, which guards against our own bugs."""
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "log":
+        return [*call.args, *(each.value for each in call.keywords)]
+    return [each.value for each in call.keywords if each.arg == "strict"]
 
 
 def apply(mutant: Mutant, tree: Path) -> tuple[Mutated, list[str]] | None:

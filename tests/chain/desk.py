@@ -39,6 +39,19 @@ class TrioClock:
         return round(trio.current_time() * 1_000)
 
 
+class FixedIds:
+    """Ids whose random bytes are all alike."""
+
+    def __init__(self, byte: int) -> None:
+        self._byte = byte
+
+    def token_bytes(self, count: int) -> bytes:
+        return bytes([self._byte]) * count
+
+    def uuid(self) -> str:
+        return f"{self._byte:08d}-0000-4000-8000-000000000000"
+
+
 @dataclass
 class Desk:
     """A relayer with a ledger in memory; the test runs single rounds or the loop."""
@@ -50,9 +63,9 @@ class Desk:
     told: list[SettlementUpdate] = field(default_factory=list)
     signer: Signer = field(default_factory=lambda: Signer(ids.token_bytes(32)))
 
-    def relayer(self, **options: Any) -> Relayer:
+    def relayer(self, *, own_ids: Any = ids, **options: Any) -> Relayer:
         chosen = RelayerOptions(**({"depth": 2, "replace_ms": 1_000, "resend_ms": 500} | options))
-        return Relayer(self.rpc, self.ledger, self.signer, self.node.identity, chosen, clock=TrioClock(), ids=ids)
+        return Relayer(self.rpc, self.ledger, self.signer, self.node.identity, chosen, clock=TrioClock(), ids=own_ids)
 
     async def hear(self, update: SettlementUpdate) -> None:
         self.told.append(update)

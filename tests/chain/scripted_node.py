@@ -3,8 +3,13 @@
 Served as an endpoint's fault, without a node.
 """
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import httpx
 
 from sightline.chain.contracts.abi import (
     APPROVAL_TOPIC,
@@ -15,8 +20,10 @@ from sightline.chain.contracts.abi import (
     selector,
     topic_address,
 )
+from sightline.chain.rpc.client import JsonRpc, RpcOptions
 from sightline.chain.watcher.events import ZERO_ADDRESS, bloom_mask
 from sightline.ports.ledger import ChainIdentity
+from sightline.system.ids import SystemIds
 from sightline.system.keccak import keccak256, session_id_hash
 from tests.chain.endpoint import Forward, Request, Response
 
@@ -65,6 +72,7 @@ class ScriptedNode:
         """Most blocks of one query of logs by range; None means any number."""
         self.pruned_below = 0
         """The first block whose state the node still has."""
+        self.is_down = False
         self.queries: list[dict[str, Any]] = []
         """Queries of logs by range."""
         self.identity = ChainIdentity(
@@ -161,6 +169,26 @@ class ScriptedNode:
             if log["topics"][0] == APPROVAL_TOPIC and topic_address(log["topics"][1]) == account
         ]
         return word(granted[-1] if granted else 0)
+
+
+@asynccontextmanager
+async def open_scripted(node: ScriptedNode) -> AsyncIterator[JsonRpc]:
+    """Open a client whose requests this node answers in the test process."""
+
+    async def no_forward(request: Request) -> Response:
+        raise AssertionError("there is no other node")
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        body = json.loads(b"".join([chunk async for chunk in request.stream]))
+        if node.is_down:
+            return httpx.Response(503)
+        items = body if isinstance(body, list) else [body]
+        answers = [await node.answer(item, no_forward) for item in items]
+        return httpx.Response(200, json=answers if isinstance(body, list) else answers[0])
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
+        yield JsonRpc(http, "http://node", RpcOptions(tries=1), SystemIds())
 
 
 def balance(account: str, logs: list[dict[str, Any]]) -> int:

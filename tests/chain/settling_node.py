@@ -110,6 +110,9 @@ class SettlingNode:
         """Returns the error of eth_sendRawTransaction, or None."""
         self.foreign_nonces = 0
         """Transactions of the relayer's key in blocks that no program of ours has signed."""
+        self.is_down = False
+        self.exchanges = 0
+        """HTTP requests, of one or several calls each."""
         self.examined = 0
         self.counted: Counter[str] = Counter()
         """Requests by method."""
@@ -247,8 +250,11 @@ async def open_node(node: SettlingNode) -> AsyncIterator[JsonRpc]:
     async def handle(request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)
         body = json.loads(b"".join([chunk async for chunk in request.stream]))
+        node.exchanges += 1
+        if node.is_down:
+            return httpx.Response(503)
         answer = [node.answer(item) for item in body] if isinstance(body, list) else node.answer(body)
         return httpx.Response(200, json=answer)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
-        yield JsonRpc(http, "http://node", RpcOptions(), SystemIds())
+        yield JsonRpc(http, "http://node", RpcOptions(tries=1), SystemIds())

@@ -1,27 +1,19 @@
 """Which queries read the history of new wallets, and when their answers are believed."""
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
-from sightline.chain.rpc.client import JsonRpc, RpcOptions
+from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.events import Watched
 from sightline.chain.watcher.logs import NEAR_BLOCKS, WALLETS_PER_QUERY, LogSource
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import BlockRef
-from tests.chain.endpoint import Request, Response
-from tests.chain.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint, transfer
-from tests.chain.world import ids
+from tests.chain.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint, open_scripted, transfer
 
 ALICE, BOB = "0x" + "a1" * 20, "0x" + "b2" * 20
-
-
-async def no_forward(request: Request) -> Response:
-    raise AssertionError("there is no other node")
 
 
 @pytest.fixture
@@ -31,17 +23,8 @@ def node() -> ScriptedNode:
 
 @pytest.fixture
 async def rpc(node: ScriptedNode) -> AsyncIterator[JsonRpc]:
-    """A client whose requests the node answers in the test process."""
-
-    async def handle(request: httpx.Request) -> httpx.Response:
-        assert isinstance(request.stream, httpx.AsyncByteStream)
-        body = json.loads(b"".join([chunk async for chunk in request.stream]))
-        items = body if isinstance(body, list) else [body]
-        answers = [await node.answer(item, no_forward) for item in items]
-        return httpx.Response(200, json=answers if isinstance(body, list) else answers[0])
-
-    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
-        yield JsonRpc(http, "http://node", RpcOptions(tries=1), ids)
+    async with open_scripted(node) as client:
+        yield client
 
 
 def source(rpc: JsonRpc, *, start_block: int = 0, span_max: int = 2_000) -> LogSource:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
@@ -12,8 +13,8 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.relayer.retry import retry_in_ms
 from sightline.chain.watcher.watcher import CHECKED_EVERY_MS, WatcherOptions
-from sightline.ports.ledger import SettlementLane, SettlementState
-from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk
+from sightline.ports.ledger import Inclusion, SettlementLane, SettlementState
+from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds
 
 GWEI = 10**9
 CHARGE = RATE * SECONDS
@@ -283,16 +284,6 @@ async def test_a_key_that_was_used_elsewhere_signs_after_its_last_transaction(de
 # Delays.
 
 
-class FixedIds:
-    """Ids whose random bytes are all alike."""
-
-    def __init__(self, byte: int) -> None:
-        self._byte = byte
-
-    def token_bytes(self, count: int) -> bytes:
-        return bytes([self._byte]) * count
-
-
 @pytest.mark.parametrize(
     ("reason", "tries", "most_ms"),
     [
@@ -375,3 +366,69 @@ async def test_the_gas_of_a_transaction_is_that_of_its_sessions(desk: Desk, auto
         await trio.sleep(600)
     gas = [(len(transaction.calls), transaction.gas) for transaction in desk.node.sent]
     assert gas == [(1, 300_000), (1, 300_000), (3, 250_000)]
+
+
+def test_what_may_be_in_flight_is_all_that_rounds_and_batches_sign() -> None:
+    assert RelayerOptions(batch_max=3, free_batch_max=4).in_flight_max == 7
+
+
+async def test_a_node_that_fails_is_asked_less_and_less_often_and_a_success_starts_anew(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, found = desk.relayer(own_ids=FixedIds(255), poll_ms=200, idle_ms=2_000), list[int]()
+    desk.node.is_down = True
+    async with trio.open_nursery() as nursery:
+        await nursery.start(relayer.run, desk.hear)
+        for until_s in (4.0, 10.0, 13.0):
+            if until_s == 10.0:
+                desk.node.is_down = False
+            elif until_s == 13.0:
+                await desk.ended()
+                desk.node.is_down = True
+            seen = desk.node.exchanges if until_s > 4 else 0
+            while trio.current_time() < until_s:
+                await trio.sleep(0.0005)
+                if desk.node.exchanges != seen and until_s != 10.0:
+                    found.append(round(trio.current_time() * 1_000 - 0.25))
+                seen = desk.node.exchanges
+        nursery.cancel_scope.cancel()
+    first, second = [each for each in found if each < 5_000], [each for each in found if each > 5_000]
+    assert first == [0, 599, 1_598, 3_397]
+    assert [later - second[0] for later in second[1:]] == [599, 1_598]
+
+
+async def test_the_next_nonce_of_the_chain_is_broadcast_though_its_settlement_needs_it_no_more(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, first, second = desk.relayer(resend_ms=10**9, replace_ms=10**9), await desk.ended(), await desk.ended()
+    await relayer.work_once(desk.hear)
+    of_nonce = {row.attempts[0].nonce: row for row in [await desk.record(first), await desk.record(second)]}
+    settled = of_nonce[0]
+    place = Inclusion(tx_hash="0xelsewhere", block_number=0, block_hash="0xb0")
+    await desk.ledger.mark_confirmed(settled.session_id, place, now_ms=1)
+    del desk.node.pool[settled.attempts[0].tx_hash]
+    before = len(desk.node.sent)
+    await relayer.work_once(desk.hear)
+    assert [item.tx_hash for item in desk.node.sent[before:]] == [settled.attempts[0].tx_hash]
+    desk.node.mine()
+    with capture_logs() as logs:
+        await relayer.work_once(desk.hear)
+        desk.node.mine()
+        await relayer.work_once(desk.hear)
+    assert len(desk.node.sent) == before + 1
+    assert [entry for entry in logs if entry["event"] == "relayer_nonce_unknown"] == []
+
+
+@pytest.mark.parametrize(("in_flight", "signed"), [(0, 1), (1, 0)])
+async def test_the_last_place_may_be_taken_by_a_retry(desk: Desk, in_flight: int, signed: int) -> None:
+    if in_flight:
+        await desk.ended()
+        await desk.relayer(depth=2).work_once(desk.hear)
+    session_id = await desk.ended()
+    failed, retry = SettlementState.FAILED, SettlementLane.RETRY
+    await desk.ledger.mark_waiting(session_id, failed, reason="x", retry_at_ms=0, now_ms=1, lane=retry)
+    relayer = desk.relayer(batch_max=1, retry_batch_max=1, resend_ms=10**9, replace_ms=10**9)
+    await desk.ledger.take_lease(desk.signer.address, relayer._holder, lease_ms=0)
+    before = len(desk.node.sent)
+    await relayer.work_once(desk.hear)
+    assert len(desk.node.sent) - before == signed

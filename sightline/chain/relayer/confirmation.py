@@ -113,8 +113,7 @@ class Confirmation:
 
     async def follow(self) -> None:
         """Confirm the settlements in flight, or resubmit their transactions."""
-        limit = self._options.batch_max + self._options.free_batch_max
-        records = await self._outbox.settlements_in_flight(limit=limit)
+        records = await self._outbox.settlements_in_flight(limit=self._options.in_flight_max)
         if not records:
             return
         sighting = await look(self._rpc, self._relayer, records)

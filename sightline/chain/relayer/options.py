@@ -51,3 +51,8 @@ class RelayerOptions:
     """Block in which the settlement contract was deployed; the search for events starts here."""
     recheck_blocks: int = 256
     """Number of latest blocks whose settlements are re-checked at start."""
+
+    @property
+    def in_flight_max(self) -> int:
+        """Maximum number of settlements in flight, those of a batch without a charge included."""
+        return self.batch_max + self.free_batch_max

@@ -53,7 +53,7 @@ class Signing:
             Whether any was signed; whether payable settlements may remain that did not fit in this round.
         """
         options = self._options
-        in_flight = await self._outbox.settlements_in_flight(limit=options.batch_max + options.free_batch_max)
+        in_flight = await self._outbox.settlements_in_flight(limit=options.in_flight_max)
         charged = [record for record in in_flight if record.lane is not SettlementLane.FREE]
         room = options.batch_max - len(charged)
         payable_max = room - options.retry_batch_max
