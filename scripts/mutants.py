@@ -316,15 +316,25 @@ def select(mutant: Mutant, tree: Path, baseline: Baseline) -> list[str]:
 
 @contextmanager
 def serve_postgres(tree: Path) -> Iterator[None]:
-    """Run one Postgres for all mutants of a group."""
-    code = "import sys, tests.conftest as own\nwith own.run_postgres() as dsn: print(dsn, flush=True); sys.stdin.read()"
+    """Run one Postgres with a migrated database for all mutants of a group, in memory where that is possible."""
+    code = (
+        "import sys, tests.conftest as own\n"
+        "with own.run_postgres() as dsn, own.create_template(dsn) as name:\n"
+        "    print(dsn, name, flush=True)\n"
+        "    sys.stdin.read()"
+    )
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  own command
-        os.environ["SIGHTLINE_TEST_DSN"] = process.stdout.readline().strip() if process.stdout else ""
+    memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}  # noqa: S108  a directory in memory
+    env = os.environ | memory
+    with subprocess.Popen(
+        command, cwd=tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:  # noqa: S603  own command
+        dsn, _, template = (process.stdout.readline() if process.stdout else "").strip().partition(" ")
+        os.environ |= {"SIGHTLINE_TEST_DSN": dsn, "SIGHTLINE_TEST_TEMPLATE": template}
         try:
             yield
         finally:
-            del os.environ["SIGHTLINE_TEST_DSN"]
+            del os.environ["SIGHTLINE_TEST_DSN"], os.environ["SIGHTLINE_TEST_TEMPLATE"]
             process.communicate()
 
 

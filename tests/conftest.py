@@ -113,7 +113,20 @@ def dsn_of(postgres_dsn: str, name: str) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_dsn: str) -> Iterator[str]:
-    """Name of a migrated database without connections; new databases are copied from it."""
+    """Name of a migrated database without connections; new databases are copied from it.
+
+    SIGHTLINE_TEST_TEMPLATE names one that exists, on the server of SIGHTLINE_TEST_DSN.
+    """
+    if given := os.environ.get("SIGHTLINE_TEST_TEMPLATE"):
+        yield given
+        return
+    with create_template(postgres_dsn) as name:
+        yield name
+
+
+@contextmanager
+def create_template(postgres_dsn: str) -> Iterator[str]:
+    """Create a migrated database on a server, and drop it afterwards."""
     on_server(postgres_dsn, lambda connection: connection.execute(f"CREATE DATABASE {TEMPLATE}"))
 
     async def migrated() -> None:

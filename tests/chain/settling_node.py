@@ -232,6 +232,7 @@ class SettlingNode:
                 "data": word(call.to_amount) + word(call.fee_amount)[2:] + "0" * 64 * 3,
             }
             for block in self.blocks
+            if int(query["fromBlock"], 16) <= block.number <= int(query["toBlock"], 16)
             for transaction, status in block.mined
             if status
             for call in transaction.calls

@@ -388,7 +388,9 @@ async def test_a_failure_with_an_earlier_nonce_does_not_decide_a_settlement_that
     desk.node.fails = lambda _: True
     desk.node.mine()
     await relayer.work_once(desk.hear)
-    assert await desk.state(session_id) is SettlementState.REVERTED
+    reverted = await desk.record(session_id)
+    assert reverted.state is SettlementState.REVERTED
+    assert reverted.reason == "reverted; it would succeed at the end of the same block"
     desk.node.fails = lambda _: False
     await trio.sleep(10)
     for _ in range(2):
@@ -491,3 +493,91 @@ async def test_a_search_for_an_event_covers_every_block_from_the_first_to_the_he
     assert await spans(0, 5_000) == [(1, 5_000), (0, 0)]
     assert await spans(7, 7) == [(7, 7)]
     assert await spans(8, 7) == []
+
+
+# Adoption, and comparison with the watcher's blocks.
+
+
+async def test_an_adopted_transaction_that_leaves_the_chain_is_examined_again(desk: Desk, autojump_clock: Any) -> None:
+    relayer, session_id = desk.relayer(depth=5), await desk.ended()
+    await settle_elsewhere(desk, session_id, 51_000)
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.MINED
+    desk.node.fork(1)
+    desk.node.pool.clear()
+    desk.node.mine(salt="other")
+    await relayer.work_once(desk.hear)
+    record = await desk.record(session_id)
+    assert (record.state, record.reason) == (SettlementState.FAILED, "the adopted transaction left the chain")
+    await trio.sleep(60)
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_a_session_that_is_settled_without_an_event_is_not_signed(desk: Desk) -> None:
+    relayer, session_id = desk.relayer(start_block=2), await desk.ended()
+    await settle_elsewhere(desk, session_id, 51_000)
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    record = await desk.record(session_id)
+    assert (record.state, record.attempts) == (SettlementState.FAILED, ())
+    assert record.reason == "settled on the chain, and the event is not found"
+
+
+@pytest.mark.parametrize("changed", [{"from_address": "0x" + "e1" * 20}, {"to_address": "0x" + "e2" * 20}, {"fee": 1}])
+async def test_an_event_with_another_party_or_fee_is_a_mismatch(desk: Desk, changed: dict[str, Any]) -> None:
+    relayer, session_id = desk.relayer(depth=0), await desk.ended()
+    record = await desk.record(session_id)
+    payload = record.payload
+    fee = MicroUsdc(payload.fee_amount + changed.get("fee", 0))
+    parties = {name: value for name, value in changed.items() if name != "fee"}
+    desk.ledger._settlements[session_id] = replace(record, payload=replace(payload, fee_amount=fee, **parties))
+    await settle_elsewhere(desk, session_id, payload.to_amount)
+    desk.ledger._settlements[session_id] = record
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.MISMATCHED
+
+
+async def test_a_settlement_that_stays_in_its_block_is_not_written_again(desk: Desk, autojump_clock: Any) -> None:
+    relayer, session_id = desk.relayer(depth=5), await desk.ended()
+    await relayer.work_once(desk.hear)
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    first = await desk.record(session_id)
+    await trio.sleep(1)
+    await relayer.work_once(desk.hear)
+    assert await desk.record(session_id) == first
+    desk.node.fork(1)
+    moved = desk.node.mine(salt="other")
+    await relayer.work_once(desk.hear)
+    record = await desk.record(session_id)
+    assert (record.state, record.block_hash) == (SettlementState.MINED, moved.block_hash)
+    assert record.updated_at_ms == first.updated_at_ms + 1_000
+
+
+@pytest.mark.parametrize(
+    ("offsets", "is_rechecked"), [((0,), True), ((-1, 0), True), ((0, 1), True), ((-1,), False), ((1,), False)]
+)
+async def test_only_another_block_of_its_number_puts_a_settlement_in_doubt(
+    desk: Desk, offsets: tuple[int, ...], is_rechecked: bool
+) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, number = await confirmed_and_removed(desk, relayer)
+    relayer.compare([BlockRef(number=number + each, block_hash=f"0xother{each}", parent_hash="0x") for each in offsets])
+    await relayer.work_once(desk.hear)
+    assert (await desk.state(session_id) is SettlementState.SENT) is is_rechecked
+
+
+async def test_the_same_block_puts_nothing_in_doubt(desk: Desk) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, number = await confirmed_and_removed(desk, relayer)
+    recorded = (await desk.record(session_id)).block_hash
+    assert recorded is not None
+    relayer.compare([BlockRef(number=number, block_hash=recorded, parent_hash="0x")])
+    asked = desk.node.counted["eth_blockNumber"]
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    assert desk.node.counted["eth_blockNumber"] == asked
+    assert relayer._confirmation._applied == {}
