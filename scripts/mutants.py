@@ -326,9 +326,9 @@ def serve_postgres(tree: Path) -> Iterator[None]:
     command = [sys.executable, "-c", code]
     memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}  # noqa: S108  a directory in memory
     env = os.environ | memory
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603  own command
         command, cwd=tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:  # noqa: S603  own command
+    ) as process:
         dsn, _, template = (process.stdout.readline() if process.stdout else "").strip().partition(" ")
         os.environ |= {"SIGHTLINE_TEST_DSN": dsn, "SIGHTLINE_TEST_TEMPLATE": template}
         try:
