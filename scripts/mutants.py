@@ -81,7 +81,7 @@ GROUPS: Final[dict[str, Group]] = {
     ),
     "postgres": Group(
         ("sightline/storage/postgres/ledger.py", "sightline/storage/postgres/ledger_outbox.py"),
-        (*STORE_TESTS, "-k", "postgres"),
+        ("tests/contract/test_ledger.py", "tests/contract/test_settlement_rows.py", "-k", "postgres"),
         is_on_postgres=True,
     ),
 }

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -242,3 +243,62 @@ def test_a_dropped_run_leaves_one_gap_with_its_first_break():
         signal = Signal(runs, tuple(sorted((*around, *broke)))).prove(last, METER)
         assert signal.runs == (*runs[:short], *runs[short + 1 :], (last, last))
         assert signal.breaks == tuple(sorted((*around, *kept)))
+
+
+@pytest.mark.parametrize(
+    ("runs", "at_ms", "from_ms"),
+    [
+        ((), 5_000, 0),
+        (((1_000, 4_000),), 500, None),
+        (((1_000, 4_000),), 2_000, None),
+        (((1_000, 4_000),), 4_000, 6_000),
+        (((1_000, 4_000),), 9_000, 6_000),
+        (((1_000, 4_000), (13_999, 13_999)), 9_000, None),
+        (((1_000, 4_000), (14_000, 14_000)), 9_000, 6_000),
+        (((1_000, 4_000), (14_000, 14_000)), 14_000, 16_000),
+        (((10_000, 10_000),), 5_000, 0),
+        (((9_999, 9_999),), 5_000, None),
+    ],
+)
+def test_from_where_on_nothing_proves_an_instant(runs, at_ms, from_ms):
+    signal = Signal(tuple((T0 + first, T0 + last) for first, last in runs))
+    expected = None if from_ms is None else T0 + from_ms
+    assert signal.unproven_from_ms(T0, T0 + at_ms, METER) == expected
+
+
+@pytest.mark.parametrize(
+    ("runs", "breaks", "now_ms", "gap"),
+    [
+        ((), (), 9_999, None),
+        ((), (), 10_000, (0, 10_000)),
+        ((), (3_000,), 2_999, None),
+        ((), (3_000,), 3_000, (0, 3_000)),
+        (((0, 1_000),), (), 10_999, None),
+        (((0, 1_000),), (), 11_000, (3_000, 11_000)),
+        (((0, 1_000),), (1_500,), 1_499, None),
+        (((0, 1_000),), (1_500,), 1_500, (1_500, 1_500)),
+        (((0, 1_000),), (5_000,), 5_000, (3_000, 5_000)),
+        (((0, 1_000), (20_000, 20_000)), (), 15_000, (3_000, 11_000)),
+        (((0, 1_000), (20_000, 20_000)), (), 500, None),
+        (((0, 1_000), (20_000, 20_000)), (), 20_000, None),
+    ],
+)
+def test_the_open_gap_at_an_instant(runs, breaks, now_ms, gap):
+    signal = Signal(tuple((T0 + first, T0 + last) for first, last in runs), tuple(T0 + each for each in breaks))
+    found = signal.open_gap(T0, T0 + now_ms, METER)
+    assert (found and (found.from_ms - T0, found.opened_ms - T0)) == gap
+
+
+@pytest.mark.parametrize(
+    ("presence", "media", "newest_ms"),
+    [
+        (Signal(), Signal(), 0),
+        (Signal(((T0, T0 + 5),)), Signal(), 5),
+        (Signal(), Signal(((T0, T0 + 6),)), 6),
+        (Signal(((T0, T0 + 5),), (T0 + 9,)), Signal(((T0, T0 + 6),)), 9),
+        (Signal(((T0, T0 + 5),), (T0 + 3,)), Signal(((T0, T0 + 4),), (T0 + 8,)), 8),
+        (Signal(((T0, T0 + 9),)), Signal(((T0, T0 + 4),), (T0 + 8,)), 9),
+    ],
+)
+def test_the_newest_instant_that_evidence_speaks_of(presence, media, newest_ms):
+    assert Evidence(started_at_ms=T0, presence=presence, media=media).newest_ms == T0 + newest_ms

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,6 +156,40 @@ def test_events_are_verified_against_a_head_hash_that_was_seen_earlier() -> None
     ended = next(index for index, event in enumerate(events) if event["kind"] == "ENDED")
     assert verify_events(session_id, events[: ended + 1], TRUE["meter"]["endedHeadHash"]).is_valid
     assert not verify_events(session_id, events[:-1], TRUE["meter"]["headHash"]).is_valid
+
+
+LOWEST, HIGHEST = "0x" + "00" * 31 + "01", "0x" + "ff" * 32
+
+
+@pytest.mark.parametrize("position", [0, 3])
+@pytest.mark.parametrize(
+    ("log", "changes"),
+    [
+        *((0, {"address": other, "topics": {1: word}}) for word in (LOWEST, HIGHEST) for other in ("0x" + "e1" * 20,)),
+        *((0, {"address": "0x" + "e1" * 20, "topics": {0: word}}) for word in (LOWEST, HIGHEST)),
+        (0, {"address": "0x" + "e1" * 20, "data": "0x" + "00" * 31 + "01"}),
+        (0, {"address": "0x" + "e1" * 20, "data": HIGHEST}),
+        (0, {"address": "0x" + "e1" * 20, "data": "0x"}),
+        (0, {"address": "0x" + "e1" * 20, "topics": None}),
+        *((2, {"topics": {place: word}, "data": "0x"}) for place in (0, 1) for word in (LOWEST, HIGHEST)),
+        (2, {"topics": None, "data": "0x"}),
+    ],
+)
+def test_other_logs_of_the_transaction_say_nothing_about_the_settlement(
+    position: int, log: int, changes: dict[str, Any]
+) -> None:
+    chain: Any = orjson.loads(orjson.dumps(CHAIN))
+    logs = chain["receipt"]["logs"]
+    other = orjson.loads(orjson.dumps(logs[log])) | {key: each for key, each in changes.items() if key != "topics"}
+    if changes.get("topics", {}) is None:
+        other["topics"] = []
+    for place, word in (changes.get("topics") or {}).items():
+        other["topics"][place] = word
+    logs.insert(position, other)
+    assert verified(TRUE, chain) == Verification(())
+    if log == 0:
+        forged_token = forged(TRUE, ("contracts", "usdcAddress"), other["address"])
+        assert [each.line for each in verified(forged_token, chain).failures] == ["contracts.usdcAddress"]
 
 
 def test_the_events_of_another_session_are_one_failure_however_many_they_are() -> None:
