@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sightline.domain.geofence import FenceLimits
-from sightline.domain.metering import OPEN
+from sightline.domain.metering import OPEN, PauseReason
 from sightline.domain.session import machine
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
 from sightline.domain.session.model import EndReason, SessionState
@@ -128,6 +128,15 @@ def test_an_exit_is_dated_to_the_first_of_any_number_of_fixes():
     assert seen(film) == (False, 0, None, [(2_000, None, 6_000)])
 
 
+def test_a_lower_number_of_fixes_counts_those_that_came_before_it_was_set():
+    film = Film(limits=replace(LIMITS, fence=FenceLimits(outside_fixes=5)))
+    for number, north_m in enumerate([INSIDE, OUTSIDE, OUTSIDE, OUTSIDE]):
+        film.fix(T0 + number * STEP_MS, north_m=north_m)
+    film.limits = LIMITS
+    film.fix(T0 + 4 * STEP_MS, north_m=OUTSIDE)
+    assert seen(film) == (False, 0, None, [(2_000, None, 8_000)])
+
+
 def test_a_fix_that_is_too_far_to_be_true_proves_presence_and_leaves_the_fence_alone():
     film = Film().fix(T0, north_m=INSIDE).fix(T0 + STEP_MS, north_m=OUTSIDE)
     before = seen(film)
@@ -177,6 +186,13 @@ def test_a_checkpoint_after_a_stored_break_proves_only_itself():
     session = film.session.in_phase(replace(film.live, evidence=film.live.evidence.with_media(broken)))
     step = recovered(session, T0 + 4_000, T0 + 4_000)
     assert step.session.phase.evidence.media.runs == ((T0, T0 + 2_000), (T0 + 4_000, T0 + 4_000))
+
+
+@pytest.mark.parametrize(("proved_at_ms", "runs"), [(T0 - 1, ()), (T0, ((T0, T0),)), (T0 + 1, ((T0 + 1, T0 + 1),))])
+def test_a_checkpoint_of_a_paused_row_counts_from_the_start_on(proved_at_ms, runs):
+    live = replace(a_live_session().phase, pause_reason=PauseReason.LOCATION_STALE)
+    step = recovered(a_live_session().in_phase(live), proved_at_ms, T0 + 5)
+    assert step.session.phase.evidence.media.runs == runs
 
 
 def test_recovery_without_news_keeps_the_session_and_records_nothing():

@@ -1,5 +1,7 @@
 """What each recorded event says, fact by fact, and when a session must be looked at again."""
 
+from dataclasses import replace
+
 import pytest
 
 from sightline.domain.session import machine
@@ -20,6 +22,7 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from tests.domain.builders import (
@@ -183,3 +186,27 @@ def test_recovery_of_a_session_that_is_not_live_only_settles_its_deadline(sessio
     late = machine.recover(session, None, (), T0 + 900_000, LIMITS)
     assert late.session.is_terminal
     assert bool(late.events) is not session.is_terminal
+
+
+def test_an_assignment_of_an_older_row_opens_again_for_the_time_since_it_was_assigned():
+    session = an_assigned_session(T0 + 40_000, wait_timeout_s=60)
+    old = session.in_phase(replace(session.phase, wait_left_ms=None))
+    reopened = after(old, Tick(), T0 + 160_000)
+    assert (reopened.state, machine.deadline_ms(reopened)) == (SessionState.REQUESTED, T0 + 180_000)
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_only_the_end_sets_the_hash_of_the_end(kind):
+    session, ((_, _, head),) = chain(a_requested_session(), [Event(kind, T0)])
+    assert (session.head_hash, session.events) == (head, 1)
+    assert session.ended_head_hash == (head if kind is EventKind.ENDED else None)
+
+
+@pytest.mark.parametrize(
+    ("count", "state"), [(99, SessionState.REQUESTED), (100, SessionState.EXPIRED), (150, SessionState.EXPIRED)]
+)
+def test_a_request_is_given_up_after_a_hundred_operators_or_more(count, state):
+    session = an_assigned_session()
+    many = tuple(f"operator-{number}" for number in range(count))
+    session = session.in_phase(replace(session.phase, unstarted_by=many))
+    assert after(session, Tick(), T0 + 120_000).state is state

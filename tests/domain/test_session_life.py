@@ -286,7 +286,10 @@ def test_a_restart_renews_the_lease():
     assert after(session, Tick(), T0 + 31_000).phase.reason is EndReason.CONSUMER_LOST
 
 
-@pytest.mark.parametrize(("available", "state"), [(40_000, SessionState.LIVE), (39_999, SessionState.ENDED)])
+@pytest.mark.parametrize(
+    ("available", "state"),
+    [(40_000, SessionState.LIVE), (10**12, SessionState.LIVE), (39_999, SessionState.ENDED), (0, SessionState.ENDED)],
+)
 def test_a_live_session_needs_funds_for_what_is_charged_and_thirty_seconds(available, state):
     film = Film().both(T0, T0 + 10_000).tell(FundsReported(MicroUsdc(available)), T0 + 10_500)
     assert film.session.state is state
