@@ -24,7 +24,7 @@ from sightline.ports.ledger import LedgerQuery
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import open_endpoint
 from tests.chain.interop.anvil import INSTALLED, open_anvil
-from tests.chain.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint
+from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint
 from tests.chain.world import Wallet, World, clock, ids, open_world, running
 
 EVENTS_PER_BLOCK = 100

@@ -45,27 +45,26 @@ class Group:
     is_on_postgres: bool = False
 
 
-CHAIN_TESTS: Final = tuple(
-    f"tests/chain/test_{name}.py"
-    for name in ("relayer_rounds", "relayer_limits", "watcher", "watcher_events", "log_source")
-)
-STORE_TESTS: Final = tuple(
-    f"tests/contract/test_{name}.py"
-    for name in ("ledger", "settlement_rows", "store_reads", "store_writes", "webhooks")
-)
-SESSION_TESTS: Final = tuple(
-    f"tests/domain/test_{name}.py"
-    for name in (
-        "copies", "coverage_map", "defaults", "live_enforcement", "live_evidence", "machine_tables", "operator_life",
-        "records", "session_events", "session_life", "session_status",
-    )
+CHAIN_TESTS: Final = (
+    "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py", "tests/chain/watcher",
 )  # fmt: skip
+LEDGER_TESTS: Final = ("tests/contract/ledger",)
+STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))
+SESSION_TESTS: Final = (
+    "tests/domain/session",
+    *(
+        f"tests/domain/test_{name}.py"
+        for name in ("copies", "coverage_map", "machine_tables", "operator_life", "records")
+    ),
+)
 RULE_TESTS: Final = (
+    "tests/domain/session/test_defaults.py", "tests/domain/session/test_live_enforcement.py",
+    "tests/domain/session/test_session_life.py",
     *(
         f"tests/domain/test_{name}.py"
         for name in (
-            "charged_time", "copies", "defaults", "geofence", "live_enforcement", "meter_laws", "operator_life",
-            "placement", "pricing_and_money", "records", "session_life", "webhook_rules",
+            "charged_time", "copies", "geofence", "meter_laws", "operator_life", "placement", "pricing_and_money",
+            "records", "webhook_rules",
         )
     ),
     "tests/identity/test_access_rules.py", "tests/identity/test_consistency_tokens.py",
@@ -77,11 +76,11 @@ GROUPS: Final[dict[str, Group]] = {
     "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher"), CHAIN_TESTS),
     "ledgers": Group(
         ("sightline/storage/memory/ledger.py", "sightline/storage/memory/ledger_outbox.py"),
-        (*STORE_TESTS, "-k", "not postgres"),
+        (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),
     ),
     "postgres": Group(
         ("sightline/storage/postgres/ledger.py", "sightline/storage/postgres/ledger_outbox.py"),
-        ("tests/contract/test_ledger.py", "tests/contract/test_settlement_rows.py", "-k", "postgres"),
+        (*LEDGER_TESTS, "-k", "postgres"),
         is_on_postgres=True,
     ),
 }

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sightline.storage.memory.ledger import MemoryLedger
-from tests.chain.desk import Desk, TrioClock
 from tests.chain.evm import Evm, an_evm
-from tests.chain.settling_node import SettlingNode, open_node
+from tests.chain.relayer.desk import Desk, TrioClock
+from tests.chain.relayer.settling_node import SettlingNode, open_node
 from tests.chain.world import World, open_world
 
 

@@ -27,7 +27,7 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.postgres.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
-from tests.contract.ledgers import (
+from tests.contract.ledger.ledgers import (
     CONSUMER,
     ENDLESS,
     OPERATOR,

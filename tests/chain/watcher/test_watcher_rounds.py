@@ -14,8 +14,8 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import BlockRef, LedgerQuery
 from sightline.storage.memory.ledger import MemoryLedger
-from tests.chain.desk import FixedIds, TrioClock
-from tests.chain.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
+from tests.chain.relayer.desk import FixedIds, TrioClock
+from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
 
 ALICE, BOB, CAROL = "0x" + "a1" * 20, "0x" + "b2" * 20, "0x" + "c3" * 20
 

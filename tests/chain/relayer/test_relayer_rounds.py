@@ -18,8 +18,8 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.keccak import session_id_hash
-from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, TrioClock
-from tests.chain.settling_node import Settled
+from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, TrioClock
+from tests.chain.relayer.settling_node import Settled
 
 # Depth and reorganisations.
 

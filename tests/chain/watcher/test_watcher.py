@@ -15,7 +15,7 @@ from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import FundsPolicy, LedgerEventKind, LedgerQuery, LedgerRow, WalletView
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
-from tests.chain.scripted_node import (
+from tests.chain.watcher.scripted_node import (
     SETTLEMENT,
     TOKEN,
     ScriptedNode,

@@ -14,7 +14,7 @@ from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.relayer.retry import retry_in_ms
 from sightline.chain.watcher.watcher import CHECKED_EVERY_MS, WatcherOptions
 from sightline.ports.ledger import Inclusion, SettlementLane, SettlementState
-from tests.chain.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds
+from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds
 
 GWEI = 10**9
 CHARGE = RATE * SECONDS

@@ -23,7 +23,7 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.ids import SystemIds
-from tests.chain.settling_node import SettlingNode
+from tests.chain.relayer.settling_node import SettlingNode
 from tests.contract.builders import a_session, an_operator, in_phase
 
 ids = SystemIds()

@@ -14,7 +14,7 @@ from sightline.ports.ledger import (
     SettlementState,
 )
 from sightline.system.keccak import session_id_hash
-from tests.contract.ledgers import (
+from tests.contract.ledger.ledgers import (
     OTHER_SESSION,
     PAYER,
     RELAYER,

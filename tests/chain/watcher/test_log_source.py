@@ -11,7 +11,7 @@ from sightline.chain.watcher.events import Watched
 from sightline.chain.watcher.logs import NEAR_BLOCKS, WALLETS_PER_QUERY, LogSource
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import BlockRef
-from tests.chain.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint, open_scripted, transfer
+from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint, open_scripted, transfer
 
 ALICE, BOB = "0x" + "a1" * 20, "0x" + "b2" * 20
 
