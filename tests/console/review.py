@@ -101,7 +101,7 @@ class Review:
         picture = Image.open(io.BytesIO(tab.page.screenshot()))
         height = picture.height * IMAGE_WIDTH // picture.width
         small = picture.convert("RGB").resize((IMAGE_WIDTH, height), Image.Resampling.LANCZOS)
-        small.quantize(128).save(IMAGES / f"console-{name}.png", optimize=True)
+        small.quantize(256, Image.Quantize.MAXCOVERAGE).save(IMAGES / f"console-{name}.png", optimize=True)
 
     def done(self, *tabs: Tab) -> None:
         """Report everything that was wrong."""

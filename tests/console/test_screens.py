@@ -1,5 +1,6 @@
 """Every screen and state of a view, from the first visit to the receipt, looked at in every form."""
 
+import base64
 import json
 import re
 
@@ -15,7 +16,7 @@ from tests.console.people import (
     request_view,
     sign_up,
 )
-from tests.console.review import Review
+from tests.console.review import IMAGES, Review
 from tests.console.test_walk import forge
 
 MUNICH = (48.137154, 11.576124)
@@ -23,6 +24,15 @@ ELSEWHERE = (48.2, 11.7)
 WISH = "North gate. Look at the queue"
 NO_CAMERA = """if (navigator.mediaDevices) navigator.mediaDevices.getUserMedia = async () => {
   throw new DOMException("Permission denied", "NotAllowedError");
+}"""
+FILM_STREET = """if (navigator.mediaDevices) navigator.mediaDevices.getUserMedia = async () => {
+  const street = new Image();
+  street.src = "data:image/jpeg;base64,PICTURE";
+  await street.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: 1280, height: 720 });
+  const pen = canvas.getContext("2d");
+  setInterval(() => pen.drawImage(street, 0, 0, canvas.width, canvas.height), 50);
+  return canvas.captureStream(20);
 }"""
 MISSING = "00000000-0000-4000-8000-000000000000"
 
@@ -75,6 +85,8 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         review.look(operator, "operate-empty")
         link = camera_link(operator)
         review.look(operator, "operate-code")
+        street = base64.b64encode((IMAGES / "demo-frame.jpg").read_bytes()).decode()
+        phone.page.add_init_script(FILM_STREET.replace("PICTURE", street))
         phone.page.goto(link)
         phone.shows("#position", "±")
         review.look(phone, "camera-offline", (PHONE,))

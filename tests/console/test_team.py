@@ -101,7 +101,7 @@ def test_the_wallet_sets_limits_on_the_chain(browser: Browser, server: ConsoleSe
         tab.page.get_by_label("Per session").fill("1.50")
         tab.page.get_by_label("Per day").fill("20")
         tab.click("button:has-text('Set both limits')")
-        tab.shows("form", re.compile(r"1\.50 USDC.*20\.00 USDC", re.DOTALL))
+        tab.shows("form", re.compile(r"1\.50\sUSDC.*20\.00\sUSDC", re.DOTALL))
         tab.page.fill("#allowance", "7.5")
         tab.click("button:text-is('Set')")
         tab.shows("form", "Now 7.50 USDC")

@@ -163,7 +163,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {mediaError.value !== null && (
           <div class="cover" role="alert">
             <Icon name="warn" />
-            <p>{t("cameraRefused")} {mediaError.value}</p>
+            <p>{t("cameraRefused")} <small>({mediaError.value})</small></p>
             <Button run={openCamera}>{t("checkAgain")}</Button>
           </div>
         )}

@@ -101,7 +101,7 @@ export default function Watch() {
   return (
     <Page
       title={shown.instructions?.split(/[.\n]/)[0] || point(shown.requestedLat, shown.requestedLng)}
-      lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: shown.radiusMeters })}
+      lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}
       aside={<Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}
     >
       {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
