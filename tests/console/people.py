@@ -96,9 +96,9 @@ class Tab:
     url: str
     place: tuple[float, float]
     problems: list[str] = field(default_factory=list)
-    allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/",)
-    """Console errors that are right. The browser logs each 4xx: WHEP's 409 says that the camera is not on yet, and the
-    404 of a DELETE that the server closed the player's connection first."""
+    allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/", r"409 \([\w ]+\) \S*/frame\?")
+    """Console errors that are right. The browser logs each 4xx: WHEP's 409 says that the camera is not on yet, the 404
+    of a DELETE that the server closed the player's connection first, and a frame's 409 that the session has ended."""
 
     def heard(self, message: ConsoleMessage) -> None:
         text = f"{message.text} {message.location.get('url', '')}"
