@@ -149,6 +149,10 @@ func newPublisher() (*webrtc.PeerConnection, error) {
 }
 
 func publish(url, file string, length time.Duration) (any, error) {
+	units, err := accessUnits(file)
+	if err != nil {
+		return nil, err
+	}
 	peer, err := newPublisher()
 	if err != nil {
 		return nil, err
@@ -184,51 +188,14 @@ func publish(url, file string, length time.Duration) (any, error) {
 	frames := 0
 	ticker := time.NewTicker(frameInterval)
 	defer ticker.Stop()
-	for end := time.Now().Add(length); time.Now().Before(end); {
-		sent, err := sendFile(track, file, ticker, end)
-		frames += sent
-		if err != nil {
+	for end := time.Now().Add(length); time.Now().Before(end); frames++ {
+		<-ticker.C
+		if err := track.WriteSample(media.Sample{Data: units[frames%len(units)], Duration: frameInterval}); err != nil {
 			return nil, err
 		}
 	}
 	state := peer.ConnectionState().String()
 	return map[string]any{"frames": frames, "feedback": feedback.Load(), "state": state}, leave(peer, resource)
-}
-
-// sendFile sends each access unit of an Annex B file: parameter sets with the picture that follows them.
-func sendFile(track *webrtc.TrackLocalStaticSample, name string, ticker *time.Ticker, end time.Time) (int, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	reader, err := h264reader.NewReader(file)
-	if err != nil {
-		return 0, err
-	}
-	frames := 0
-	var unit []byte
-	hasSlice := false
-	for time.Now().Before(end) {
-		nal, err := reader.NextNAL()
-		isEnd := errors.Is(err, io.EOF)
-		if err != nil && !isEnd {
-			return frames, err
-		}
-		if hasSlice && (isEnd || startsPicture(nal)) {
-			<-ticker.C
-			if err := track.WriteSample(media.Sample{Data: unit, Duration: frameInterval}); err != nil {
-				return frames, err
-			}
-			unit, hasSlice, frames = nil, false, frames+1
-		}
-		if isEnd {
-			return frames, nil
-		}
-		unit = append(append(unit, 0, 0, 0, 1), nal.Data...)
-		hasSlice = hasSlice || isSlice(nal)
-	}
-	return frames, nil
 }
 
 func isSlice(nal *h264reader.NAL) bool {
