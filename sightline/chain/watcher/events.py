@@ -240,8 +240,6 @@ def bloom_has(bits: int, word: str) -> bool:
 def bloom_promises(bloom: str, watched: Watched) -> bool:
     """Return whether a block may hold a log of the two contracts; False is certain."""
     bits = int(bloom, 16)
-    if bits == 0:
-        return False
     if bloom_has(bits, watched.settlement) and (bloom_has(bits, SETTLED_TOPIC) or bloom_has(bits, LIMITS_SET_TOPIC)):
         return True
     return bloom_has(bits, watched.token) and (bloom_has(bits, TRANSFER_TOPIC) or bloom_has(bits, APPROVAL_TOPIC))

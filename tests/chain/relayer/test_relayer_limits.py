@@ -147,12 +147,15 @@ async def test_each_answer_of_the_node_is_understood(desk: Desk, message: str, r
     assert answers.refused == ([(attempts[0], refusal)] if refusal else [])
 
 
-async def test_a_refused_broadcast_is_tried_again_after_the_shortest_delay(desk: Desk, autojump_clock: Any) -> None:
+@pytest.mark.parametrize("refusal", ["insufficient funds for gas", "unsupported transaction type"])
+async def test_a_refused_broadcast_is_tried_again_after_the_shortest_delay(
+    desk: Desk, autojump_clock: Any, refusal: str
+) -> None:
     relayer, session_id = desk.relayer(retry_ms_min=2_000, replace_ms=10**9), await desk.ended()
-    desk.node.refuses_raw = lambda _: "insufficient funds for gas"
+    desk.node.refuses_raw = lambda _: refusal
     await relayer.work_once(desk.hear)
     record = await desk.record(session_id)
-    assert (record.state, record.reason) == (SettlementState.SIGNED, "insufficient funds for gas")
+    assert (record.state, record.reason) == (SettlementState.SIGNED, refusal)
     assert record.retry_at_ms - record.updated_at_ms == 2_000
     desk.node.refuses_raw = lambda _: None
     assert await sent_after(desk, relayer, 1.999, 0.001) == [1, 2]
@@ -432,3 +435,20 @@ async def test_the_last_place_may_be_taken_by_a_retry(desk: Desk, in_flight: int
     before = len(desk.node.sent)
     await relayer.work_once(desk.hear)
     assert len(desk.node.sent) - before == signed
+
+
+async def test_another_chain_halts_the_relayer_which_asks_less_and_less_often(desk: Desk, autojump_clock: Any) -> None:
+    relayer, found = desk.relayer(own_ids=FixedIds(255), poll_ms=200), list[int]()
+    await desk.ended()
+    desk.node.blocks[0].block_hash = "0x" + "99" * 32
+    async with trio.open_nursery() as nursery:
+        await nursery.start(relayer.run, desk.hear)
+        seen = 0
+        while trio.current_time() < 2:
+            await trio.sleep(0.0005)
+            if desk.node.exchanges != seen:
+                found.append(round(trio.current_time() * 1_000 - 0.25))
+            seen = desk.node.exchanges
+        nursery.cancel_scope.cancel()
+    assert relayer.halted_because is not None
+    assert found == [0, 599, 1_598]

@@ -581,3 +581,13 @@ async def test_the_same_block_puts_nothing_in_doubt(desk: Desk) -> None:
     assert await desk.state(session_id) is SettlementState.CONFIRMED
     assert desk.node.counted["eth_blockNumber"] == asked
     assert relayer._confirmation._applied == {}
+
+
+async def test_the_depth_of_a_found_event_is_the_number_of_blocks_above_it(desk: Desk) -> None:
+    session_id = await desk.ended()
+    await settle_elsewhere(desk, session_id, 51_000)
+    for _ in range(6):
+        desk.node.mine()
+    found = await find_settled(desk.rpc, desk.node.identity, session_id_hash(session_id), 0)
+    assert found is not None
+    assert (found.inclusion.block_number, found.depth) == (1, 5)

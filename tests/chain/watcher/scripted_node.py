@@ -68,6 +68,8 @@ class ScriptedNode:
         self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
+        self.receipts_from: str | None = None
+        """A wrong block hash that all receipts report."""
         self.span_max: int | None = None
         """Most blocks of one query of logs by range; None means any number."""
         self.pruned_below = 0
@@ -146,7 +148,7 @@ class ScriptedNode:
         for block in self._visible:
             logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
             if logs and tx_hash not in self.lost_receipts:
-                return {"blockHash": block.block_hash, "logs": logs}
+                return {"blockHash": self.receipts_from or block.block_hash, "logs": logs}
         return None
 
     def _eth_call(self, call: dict[str, Any], pin: dict[str, str]) -> str:

@@ -147,3 +147,12 @@ async def test_blocks_must_be_all_there_and_link_to_each_other(node: ScriptedNod
         node.blocks[5].block_hash = "0x" + "99" * 32
     with pytest.raises(ChainUnavailableError, match="do not link"):
         await source(rpc).blocks(2, last)
+
+
+@pytest.mark.parametrize("block_hash", ["0x" + "00" * 32, "0x" + "ff" * 32])
+async def test_receipts_of_another_block_are_refused(node: ScriptedNode, rpc: JsonRpc, block_hash: str) -> None:
+    mined(node, 2)
+    node.lost_logs = {node.blocks[2].block_hash}
+    node.receipts_from = block_hash
+    with pytest.raises(ChainUnavailableError, match="receipts of block"):
+        await source(rpc).history(watched(), head_of(node))

@@ -29,6 +29,7 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import ChainEvent, LedgerEventKind
 
 TOKEN, SETTLEMENT, OTHER = "0x" + "aa" * 20, "0x" + "cc" * 20, "0x" + "dd" * 20
+LOW = "0x" + "11" * 20
 ALICE, BOB, CAROL = "0x" + "a1" * 20, "0x" + "b2" * 20, "0x" + "c3" * 20
 SESSION = "0x" + "5e" * 32
 WATCHED = Watched(token=TOKEN, settlement=SETTLEMENT, wallets=frozenset({ALICE, BOB}))
@@ -97,6 +98,11 @@ def test_a_log_is_decoded_in_lower_case_and_with_numbers() -> None:
         (approved(ALICE, OTHER, 5), set()),
         (approved(CAROL, SETTLEMENT, 5), set()),
         (replace(moved(ALICE, BOB, 5), address=OTHER), set()),
+        (replace(moved(ALICE, BOB, 5), address=LOW), set()),
+        (replace(approved(ALICE, SETTLEMENT, 5), address=LOW), set()),
+        (replace(settled(ALICE, BOB, 0, 0), address=LOW), set()),
+        (replace(settled(ALICE, BOB, 0, 0), address=OTHER), set()),
+        (approved(ALICE, LOW, 5), set()),
         (replace(moved(ALICE, BOB, 5), address=SETTLEMENT), set()),
         (replace(approved(ALICE, SETTLEMENT, 5), address=OTHER), set()),
         (replace(moved(ALICE, BOB, 5), topics=()), set()),
@@ -184,7 +190,8 @@ def test_wallets_are_touched_by_rows_limits_and_settlements() -> None:
     assert touched(moved(CAROL, BOB, 1)) == {BOB}
     assert touched(a_log(LIMITS_SET_TOPIC, ALICE)) == {ALICE}
     assert touched(a_log(LIMITS_SET_TOPIC, CAROL)) == frozenset()
-    assert touched(replace(a_log(LIMITS_SET_TOPIC, ALICE), address=OTHER)) == frozenset()
+    for address in (OTHER, LOW):
+        assert touched(replace(a_log(LIMITS_SET_TOPIC, ALICE), address=address)) == frozenset()
     assert touched(settled(ALICE, BOB, 5, 0)) == {ALICE}
     assert touched(settled(CAROL, BOB, 5, 0)) == frozenset()
     meaning = read_logs([settled(ALICE, BOB, 5, 0, at=1), replace(settled(ALICE, BOB, 5, 0), topics=())], WATCHED)
@@ -197,7 +204,7 @@ def test_parties_are_holders_payers_and_payees_of_the_two_contracts() -> None:
     assert parties([settled(ALICE, BOB, 1, 0)], WATCHED) == {ALICE, BOB}
     assert parties([a_log(LIMITS_SET_TOPIC, CAROL)], WATCHED) == {CAROL}
     for log in (moved(ALICE, CAROL, 1), settled(ALICE, BOB, 1, 0), a_log(LIMITS_SET_TOPIC, CAROL)):
-        assert parties([replace(log, address=OTHER)], WATCHED) == set()
+        assert parties([replace(log, address=OTHER), replace(log, address=LOW)], WATCHED) == set()
         assert parties([replace(log, topics=())], WATCHED) == set()
     assert parties([replace(moved(ALICE, BOB, 1), address=SETTLEMENT)], WATCHED) == set()
     assert parties([replace(settled(ALICE, BOB, 1, 0), address=TOKEN)], WATCHED) == set()
@@ -207,6 +214,7 @@ def test_sums_add_what_came_in_and_subtract_what_went_out() -> None:
     logs = [
         moved(ZERO_ADDRESS, ALICE, 100), moved(ALICE, BOB, 30), moved(BOB, CAROL, 7), moved(ALICE, ALICE, 50),
         approved(ALICE, SETTLEMENT, 1_000), replace(moved(CAROL, ALICE, 5), address=OTHER),
+        replace(moved(CAROL, ALICE, 5), address=LOW),
         a_log("0x" + "ff" * 32, CAROL, ALICE, data=word(5)), a_log("0x" + "00" * 32, CAROL, ALICE, data=word(5)),
     ]  # fmt: skip
     assert transfer_sums(logs, TOKEN, [ALICE, BOB]) == {ALICE: 70, BOB: 23}

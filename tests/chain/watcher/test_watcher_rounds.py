@@ -231,3 +231,30 @@ async def test_another_chain_halts_the_watcher_until_the_endpoint_serves_the_rig
     post.node.blocks = right
     await instants(watcher, "failures", 20)
     assert (watcher.failures, watcher.halted_because) == (0, None)
+
+
+async def test_a_watcher_that_has_not_run_has_seen_nothing(post: Post, autojump_clock: Any) -> None:
+    watcher = post.watcher()
+    assert (watcher.failures, watcher.seen_at_ms, watcher.head_number, watcher.lag_blocks) == (0, 0, 0, 0)
+    assert watcher.halted_because is None
+
+
+async def test_a_wallet_that_was_read_before_a_reorganisation_keeps_its_history(
+    post: Post, autojump_clock: Any
+) -> None:
+    for _ in range(140):
+        post.node.mine()
+    await post.track(ALICE)
+    watcher = post.watcher()
+    await catch_up(watcher)
+    post.node.mine(mint(ALICE, 5, "a"))
+    await catch_up(watcher)
+    asked = len(post.node.queries)
+    assert asked > 0
+    post.node.fork(1)
+    post.node.mine(salt="other")
+    await catch_up(watcher)
+    view = await post.ledger.wallet("00000000-3333-4333-8333-333333333333")
+    assert view is not None
+    assert (view.balance_micro, view.last_sync_block) == (0, 141)
+    assert len(post.node.queries) == asked
