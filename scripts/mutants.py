@@ -328,7 +328,10 @@ def serve_postgres(tree: Path) -> Iterator[None]:
     with subprocess.Popen(  # noqa: S603  own command
         command, cwd=tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        dsn, _, template = (process.stdout.readline() if process.stdout else "").strip().partition(" ")
+        # The migrations write log lines to the same output.
+        lines = process.stdout or ()
+        found = next((line for line in lines if line.startswith("postgresql://")), "")
+        dsn, _, template = found.strip().partition(" ")
         os.environ |= {"SIGHTLINE_TEST_DSN": dsn, "SIGHTLINE_TEST_TEMPLATE": template}
         try:
             yield
