@@ -637,6 +637,7 @@ async def test_usage_adds_up_the_ended_sessions_of_each_day_by_side(ledger: Ledg
     for workspace, side in ((CONSUMER, UsageSide.CONSUMER), (OPERATOR, UsageSide.OPERATOR)):
         assert await ledger.usage(workspace, side, first_day=0, last_day=9) == whole
     assert await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=6, last_day=6) == whole[1:]
+    assert await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=5, last_day=5) == whole[:1]
     assert await ledger.usage(CONSUMER, UsageSide.OPERATOR, first_day=0, last_day=9) == []
     await ledger.write_off(OTHER_SESSION, reason="lost", now_ms=7 * DAY_MS)
     assert (await ledger.usage(CONSUMER, UsageSide.CONSUMER, first_day=5, last_day=5))[0].to_amount == 85
