@@ -97,9 +97,8 @@ diagrams: $(VENV)/.dev
 	cd .interop/mermaid && npm pack --silent mermaid@12.3.0 && tar -xzf mermaid-12.3.0.tgz package/dist/mermaid.min.js
 	$(BIN)/python scripts/diagrams.py .interop/mermaid/package/dist/mermaid.min.js $$(command -v chromium)
 
-wheels: $(VENV)/.dev docs
-	$(PIP) --target $(VENV)/build build hatchling
-	for part in $(CLIENT) .; do PYTHONPATH=$(VENV)/build $(BIN)/python -m build --wheel --no-isolation --outdir dist $$part; done
+wheels: docs
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./$(CLIENT) .
 
 nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh
