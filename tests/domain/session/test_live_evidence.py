@@ -1,12 +1,13 @@
 """What one heartbeat or one media event adds to a LIVE session, at the edges of each rule."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import OPEN, PauseReason
-from sightline.domain.session import machine
+from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
 from sightline.domain.session.model import EndReason, SessionState
 from tests.domain.builders import LIMITS, T0, Film, a_fix, a_live_session
@@ -126,6 +127,14 @@ def test_an_exit_is_dated_to_the_first_of_any_number_of_fixes():
     assert seen(film) == (True, 2, 2_000, [])
     film.fix(T0 + 3 * STEP_MS, north_m=OUTSIDE)
     assert seen(film) == (False, 0, None, [(2_000, None, 6_000)])
+
+
+def test_an_exit_reads_back_with_the_instant_at_which_it_was_settled():
+    film = Film()
+    for number, north_m in enumerate([INSIDE, OUTSIDE, OUTSIDE]):
+        film.fix(T0 + number * STEP_MS, north_m=north_m)
+    assert codec.from_doc(json.loads(json.dumps(codec.to_doc(film.session))), film.session.version) == film.session
+    assert film.live.evidence.fence_windows[0].opened_ms == T0 + 4_000
 
 
 def test_a_lower_number_of_fixes_counts_those_that_came_before_it_was_set():
