@@ -133,7 +133,10 @@ async def test_a_confirmation_ends_the_tries_and_is_told_again_only_for_another_
         confirmed, state=SettlementState.SENT, reason="reorganised", block_number=None, block_hash=None,
         log_index=None, notified=True, updated_at_ms=10,
     )  # fmt: skip
-    await ledger.mark_confirmed(SESSION, replace(PLACE, block_number=8, block_hash="0xb8"), now_ms=11)
+    same_hash = "".join(list(PLACE.tx_hash))  # another object, as a node's next answer is
+    await ledger.mark_confirmed(
+        SESSION, replace(PLACE, tx_hash=same_hash, block_number=8, block_hash="0xb8"), now_ms=11
+    )
     moved = replace(confirmed, notified=True, block_number=8, block_hash="0xb8", updated_at_ms=11)
     assert await record_of(ledger) == moved
     await ledger.mark_confirmed(SESSION, replace(PLACE, tx_hash="0xee", block_number=9, block_hash="0xb9"), now_ms=12)
