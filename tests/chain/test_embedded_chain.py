@@ -208,7 +208,7 @@ async def test_the_faucet_gives_coin_for_an_approval_and_works_from_another_proc
 
 
 async def test_there_is_no_faucet_where_no_chain_was_started(tmp_path: Path) -> None:
-    with pytest.raises(ChainUnavailableError, match="no embedded chain"):
+    with pytest.raises(ChainUnavailableError, match="No embedded chain has been started"):
         async with open_running_faucet(tmp_path, ids):
             raise AssertionError("it opened")
 
