@@ -199,3 +199,8 @@ def test_a_device_may_move_as_fast_as_its_limit():
     later = replace(HERE, lat=HERE.lat + 0.01, taken_at_ms=HERE.taken_at_ms + 2_000)
     assert not is_implausible(HERE, later, away_m / 2)
     assert is_implausible(HERE, later, away_m / 2 - 0.001)
+
+
+@pytest.mark.parametrize("lat", [-82.0, -12.0, -8.0, 0.0, 8.0, 12.0])
+def test_opposite_points_of_the_earth_are_half_its_circumference_apart(lat):
+    assert distance_m(lat, 0.0, -lat, 180.0) == pytest.approx(math.pi * EARTH_RADIUS_M)

@@ -12,8 +12,12 @@ from sightline.domain.metering import (
     RUNS_MAX,
     Evidence,
     FenceWindow,
+    PauseEnd,
+    PauseReason,
     Signal,
+    next_check_ms,
     open_pause,
+    pause_end,
     pause_end_ms,
     read_final,
     read_live,
@@ -302,3 +306,72 @@ def test_the_open_gap_at_an_instant(runs, breaks, now_ms, gap):
 )
 def test_the_newest_instant_that_evidence_speaks_of(presence, media, newest_ms):
     assert Evidence(started_at_ms=T0, presence=presence, media=media).newest_ms == T0 + newest_ms
+
+
+def looked_at(at_ms, *, presence=(), media=()):
+    """When the meter is to be looked at next, in ms after the start."""
+    told = Evidence(
+        started_at_ms=T0,
+        presence=signal_of([("proof", T0 + each) for each in presence]),
+        media=signal_of([("proof", T0 + each) for each in media]),
+    )
+    return next_check_ms(told, T0 + at_ms, METER) - T0
+
+
+def test_the_next_look_is_when_the_signal_that_is_silent_longer_has_been_silent_for_ten_seconds():
+    assert looked_at(8_000, presence=[4_000], media=[7_000]) == 14_000
+    assert looked_at(8_000, presence=[7_000], media=[4_000]) == 14_000
+    assert looked_at(8_000, media=[7_000]) == 10_000
+    assert looked_at(8_000) == 10_000
+
+
+def test_while_paused_the_next_look_is_when_the_other_signal_falls_silent_or_the_pause_ends_the_session():
+    assert looked_at(15_000, presence=[4_000], media=[14_500]) == 24_500
+    assert looked_at(15_000, presence=[4_000], media=[5_000]) == 6_000 + METER.pause_max_ms
+    assert looked_at(50_000, presence=[40_000], media=[49_000]) == 59_000
+
+
+def test_a_break_after_the_newest_proof_keeps_the_earlier_of_two():
+    signal = signal_of([("proof", T0), ("break", T0)])
+    assert signal.lose(T0 + 2).breaks == (T0,)
+    assert signal_of([("proof", T0), ("break", T0 + 5)]).lose(T0 + 2).breaks == (T0 + 2,)
+
+
+@pytest.mark.parametrize("shortest", [1, RUNS_MAX - 1])
+def test_the_shortest_run_is_dropped_wherever_it_is_between_the_first_and_the_last(shortest):
+    period = 100_000
+    runs = tuple(
+        (T0 + number * period, T0 + number * period + (1_000 if number == shortest else 2_000))
+        for number in range(RUNS_MAX)
+    )
+    last = T0 + RUNS_MAX * period
+    expected = (*runs[:shortest], *runs[shortest + 1 :], (last, last))
+    assert Signal(runs).prove(last, METER).runs == expected
+
+
+def test_the_newest_gap_is_folded_if_it_is_the_only_clean_one():
+    runs = tuple((T0 + number * 12_000, T0 + number * 12_000) for number in range(RUNS_MAX))
+    newest = runs[-1][0] + 5_000
+    assert Signal(runs).prove(newest, METER).runs == (*runs[:-1], (runs[-1][0], newest))
+
+
+def test_a_pause_that_ended_the_session_is_known_at_its_limit_although_another_one_follows():
+    told = Evidence(
+        started_at_ms=T0,
+        presence=signal_of([("proof", T0), ("proof", T0 + 100_000), ("proof", T0 + 130_000)]),
+        media=Signal(((T0, T0 + 140_000),)),
+    )
+    limit_ms = T0 + METER.grace_ms + METER.pause_max_ms
+    assert pause_end(told, T0 + 140_000, METER) == PauseEnd(limit_ms, limit_ms, PauseReason.LOCATION_STALE)
+
+
+def test_a_pause_is_open_at_an_instant_of_the_past_although_a_proof_came_later():
+    told = Evidence(
+        started_at_ms=T0, presence=Signal(((T0, T0), (T0 + 40_000, T0 + 40_000))), media=Signal(((T0, T0 + 50_000),))
+    )
+    for at_ms in (T0 + 39_999, T0 + 25_000, T0 + 10_000):
+        pause = open_pause(told, at_ms, METER)
+        assert pause is not None
+        assert pause.from_ms == T0 + METER.grace_ms
+    assert open_pause(told, T0 + 9_999, METER) is None
+    assert open_pause(told, T0 + 40_000, METER) is None

@@ -148,3 +148,8 @@ def test_a_principal_is_bound_to_its_own_workspace() -> None:
     assert access.bound_to(a_key(), W) is None
     assert access.bound_to(a_key(), "another") == access.WORKSPACE_MISMATCH
     assert access.bound_to(a_wallet(None), W) == access.WORKSPACE_MISMATCH
+
+
+def test_owners_and_keys_change_only_after_a_recent_signature() -> None:
+    asked = {operation for operation in Operation if access.RULES[operation].needs_recent_signature}
+    assert asked == {Operation.MINT_API_KEY, Operation.CHANGE_MEMBERS}
