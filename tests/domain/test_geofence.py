@@ -204,3 +204,13 @@ def test_a_device_may_move_as_fast_as_its_limit():
 @pytest.mark.parametrize("lat", [-82.0, -12.0, -8.0, 0.0, 8.0, 12.0])
 def test_opposite_points_of_the_earth_are_half_its_circumference_apart(lat):
     assert distance_m(lat, 0.0, -lat, 180.0) == pytest.approx(math.pi * EARTH_RADIUS_M)
+
+
+@pytest.mark.parametrize("seconds", [1, 3, 7, 11, 64, 3_600])
+@pytest.mark.parametrize("since_ms", [0, 1, 999, 512_345])
+def test_the_time_between_two_fixes_decides_how_far_a_device_may_have_moved(seconds, since_ms):
+    start = a_fix(T0 + since_ms)
+    reached = a_fix(T0 + since_ms + seconds * 1_000, north_m=70 * seconds * 0.99)
+    beyond = a_fix(T0 + since_ms + seconds * 1_000, north_m=70 * seconds * 1.01)
+    assert not is_implausible(start, reached, 70)
+    assert is_implausible(start, beyond, 70)

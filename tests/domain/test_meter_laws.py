@@ -375,3 +375,9 @@ def test_a_pause_is_open_at_an_instant_of_the_past_although_a_proof_came_later()
         assert pause.from_ms == T0 + METER.grace_ms
     assert open_pause(told, T0 + 9_999, METER) is None
     assert open_pause(told, T0 + 40_000, METER) is None
+
+
+def test_a_proof_that_arrives_late_joins_the_run_whose_end_is_near():
+    runs = ((T0, T0 + 9_000), (T0 + 30_000, T0 + 40_000))
+    assert Signal(runs).prove(T0 + 10_000, METER).runs == ((T0, T0 + 10_000), runs[1])
+    assert Signal(runs).prove(T0 + 12_000, METER).runs == (runs[0], (T0 + 12_000, T0 + 12_000), runs[1])

@@ -64,3 +64,10 @@ def test_giving_ends_when_every_server_has_its_share(owned: dict[str, set[int]])
                 owned[receiver] |= set(found)
     share = -(-len(SHARDS) // len(owned))
     assert all(len(shards) <= share * 1.1 for shards in owned.values())
+
+
+def test_a_surplus_goes_to_all_servers_that_miss_shards_up_to_eight_at_once() -> None:
+    owned = {"a": set(range(40)), "b": set(range(40, 60)), "c": set(range(60, 64))}
+    given_now = to_give("a", SHARDS, owned)
+    assert sum(map(len, given_now.values())) == GIVEN_AT_ONCE_MAX
+    assert len(given_now["b"]) == 2, "the fair share is 22"

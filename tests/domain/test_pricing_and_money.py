@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sightline.domain.addresses import parse_address
 from sightline.domain.metering import charge
 from sightline.domain.pricing import Quote, price
 from sightline.domain.settlement import fee_of
-from sightline.domain.units import MicroUsdc, floor_div, round_half_up_div
+from sightline.domain.units import SEQUENCE_MAX, MicroUsdc, floor_div, round_half_up_div
 from tests.domain.builders import T0
 
 BASE = MicroUsdc(1000)
@@ -38,6 +39,8 @@ def test_supply_makes_a_second_dearer_or_cheaper_in_steps_of_625(supply, factor_
         (7, 4, 11_500),
         # floor(2000 x 1 / 5) = 400, below one step.
         (6, 5, 10_000),
+        # floor(2000 x 500 / 2001) = 499, just below one step.
+        (2_501, 2_001, 10_000),
     ],
 )
 def test_demand_counts_only_beyond_supply_and_in_steps_of_500(demand, supply, factor_bps):
@@ -138,3 +141,22 @@ def test_a_charge_above_the_hold_is_our_own_bug():
 def test_roundings_are_what_their_names_say(numerator, floor, half_up):
     assert floor_div(numerator, 10) == floor
     assert round_half_up_div(numerator, 10) == half_up
+
+
+@pytest.mark.parametrize("divide", [floor_div, round_half_up_div])
+def test_only_non_negative_numbers_are_divided_and_only_by_positive_ones(divide):
+    assert divide(0, 1) == 0
+    for numerator, denominator in ((-1, 1), (1, 0), (1, -1)):
+        with pytest.raises(AssertionError):
+            divide(numerator, denominator)
+
+
+def test_the_largest_sequence_is_the_largest_integer_that_every_json_reader_keeps():
+    assert float(SEQUENCE_MAX) == SEQUENCE_MAX == 2**53 - 1
+
+
+def test_a_wallet_address_is_read_in_any_case_and_shown_with_its_checksum():
+    shown = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+    assert parse_address(shown.lower()) == parse_address("0x" + shown[2:].upper()) == shown
+    assert parse_address(shown[:-1]) is None
+    assert parse_address(shown + "0") is None

@@ -39,3 +39,12 @@ def test_every_one_character_change_makes_a_token_foreign() -> None:
     for at in range(len(token)):
         changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
         assert TOKENS.decode(changed) is None, at
+
+
+def test_a_token_of_1024_characters_is_read_and_a_longer_one_is_not() -> None:
+    payload = "7" * 100
+    while len(TOKENS.encode(payload + "7")) <= 1024:
+        payload += "7"
+    assert TOKENS.decode(TOKENS.encode(payload)) == payload
+    assert len(TOKENS.encode(payload + "7")) in (1025, 1026)
+    assert TOKENS.decode(TOKENS.encode(payload + "7")) is None
