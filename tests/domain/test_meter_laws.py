@@ -381,3 +381,5 @@ def test_a_proof_that_arrives_late_joins_the_run_whose_end_is_near():
     runs = ((T0, T0 + 9_000), (T0 + 30_000, T0 + 40_000))
     assert Signal(runs).prove(T0 + 10_000, METER).runs == ((T0, T0 + 10_000), runs[1])
     assert Signal(runs).prove(T0 + 12_000, METER).runs == (runs[0], (T0 + 12_000, T0 + 12_000), runs[1])
+    three = (*runs, (T0 + 60_000, T0 + 61_000))
+    assert Signal(three).prove(T0 + 41_000, METER).runs == (runs[0], (T0 + 30_000, T0 + 41_000), three[2])

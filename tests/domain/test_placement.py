@@ -71,3 +71,8 @@ def test_a_surplus_goes_to_all_servers_that_miss_shards_up_to_eight_at_once() ->
     given_now = to_give("a", SHARDS, owned)
     assert sum(map(len, given_now.values())) == GIVEN_AT_ONCE_MAX
     assert len(given_now["b"]) == 2, "the fair share is 22"
+
+
+def test_a_server_knows_itself_by_its_name() -> None:
+    me = "".join(("ser", "ver"))
+    assert to_take(me, SHARDS, {"server": set(range(4))}) == frozenset(range(4, 64))
