@@ -132,6 +132,10 @@ export function tell(session: Session): void {
   told.value = new Map(told.value).set(session.id, session);
 }
 
+function forgetRequest(id: string): void {
+  if (told.value.get(id)?.state === "REQUESTED") told.value = new Map([...told.value].filter(([each]) => each !== id));
+}
+
 // One stream of the workspace for all screens but Watch, which follows its session, and Camera, which has its own key.
 const followed = computed(() => (["watch", "camera"].includes(place.value.screen) ? null : (workspace.value?.id ?? null)));
 effect(() => {
@@ -142,7 +146,8 @@ effect(() => {
     onEvent: (name, data) => {
       if (name === "workspace") workspace.value = data as Model["Workspace"];
       if (name === "assignment" || name === "session" || name === "request") tell(data as Session);
-      if (name === "requestClosed") told.value = new Map([...told.value].filter(([each]) => each !== (data as { sessionId: string }).sessionId));
+      // A request that this workspace accepted is closed as a request, and stays as its session.
+      if (name === "requestClosed") forgetRequest((data as { sessionId: string }).sessionId);
     },
   });
 });
