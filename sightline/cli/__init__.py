@@ -64,22 +64,25 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from sightline.cli.operations import print_json
+    from sightline.cli.operations import PLAIN_WIDTH, print_json
     from sightline.config import Settings
 
     loaded = load(config)
+    known = [
+        (name, f"SIGHTLINE_{name.upper()}", field.description or "") for name, field in Settings.model_fields.items()
+    ]
+    if as_json:
+        values = loaded.settings.model_dump(mode="json")
+        for name, variable, meaning in known:
+            source = loaded.sources[name]
+            print_json({"variable": variable, "value": values[name], "source": source, "meaning": meaning})
+        return
     table = Table("variable", "value", "source", "meaning")
-    shown = loaded.settings.model_dump(mode="json")
-    for name, field in Settings.model_fields.items():
+    for name, variable, meaning in known:
         value = getattr(loaded.settings, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
-        variable, source, meaning = f"SIGHTLINE_{name.upper()}", loaded.sources[name], field.description or ""
-        table.add_row(variable, text, source, meaning)
-        if as_json:
-            print_json({"variable": variable, "value": shown[name], "source": source, "meaning": meaning})
-    if as_json:
-        return
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(variable, text, loaded.sources[name], meaning)
+    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
 
 
 @app.command(rich_help_panel=DEVELOP)

@@ -131,7 +131,7 @@ def revive_actor(settings: Settings, name: str) -> int:
     try:
         ask(settings, "POST", f"/internal/actors/{name}/revive")
     except NotRunningError as error:
-        sys.stderr.write(f"{error}. `sightline actors` lists the parked ones as KIND/ID.\n")
+        sys.stderr.write(f"{str(error).rstrip('.')}. `sightline actors` lists the parked ones as KIND/ID.\n")
         return 1
     sys.stdout.write(f"revived {name}\n")
     return 0
