@@ -144,7 +144,7 @@ def table(results: dict[str, list[Round]]) -> str:
 
 
 def first_pictures(one: Round) -> list[float]:
-    """The times of all viewers of a round, in ms."""
+    """Time from POST to the first picture of each viewer of a round, in ms."""
     return [value for step in one["hd"] for value in step["first_picture_ms"]]
 
 
@@ -154,7 +154,7 @@ def arrived(step: Step) -> float:
 
 
 async def run(folder: Path, given: argparse.Namespace) -> dict[str, list[Round]]:
-    """Measure the engines in turn, several rounds."""
+    """Measure each engine once per round, one after the other."""
     hd, uhd = folder / "hd.h264", folder / "uhd.h264"
     render(hd, size="1280x720", bitrate="2M")
     render(uhd, size="3840x2160", bitrate="15M")

@@ -30,7 +30,7 @@ async def sent_after(desk: Desk, relayer: Relayer, *waits_s: float) -> list[int]
     return counts
 
 
-# Broadcasting again and replacing.
+# When a transaction is broadcast again, and when it is replaced by one with higher fees.
 
 
 async def test_a_transaction_without_a_receipt_is_broadcast_again_at_its_interval(

@@ -665,7 +665,7 @@ async def test_parallel_calls_take_no_more_from_the_faucet_than_its_maximum(ledg
     assert sorted(left for left in taken if left is not None) == [10, 40, 70]
 
 
-# Boundaries of blocks, readings and holds.
+# What holds exactly at a limit: of a block, of the age of a reading, of a hold.
 
 
 async def test_a_reorganisation_changes_nothing_up_to_the_common_ancestor(ledger: Ledger) -> None:
