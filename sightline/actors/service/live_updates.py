@@ -131,9 +131,10 @@ class _WorkspaceUpdates:
                 if workspace.coverage != self._coverage:
                     for update in await self._all_requests(workspace):
                         yield update
-            for update in await self._sessions(change.sessions):
-                yield update
+            # An operator that accepts a request learns first that it is closed, then of the assignment.
             for update in await self._requests(change.requests):
+                yield update
+            for update in await self._sessions(change.sessions):
                 yield update
 
     async def _own_sessions(self) -> list[str]:

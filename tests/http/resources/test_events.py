@@ -225,6 +225,22 @@ async def test_an_operator_hears_of_requests_within_its_coverage_until_they_clos
         assert await events.until("requestClosed") == {"sessionId": early["id"]}
 
 
+async def test_an_operator_that_accepts_a_request_hears_that_it_is_closed_before_it_hears_of_its_assignment(
+    world: World,
+) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online()
+    session = await world.request(consumer)
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        await events.until("request", id=session["id"])
+        accept = f"/api/v1/sessions/{session['id']}/accept"
+        data_of(await operator.key.post(accept, {"operatorWorkspaceId": operator.id}))
+        heard = []
+        while "assignment" not in heard:
+            heard.append((await events.next())[1])
+        assert "requestClosed" in heard
+
+
 async def test_an_operator_that_moves_its_coverage_gets_other_requests(world: World) -> None:
     consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
     await operator.go_online(coverageLat=52.52, coverageLng=13.405, coverageRadiusMeters=2_000)
