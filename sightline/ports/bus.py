@@ -1,0 +1,57 @@
+"""The port through which the servers of one service send frames to each other.
+
+At most once: a frame may be lost, and is never delivered twice. Frames of one sender to one receiver arrive in order.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A frame that another server sent to this one, or to all."""
+
+    frame: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The receiver of a frame did not exist: the frame was surely not delivered."""
+
+    serial: int
+    """What `send` returned for the frame."""
+
+
+Arrival: TypeAlias = Received | Undelivered
+
+
+class Bus(Protocol):
+    """Carries frames between servers. A server is named by its incarnation."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether frames are carried now."""
+        ...
+
+    @property
+    def frame_max(self) -> int:
+        """Maximum size of a frame in bytes."""
+        ...
+
+    def send(self, to: str, frame: bytes) -> int | None:
+        """Send a frame to one server; never blocks.
+
+        Returns:
+            A number that identifies the frame in `Undelivered`, or None if it was surely not sent.
+        """
+        ...
+
+    def broadcast(self, frame: bytes) -> bool:
+        """Send a frame to every other server; False if it was surely not sent."""
+        ...
+
+    async def receive(self) -> Arrival:
+        """Wait for the next arrival. For one reader."""
+        ...
