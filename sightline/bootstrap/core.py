@@ -6,7 +6,7 @@ Every loop runs in a nursery of this tree: a loop that dies ends the server, so 
 import gc
 import random  # noqa: TID251  (jitter of backoffs only; seeded from the system's random source)
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
 from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
@@ -47,7 +48,7 @@ from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerIdentity, ServerRole
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
-from sightline.ports.store import ShardLease, Store
+from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
@@ -118,15 +119,15 @@ async def open_core(
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
         store, ledger = PostgresStore(database), PostgresLedger(database)
-        roles = {role: RoleDatabase(database) for role in (ServerRole.RELAYER, ServerRole.WATCHER)}
+        outbox, wallets = RoleDatabase(database), RoleDatabase(database)
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:
             chain = await retry.run(
                 lambda: stack.enter_async_context(
                     open_chain(
                         chain_chosen,
                         ledger=ledger,
-                        outbox=PostgresLedger(roles[ServerRole.RELAYER]),
-                        wallets=PostgresLedger(roles[ServerRole.WATCHER]),
+                        outbox=PostgresLedger(outbox),
+                        wallets=PostgresLedger(wallets),
                         clock=clock,
                         ids=ids,
                         place=place,
@@ -136,8 +137,6 @@ async def open_core(
             video = await video_part.ready()
             ownership = ShardOwnership(database, store, server)
             epochs = await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
-            for role, bound in roles.items():
-                bound.bind(ShardLease(role, epochs[role]))
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,
@@ -187,22 +186,49 @@ async def open_core(
                     if deps.limits.funds_policy == "enforced"
                     else None
                 )
-                tell_settlement = partial(_tell_settlement, actors.registry)
-                await services.start(chain.run, tell_settlement, funds.report if funds is not None else None)
-                if funds is not None:
-                    services.start_soon(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
-                for name, step in (("suspension_sweep", administration.sweep), ("refunds", refunds.resume)):
-                    services.start_soon(partial(run_forever, name, step, every_s=ADMINISTRATION_EVERY_S))
-                services.start_soon(core.webhooks.dispatcher.run)
-                services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 retention = Retention(database, store, clock, retention_options(settings))
-                services.start_soon(partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S))
+                works = {
+                    ServerRole.RELAYER: RoleWork(
+                        run=partial(chain.run_relayer, partial(_tell_settlement, actors.registry)), bind=outbox.bind
+                    ),
+                    ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, funds), bind=wallets.bind),
+                    ServerRole.HOUSEKEEPING: RoleWork(
+                        run=partial(
+                            _run_all,
+                            core.webhooks.dispatcher.run,
+                            partial(
+                                run_forever, "suspension_sweep", administration.sweep, every_s=ADMINISTRATION_EVERY_S
+                            ),
+                            partial(run_forever, "refunds", refunds.resume, every_s=ADMINISTRATION_EVERY_S),
+                            partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S),
+                        )
+                    ),
+                }
+                services.start_soon(run_roles, deps.owned, works)
+                services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
                 services.start_soon(partial(run_forever, "log_rotation", logs, every_s=LOG_ROTATION_EVERY_S))
                 yield core
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
             await ownership.leave()
+
+
+async def _run_all(*loops: Callable[[], Awaitable[object]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for loop in loops:
+            nursery.start_soon(loop)
+
+
+async def _watch(chain: ChainService, funds: PayerFunds | None) -> None:
+    """Follow the chain; where holds are enforced, tell sessions what their payers can still pay."""
+    if funds is None:
+        await chain.run_watcher()
+    else:
+        await _run_all(
+            partial(chain.run_watcher, funds.report),
+            partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S),
+        )
 
 
 async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None:

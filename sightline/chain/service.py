@@ -1,11 +1,11 @@
 """Opens the chain with its options, checks it against the database, and runs relayer and watcher."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import structlog
 import trio
@@ -36,7 +36,8 @@ from sightline.ports.chain import (
 )
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
+from sightline.ports.leases import ServerRole
+from sightline.ports.ledger import BlockRef, ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
 from sightline.system.loops import run_forever
 
 log = structlog.get_logger()
@@ -90,29 +91,64 @@ class ChainOptions:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayerStatus:
+    """How the relayer of this server is doing."""
+
+    round_at_ms: int
+    """When it last completed a round, or when it was started."""
+    halted_because: str | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatcherStatus:
+    """How the watcher of this server is doing."""
+
+    seen_at_ms: int
+    """When it was last in step with the endpoint's head, or when it was started."""
+    head_number: int
+    lag_blocks: int
+    failures: int
+    """Failed rounds in a row."""
+    halted_because: str | None
+
+
+@final
 class ChainService:
-    """Configuration, reads, relayer, watcher and faucet of the chain. `open_chain` creates it."""
+    """Configuration, reads, relayer, watcher and faucet of the chain. `open_chain` creates it.
+
+    One server runs the relayer for all, and one runs the watcher. Each run starts with a new one, because a server that
+    lost the role and got it back must not go on with what it remembers.
+    """
 
     def __init__(
-        self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer: Relayer, watcher: Watcher,
+        self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
+        make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
         faucet: Faucet | None, clock: Clock, session_cap_micro: int, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         """Args: session_cap_micro: maximum charge of one session by the deployed contract, in micro-USDC."""
         self.session_cap_micro = session_cap_micro
+        self.wake_elsewhere: Callable[[ServerRole], None] = lambda _: None
+        """Called to wake relayer or watcher when it does not run here. Losing the call costs one polling interval."""
         self._rpc = rpc
         self._refund_signer = refund_signer
         self.config = config
         self.reader: ChainReader = reader
         self.faucet = faucet
         self._clock = clock
-        self._relayer = relayer
-        self._watcher = watcher
+        self._relayer_address = relayer_address
+        self._make_relayer = make_relayer
+        self._make_watcher = make_watcher
+        self._relayer: Relayer | None = None
+        self._watcher: Watcher | None = None
+        self._relayer_since_ms = 0
+        self._watcher_since_ms = 0
         self._read_wallets: dict[str, None] = {}
         """Wallets that were read and not reported yet, in order."""
         self._tells_funds = False
         self._funds_read = trio.Event()
-        watcher.on_readings = self._take_readings
-        self._proxy = RpcProxy(rpc, on_transaction=watcher.wake)
+        self._proxy = RpcProxy(rpc, on_transaction=self.wake_watcher)
 
     async def proxy(self, body: bytes) -> bytes:
         """Answer a JSON-RPC body at the guarded endpoint: reads and eth_sendRawTransaction."""
@@ -138,47 +174,81 @@ class ChainService:
             ChainUnavailableError: The endpoint did not answer.
         """
         try:
-            return hex_int(await self._rpc.call("eth_getBalance", self._relayer.address, "latest"))
+            return hex_int(await self._rpc.call("eth_getBalance", self._relayer_address, "latest"))
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
 
     def notify(self) -> None:
-        """Wake the relayer after a settlement was composed."""
-        self._relayer.notify()
+        """Wake the relayer, wherever it runs, after a settlement was composed."""
+        self._wake(ServerRole.RELAYER)
 
     def wake_watcher(self) -> None:
-        """Wake the watcher after a wallet was tracked."""
-        self._watcher.wake()
+        """Wake the watcher, wherever it runs, after a wallet was tracked."""
+        self._wake(ServerRole.WATCHER)
+
+    def wake_here(self, role: ServerRole) -> bool:
+        """Start the next round of relayer or watcher now. Returns whether it runs on this server."""
+        if role is ServerRole.RELAYER and self._relayer is not None:
+            self._relayer.notify()
+        elif role is ServerRole.WATCHER and self._watcher is not None:
+            self._watcher.wake()
+        else:
+            return False
+        return True
+
+    def _wake(self, role: ServerRole) -> None:
+        if not self.wake_here(role):
+            self.wake_elsewhere(role)
 
     def _take_readings(self, readings: Sequence[WalletReading]) -> None:
         if self._tells_funds:
             self._read_wallets.update(dict.fromkeys(reading.address for reading in readings))
         self._funds_read.set()
-        self._relayer.notify()  # the change may have made settlements payable
+        self.notify()  # the change may have made settlements payable
 
-    async def run(
-        self,
-        on_settlement: OnSettlement,
-        on_funds: OnFunds | None = None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Run relayer and watcher until cancelled. Failures of the endpoint and the store are retried, never raised.
+    async def run_relayer(self, on_settlement: OnSettlement) -> None:
+        """Settle until cancelled. Failures of the endpoint and the store are retried, never raised.
 
-        `on_funds` is called with each wallet that was read, one call at a time, until it takes the report.
+        `on_settlement` is called with each confirmed settlement, until it takes the report.
         """
 
         async def told(update: SettlementUpdate) -> None:
-            self._watcher.wake()
+            self.wake_watcher()
             await on_settlement(update)
 
+        self._relayer_since_ms = self._clock.now_ms()
+        self._relayer = relayer = self._make_relayer()
+        try:
+            await run_forever("relayer", partial(relayer.run, told), every_s=0.0)
+        finally:
+            self._relayer = None
+
+    async def run_watcher(self, on_funds: OnFunds | None = None) -> None:
+        """Follow the chain until cancelled. Failures of the endpoint and the store are retried, never raised.
+
+        `on_funds` is called with each wallet that was read, one call at a time, until it takes the report.
+        """
+        self._watcher_since_ms = self._clock.now_ms()
+        self._watcher = watcher = self._make_watcher()
+        watcher.on_readings = self._take_readings
+        watcher.on_reorganised, watcher.on_applied = self._recheck, self._compare
         self._tells_funds = on_funds is not None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(run_forever, "watcher", self._watcher.run, every_s=0.0))
-            nursery.start_soon(partial(run_forever, "relayer", partial(self._relayer.run, told), every_s=0.0))
-            if on_funds is not None:
-                nursery.start_soon(self._tell_funds, on_funds)
-            task_status.started()
+        self._read_wallets.clear()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(run_forever, "watcher", watcher.run, every_s=0.0))
+                if on_funds is not None:
+                    nursery.start_soon(self._tell_funds, on_funds)
+        finally:
+            self._watcher = None
+
+    def _recheck(self, ancestor_number: int) -> None:
+        if self._relayer is not None:
+            self._relayer.recheck(ancestor_number)
+
+    def _compare(self, headers: Sequence[BlockRef]) -> None:
+        if self._relayer is not None:
+            self._relayer.compare(headers)
 
     async def _tell_funds(self, on_funds: OnFunds) -> None:
         while True:
@@ -194,17 +264,27 @@ class ChainService:
                     self._read_wallets[address] = None
                     await trio.sleep(FUNDS_RETRY_S)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state of relayer and watcher for readiness and metrics. Times are epoch milliseconds."""
-        return {
-            "chainId": self.config.chain_id,
-            "headNumber": self._watcher.head_number,
-            "lagBlocks": self._watcher.lag_blocks,
-            "seenAtMs": self._watcher.seen_at_ms,
-            "watcherFailures": self._watcher.failures,
-            "relayerRoundAtMs": self._relayer.round_at_ms,
-            "haltedBecause": self._watcher.halted_because or self._relayer.halted_because,
-        }
+    def relayer_status(self) -> RelayerStatus | None:
+        """How the relayer is doing; None when it does not run on this server."""
+        relayer = self._relayer
+        if relayer is None:
+            return None
+        return RelayerStatus(
+            round_at_ms=max(relayer.round_at_ms, self._relayer_since_ms), halted_because=relayer.halted_because
+        )
+
+    def watcher_status(self) -> WatcherStatus | None:
+        """How the watcher is doing; None when it does not run on this server."""
+        watcher = self._watcher
+        if watcher is None:
+            return None
+        return WatcherStatus(
+            seen_at_ms=max(watcher.seen_at_ms, self._watcher_since_ms),
+            head_number=watcher.head_number,
+            lag_blocks=watcher.lag_blocks,
+            failures=watcher.failures,
+            halted_because=watcher.halted_because,
+        )
 
 
 @final
@@ -274,13 +354,13 @@ async def open_chain(
             reader, token, settlement, place.signer.address, options.platform_fee_bps
         )
         relayer_options = _relayer_options(options, place, settles_many=await _settles_many(reader, settlement))
-        relayer = Relayer(
-            place.rpc, outbox or ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids
+        make_relayer = partial(
+            Relayer, place.rpc, outbox or ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids
         )
-        watcher = Watcher(
-            place.rpc, reader, wallets or ledger, place.identity,
+        make_watcher = partial(
+            Watcher, place.rpc, reader, wallets or ledger, place.identity,
             WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
-            clock=clock, ids=ids, on_reorganised=relayer.recheck, on_applied=relayer.compare,
+            clock=clock, ids=ids,
         )  # fmt: skip
         config = ChainConfig(
             environment=ENVIRONMENT,
@@ -293,8 +373,9 @@ async def open_chain(
             settlement_address=settlement,
         )
         yield ChainService(
-            config=config, reader=reader, rpc=place.rpc, relayer=relayer, watcher=watcher, faucet=place.faucet,
-            clock=clock, session_cap_micro=session_cap_micro, refund_signer=place.refund_signer,
+            config=config, reader=reader, rpc=place.rpc, relayer_address=place.signer.address,
+            make_relayer=make_relayer, make_watcher=make_watcher, faucet=place.faucet, clock=clock,
+            session_cap_micro=session_cap_micro, refund_signer=place.refund_signer,
         )  # fmt: skip
 
 

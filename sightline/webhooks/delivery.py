@@ -47,7 +47,7 @@ Render: TypeAlias = Callable[[OutboxRow], str]
 @final
 @dataclass(slots=True)
 class DeliveryStatistics:
-    """Counts since the start, and the backlog as last read."""
+    """Counts since the start of the server, and the backlog as last read; None while another server delivers."""
 
     delivered: int = 0
     failed: int = 0
@@ -72,7 +72,7 @@ class DeliveryOptions:
 
 @final
 class WebhookDispatcher:
-    """The delivery service. `run` it once per server; servers on one database share the work."""
+    """The delivery service. Two on one database share the work: each delivery is claimed before it is sent."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class WebhookDispatcher:
         self.statistics = DeliveryStatistics()
 
     async def run(self) -> None:
-        """Deliver until cancelled.
+        """Deliver until cancelled; may be called again afterwards.
 
         Cancellation: requests in flight are cut off. Their claims expire, and they are sent again.
         """
@@ -114,6 +114,7 @@ class WebhookDispatcher:
                 sends.start_soon(self._run_backlog)
                 await run_forever("webhooks", step, every_s=0)
         finally:
+            self.statistics.backlog = None
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 await self._client.close()
 

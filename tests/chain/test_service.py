@@ -16,7 +16,7 @@ from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
-from sightline.ports.chain import CallRevertedError, ChainChangedError, SettlementUpdate
+from sightline.ports.chain import CallRevertedError, ChainChangedError
 from sightline.ports.ledger import ChainIdentity, SettlementState
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import answering, of_method
@@ -83,7 +83,7 @@ async def test_a_chain_that_changes_while_we_run_gets_no_signature(world: World,
         service.notify()
 
         async def halted() -> bool:
-            return service.snapshot()["haltedBecause"] is not None
+            return (status := service.relayer_status()) is not None and status.halted_because is not None
 
         await until("the relayer halts", halted)
         assert (await world.record(session_id)).attempts == ()
@@ -157,9 +157,6 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
         if len(heard) == 1:
             raise StoreUnavailableError("busy")
 
-    async def ignored(_: SettlementUpdate) -> None:
-        """Ignore settlement updates, which this test does not need."""
-
     payer = world.payer.address.lower()
 
     async def falls_to(micro: int) -> bool:
@@ -170,7 +167,7 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(service.run, ignored, busy_at_first)
+        nursery.start_soon(service.run_watcher, busy_at_first)
         await until("the wallet is reported", lambda: falls_to(100_000_000))
         await world.approve(world.payer, 7)
         service.wake_watcher()
@@ -181,15 +178,12 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
 async def test_without_a_listener_the_wallets_that_were_read_are_not_kept(world: World, tmp_path: Path) -> None:
     await world.ready_parties()
 
-    async def ignored(_: SettlementUpdate) -> None:
-        """Ignore settlement updates, which this test does not need."""
-
     options = options_for(world, tmp_path)
     async with (
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(service.run, ignored)
+        nursery.start_soon(service.run_watcher)
 
         async def is_read() -> bool:
             return not await world.ledger.wallets_to_read(limit=1)

@@ -311,7 +311,8 @@ async def running(world: World, directory: Path, **changed: Any) -> AsyncIterato
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(service.run, told)
+        nursery.start_soon(service.run_watcher)
+        nursery.start_soon(service.run_relayer, told)
         yield service
         nursery.cancel_scope.cancel()
 

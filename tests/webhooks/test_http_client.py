@@ -46,6 +46,15 @@ async def test_the_body_arrives_as_it_is_with_its_headers() -> None:
     assert received.webhook_id == "7"
 
 
+async def test_a_client_that_was_closed_sends_again() -> None:
+    """A server that lost the role of delivering, and got it back, sends with the same client."""
+    async with open_receiver() as receiver:
+        client = a_client()
+        for _ in range(2):
+            assert (await client.post(receiver.url(), {}, "{}")).status == 204
+            await client.close()
+
+
 async def stay_silent(_: trio.SocketStream) -> None:
     await trio.sleep_forever()
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, final
 
+import trio
+
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS, ShardLease, ShardLostError
 
@@ -26,6 +28,7 @@ class OwnedShards:
         self._epochs: dict[int, int] = {}
         # How the ids of owned actors begin: asked at each read of a snapshot, twice as fast as shard_of.
         self._prefixes: set[str] = set()
+        self._changed = trio.Event()
         self.add(epochs or {})
 
     @property
@@ -49,17 +52,32 @@ class OwnedShards:
             raise ShardLostError("another server owns this shard")
         return ShardLease(shard, epoch)
 
+    def role_lease(self, role: ServerRole) -> ShardLease | None:
+        """The lease under which this server does the work of a role; None while another server does."""
+        epoch = self._epochs.get(role)
+        return None if epoch is None else ShardLease(role, epoch)
+
+    async def wait_changed(self) -> None:
+        """Return after the next `add` or `remove`."""
+        await self._changed.wait()
+
     def add(self, epochs: Mapping[int, int]) -> None:
         """Own these shards at these epochs from now on."""
         self._epochs.update(epochs)
         for shard in epochs:
             self._prefixes |= _prefixes_of(shard)
+        self._tell_change()
 
     def remove(self, shards: Iterable[int]) -> None:
         """Own these shards no longer."""
         for shard in shards:
             self._epochs.pop(shard, None)
             self._prefixes -= _prefixes_of(shard)
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
 
 def _prefixes_of(shard: int) -> set[str]:

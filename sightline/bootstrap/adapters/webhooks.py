@@ -50,7 +50,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, database: Database, cloc
 
 
 def webhook_metrics(webhooks: Webhooks) -> Iterator[MetricFamily]:
-    """Attempts since the start, and the backlog as last read (every 15 s)."""
+    """Attempts since the start, and on the server that delivers the backlog as last read (every 15 s)."""
     counts = webhooks.dispatcher.statistics
     yield MetricFamily(
         "webhook_attempts_total", "Delivery attempts since the start, by result",

@@ -100,12 +100,19 @@ def _database(core: Core) -> Iterator[MetricFamily]:
 
 
 def _chain(core: Core) -> Iterator[MetricFamily]:
-    chain = core.chain.snapshot()
-    yield MetricFamily("chain_head_block", "Newest block of the endpoint", chain["headNumber"] or 0)
-    yield MetricFamily("chain_lag_blocks", "Blocks that the watcher has not read", chain["lagBlocks"] or 0)
-    yield MetricFamily("chain_watcher_failures", "Failed rounds of the watcher in a row", chain["watcherFailures"] or 0)
-    yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(chain["haltedBecause"] is not None))
-    yield MetricFamily(
-        "chain_round_timestamp_seconds", "When the loop last completed a round",
-        {("relayer",): chain["relayerRoundAtMs"] / 1_000, ("watcher",): chain["seenAtMs"] / 1_000}, ("loop",),
-    )  # fmt: skip
+    """Figures of relayer and watcher, each on the server that runs it."""
+    relayer, watcher = core.chain.relayer_status(), core.chain.watcher_status()
+    rounds: dict[tuple[str, ...], float] = {}
+    if relayer is not None:
+        rounds["relayer",] = relayer.round_at_ms / 1_000
+    if watcher is not None:
+        rounds["watcher",] = watcher.seen_at_ms / 1_000
+        yield MetricFamily("chain_head_block", "Newest block of the endpoint", watcher.head_number)
+        yield MetricFamily("chain_lag_blocks", "Blocks that the watcher has not read", watcher.lag_blocks)
+        yield MetricFamily("chain_watcher_failures", "Failed rounds of the watcher in a row", watcher.failures)
+    if rounds:
+        is_halted = any(each is not None and each.halted_because is not None for each in (relayer, watcher))
+        yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(is_halted))
+        yield MetricFamily(
+            "chain_round_timestamp_seconds", "When the loop last completed a round, or was started", rounds, ("loop",)
+        )

@@ -19,7 +19,6 @@ class Readiness:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._started_at_ms = core.clock.now_ms()
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
@@ -77,18 +76,22 @@ class Readiness:
         )
 
     def _relayer(self) -> ReadinessCheck:
-        snapshot, bound = self._core.chain.snapshot(), self._core.settings.ready_relayer_lag_seconds
-        return self._lag("The relayer's last round", snapshot["relayerRoundAtMs"], bound, snapshot["haltedBecause"])
+        status, bound = self._core.chain.relayer_status(), self._core.settings.ready_relayer_lag_seconds
+        if status is None:
+            return ReadinessCheck(is_ok=True, detail="The relayer does not run on this server.")
+        return self._lag("The relayer's last round", status.round_at_ms, bound, status.halted_because)
 
     def _watcher(self) -> ReadinessCheck:
-        snapshot, bound = self._core.chain.snapshot(), self._core.settings.ready_watcher_lag_seconds
-        check = self._lag("The watcher's last round", snapshot["seenAtMs"], bound, snapshot["haltedBecause"])
+        status, bound = self._core.chain.watcher_status(), self._core.settings.ready_watcher_lag_seconds
+        if status is None:
+            return ReadinessCheck(is_ok=True, detail="The watcher does not run on this server.")
+        check = self._lag("The watcher's last round", status.seen_at_ms, bound, status.halted_because)
         return ReadinessCheck(
-            is_ok=check.is_ok, detail=check.detail, figures={**check.figures, "lagBlocks": snapshot["lagBlocks"]}
+            is_ok=check.is_ok, detail=check.detail, figures={**check.figures, "lagBlocks": status.lag_blocks}
         )
 
     def _lag(self, what: str, at_ms: int, bound_s: int, halted_because: str | None) -> ReadinessCheck:
-        age_s = max(0, self._core.clock.now_ms() - max(at_ms, self._started_at_ms)) / 1_000
+        age_s = max(0, self._core.clock.now_ms() - at_ms) / 1_000
         detail = f"{what} was {age_s:.0f} s ago (at most {bound_s} s)."
         if halted_because is not None:
             detail = f"Halted: {halted_because}."

@@ -212,7 +212,9 @@ async def main():
     )
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=dsn))) as database:
         async with open_chain(options, ledger=PostgresLedger(database), clock=SystemClock(), ids=SystemIds()) as chain:
-            await chain.run(told)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(chain.run_watcher)
+                nursery.start_soon(chain.run_relayer, told)
 
 trio.run(main)
 """

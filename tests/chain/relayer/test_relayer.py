@@ -101,7 +101,7 @@ async def test_a_dead_endpoint_is_waited_out(world: World, tmp_path: Path) -> No
         service.notify()
 
         async def noticed() -> bool:
-            return bool(service.snapshot()["watcherFailures"])
+            return (status := service.watcher_status()) is not None and status.failures > 0
 
         await until("the failure is noticed", noticed)
         assert (await world.record(session_id)).state is SettlementState.COMPOSED
@@ -201,7 +201,8 @@ async def test_news_is_told_again_until_it_was_taken(world: World, tmp_path: Pat
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(service.run, busy_at_first)
+        nursery.start_soon(service.run_watcher)
+        nursery.start_soon(service.run_relayer, busy_at_first)
 
         async def taken() -> bool:
             return len(heard) >= 3 and await world.ledger.unnotified() == []
