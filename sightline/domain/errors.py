@@ -7,6 +7,7 @@ SightlineError
 |   +-- VideoUnavailableError
 |   +-- ChainUnavailableError
 |   +-- AuthzUnavailableError
+|   +-- BusUnavailableError
 +-- OutcomeUnknownError   the outcome is not known: repeat the call with the same key
 +-- InvariantError        us: a bug; the actor crashes and is reloaded
 """
@@ -48,6 +49,10 @@ class ChainUnavailableError(UnavailableError):
 
 class AuthzUnavailableError(UnavailableError):
     """The authorization graph did not answer."""
+
+
+class BusUnavailableError(UnavailableError):
+    """No connection to the other servers."""
 
 
 class OutcomeUnknownError(SightlineError):

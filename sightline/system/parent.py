@@ -1,10 +1,18 @@
 """The child's half of `sightline.system.children`. Imports little, because some children need little memory."""
 
+import ctypes
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+"""From prctl.h: the signal that the kernel sends to this process when its parent ends."""
+EXIT_FAILED: Final = 3
+LIBC: Final = ctypes.CDLL(None)
+"""Loaded here, because little may be done between fork and exec."""
 
 
 def say_ready(text: str = "") -> None:
@@ -34,3 +42,18 @@ def _await_end(leave: Callable[[], None]) -> None:
 
 def _terminate_self() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def die_with_parent(signal_number: int, parent: int) -> None:
+    """Have the kernel send the signal to this process when its parent ends. Only on Linux; elsewhere without effect.
+
+    For `preexec_fn` of a program that does not watch its parent.
+
+    Args:
+        parent: Process id of the parent, read before the fork.
+    """
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, int(signal_number))
+        if os.getppid() != parent:
+            # The parent ended before the kernel was asked.
+            os._exit(EXIT_FAILED)

@@ -16,7 +16,6 @@ pg_ctl gives up after 10 s, too short for the recovery of a large cluster; here 
 """
 
 import argparse
-import ctypes
 import fcntl
 import importlib.util
 import os
@@ -39,7 +38,7 @@ import psutil
 
 from sightline.storage.embedded.postgres_account import Account, AccountError, choose_account, open_path_for
 from sightline.system.files import sync_directory
-from sightline.system.parent import leave_with_parent, say_ready
+from sightline.system.parent import die_with_parent, leave_with_parent, say_ready
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX = 100
@@ -58,12 +57,6 @@ LOCK_WAIT_S = 60.0
 DRAFT_PREFIX = "cluster.draft-"
 
 EXIT_FAILED = 3
-
-LIBC = ctypes.CDLL(None)
-"""Loaded here, because little may be done between fork and exec."""
-
-PR_SET_PDEATHSIG = 1
-"""prctl(2)."""
 
 
 class EmbeddedPostgresError(Exception):
@@ -177,7 +170,7 @@ def make_cluster(layout: Layout, account: Account) -> None:
             "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "-D", str(draft),
         ],
         check=False, capture_output=True, text=True, cwd="/",
-        preexec_fn=partial(_die_with_parent, signal.SIGKILL, os.getpid()), **account.popen_options(),
+        preexec_fn=partial(die_with_parent, signal.SIGKILL, os.getpid()), **account.popen_options(),
     )  # fmt: skip
     if made.returncode != 0:
         shutil.rmtree(draft, ignore_errors=True)
@@ -288,7 +281,7 @@ def start_postgres(
         old_backends = _old_backends_remain(layout)
         process = subprocess.Popen(  # noqa: S603  our own binary and arguments
             args, stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd="/",
-            preexec_fn=partial(_die_with_parent, signal.SIGINT, os.getpid()), **account.popen_options(),
+            preexec_fn=partial(die_with_parent, signal.SIGINT, os.getpid()), **account.popen_options(),
         )  # fmt: skip
         if _wait_serving(process, layout):
             return process
@@ -312,15 +305,6 @@ def _wait_serving(process: "subprocess.Popen[bytes]", layout: Layout) -> bool:
 def _old_backends_remain(layout: Layout) -> bool:
     """True while a backend of a killed Postgres lives; it leaves when it next looks for its parent."""
     return any(_is_postgres_of(pid, layout.cluster) for pid in psutil.pids())
-
-
-def _die_with_parent(signal_number: int, parent: int) -> None:
-    """In the new process, on Linux: have the kernel send the signal when our parent is gone."""
-    if sys.platform == "linux":
-        LIBC.prctl(PR_SET_PDEATHSIG, int(signal_number))
-        if os.getppid() != parent:
-            # It was gone before the kernel was asked.
-            os._exit(EXIT_FAILED)
 
 
 def stop_postgres(process: "subprocess.Popen[bytes]") -> None:

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, final
 
-import structlog
 import trio
 
-from sightline.system.children import Child, ChildCommand, ChildFailedError, RestartPause, run_child
-
-log = structlog.get_logger()
+from sightline.system.children import ChildCommand
+from sightline.system.kept_child import keep_child
 
 
 @final
@@ -64,31 +62,4 @@ async def run_embedded_postgres(
 
     Cancellation: Postgres is shut down before this returns.
     """
-    first = _FirstReady(task_status)
-    pause = RestartPause()
-    while True:
-        began = trio.current_time()
-        try:
-            exit_code = await run_child(child_command(options), task_status=first)
-            log.error("embedded_postgres_ended", exit_code=exit_code)
-        except ChildFailedError as error:
-            if not first.reported:
-                raise
-            log.error("embedded_postgres_not_restarted", reason=str(error))
-        await trio.sleep(pause.after(ran_s=trio.current_time() - began))
-
-
-@final
-class _FirstReady:
-    """Reports the first start of a child to the nursery, and ignores those after it."""
-
-    def __init__(self, task_status: trio.TaskStatus[str]) -> None:
-        self._task_status = task_status
-        self.reported = False
-
-    def started(self, value: Child | None = None) -> None:
-        """Called by `run_child` at each start."""
-        assert value is not None
-        if not self.reported:
-            self.reported = True
-            self._task_status.started(value.ready)
+    await keep_child(lambda: child_command(options), lambda child: child.ready, task_status=task_status)

@@ -1,0 +1,156 @@
+"""The bus on NATS: servers that hang, leave or refuse, TLS, credentials, and what is logged."""
+
+import signal
+import ssl
+from pathlib import Path
+
+import pytest
+import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from structlog.testing import capture_logs
+
+from sightline.bootstrap.own_tls import issue
+from sightline.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
+from sightline.domain.errors import BusUnavailableError
+from sightline.ports.bus import Received
+from sightline.system.clock import SystemClock, utc_now
+from sightline.system.ids import SystemIds
+from sightline.system.x509 import certificate_builder, key_pem_of, name_of, pem_of
+
+from .nats_process import TOKEN, NatsProcess, until
+
+
+def options_of(*servers: NatsProcess, incarnation: str = "one", start_timeout_s: float = 10.0) -> NatsOptions:
+    urls = tuple(server.url for server in servers)
+    return NatsOptions(servers=urls, cluster="test", incarnation=incarnation, start_timeout_s=start_timeout_s)
+
+
+async def until_connected(*buses: NatsBus, connections: int) -> None:
+    await until(lambda: all(bus.is_connected and bus.statistics().connections >= connections for bus in buses))
+
+
+async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overtakes(tmp_path: Path) -> None:
+    server = NatsProcess(tmp_path)
+    async with open_nats_bus(options_of(server)) as one, open_nats_bus(options_of(server, incarnation="two")) as two:
+        server.send_signal(signal.SIGSTOP)
+        sent = 0
+        with trio.fail_after(10):
+            while one.is_connected or two.is_connected:
+                sent += one.send("two", b"old %d" % sent) is not None
+                await trio.sleep(0.01)
+        assert sent
+        assert one.send("two", b"while cut off") is None
+        server.send_signal(signal.SIGCONT)
+        await until_connected(one, two, connections=2)
+        assert one.send("two", b"new") is not None
+        arrived = []
+        with trio.fail_after(5):
+            while not arrived or arrived[-1] != Received(b"new"):
+                arrived.append(await two.receive())
+        assert arrived[:-1] == [Received(b"old %d" % number) for number in range(len(arrived) - 1)]
+        one.send("two", b"last")
+        with trio.fail_after(5):
+            assert await two.receive() == Received(b"last"), "an old frame came after a new one"
+    server.kill()
+
+
+async def test_a_server_in_lame_duck_mode_is_left_for_another_one(tmp_path: Path) -> None:
+    servers = [NatsProcess(tmp_path / name) for name in ("first", "second")]
+    with capture_logs() as logs:
+        async with open_nats_bus(options_of(*servers)) as bus:
+            (connected,) = [entry["server"] for entry in logs if entry["event"] == "bus_connected"]
+            leaving = next(server for server in servers if connected.endswith(f":{server.port}"))
+            leaving.send_signal(signal.SIGUSR2)
+            await until_connected(bus, connections=2)
+            assert leaving.process.poll() is None, "it was left before it ended"
+    for server in servers:
+        server.kill()
+
+
+async def test_a_wrong_token_fails_the_start_and_no_token_is_logged(nats_server: NatsProcess) -> None:
+    url = nats_server.url.replace(TOKEN, "not-the-token")
+    options = NatsOptions(servers=(url,), cluster="test", incarnation="one", start_timeout_s=0.5)
+    with capture_logs() as logs, pytest.raises(BusUnavailableError, match="Authorization Violation") as raised:
+        async with open_nats_bus(options):
+            pass
+    assert "not-the-token" not in f"{raised.value} {options!r} {logs}"
+    assert logs
+
+
+async def test_the_start_fails_within_its_limit_when_no_server_listens(tmp_path: Path) -> None:
+    server = NatsProcess(tmp_path)
+    server.kill()
+    with trio.fail_after(5), pytest.raises(BusUnavailableError, match=f"127.0.0.1:{server.port}"):
+        async with open_nats_bus(options_of(server, start_timeout_s=0.3)):
+            pass
+
+
+async def test_frames_that_were_accepted_are_sent_when_the_bus_is_closed(nats_server: NatsProcess) -> None:
+    async with open_nats_bus(options_of(nats_server, incarnation="two")) as two:
+        async with open_nats_bus(options_of(nats_server)) as one:
+            for number in range(100):
+                one.send("two", b"%d" % number)
+        with trio.fail_after(5):
+            assert [await two.receive() for _ in range(100)] == [Received(b"%d" % number) for number in range(100)]
+
+
+async def test_frames_above_the_limit_of_arrivals_are_counted_as_lost(nats_server: NatsProcess) -> None:
+    small = NatsOptions(servers=(nats_server.url,), cluster="test", incarnation="two", incoming_bytes_max=1_000)
+    async with open_nats_bus(small) as two, open_nats_bus(options_of(nats_server)) as one:
+        with capture_logs() as logs:
+            for _ in range(5):
+                one.send("two", b"x" * 300)
+            await until(lambda: two.statistics().frames_lost == 2)
+        assert [entry["total"] for entry in logs if entry["event"] == "bus_frames_lost"] == [1], "once in 10 s"
+        assert [await two.receive() for _ in range(3)] == [Received(b"x" * 300)] * 3
+
+
+def issue_client_certificate(folder: Path) -> tuple[Path, Path]:
+    """Have the authority in this folder issue a certificate for a client."""
+    ca = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+    ca_key = serialization.load_pem_private_key((folder / "ca_key.pem").read_bytes(), None)
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        certificate_builder(name_of("client"), ca.subject, key.public_key(), SystemIds(), utc_now(), days=1)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    (folder / "client.pem").write_bytes(pem_of(certificate))
+    (folder / "client_key.pem").write_bytes(key_pem_of(key))
+    return folder / "client.pem", folder / "client_key.pem"
+
+
+async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path) -> None:
+    issued = issue(tmp_path, SystemIds(), SystemClock().now_ms(), None, "host")
+    authority = tmp_path / "tls" / "ca.pem"
+    server = NatsProcess(
+        tmp_path,
+        f'authorization {{ token: "{TOKEN}" }}\n'
+        f'tls {{ cert_file: "{issued.certificate}", key_file: "{issued.key}", ca_file: "{authority}", verify: true }}',
+        scheme="tls",
+    )
+
+    def options_with(tls: ssl.SSLContext | None, start_timeout_s: float) -> NatsOptions:
+        return NatsOptions(
+            servers=(server.url,), cluster="test", incarnation="one", tls=tls, start_timeout_s=start_timeout_s
+        )
+
+    async with open_nats_bus(options_with(client_tls(authority, *issue_client_certificate(authority.parent)), 10)):
+        pass
+    for refused in (client_tls(authority, None, None), None):
+        with pytest.raises(BusUnavailableError):
+            async with open_nats_bus(options_with(refused, 0.3)):
+                pass
+    server.kill()
+
+
+async def test_nothing_is_sent_without_tls_when_tls_is_wanted(nats_server: NatsProcess) -> None:
+    url = nats_server.url.replace("nats://", "tls://")
+    options = NatsOptions(servers=(url,), cluster="test", incarnation="one", start_timeout_s=0.5)
+    with pytest.raises(BusUnavailableError, match="does not offer TLS"):
+        async with open_nats_bus(options):
+            pass
