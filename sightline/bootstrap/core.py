@@ -26,7 +26,7 @@ from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
 from sightline.bootstrap.chain import chain_options
-from sightline.bootstrap.database import open_migrated_database, open_relations
+from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.evidence import open_evidence
 from sightline.bootstrap.fencing import ShardOwnership
 from sightline.bootstrap.parts import open_parts
@@ -118,6 +118,7 @@ async def open_core(
         place_part = parts.open(open_place(chain_chosen, ids=ids))
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
+        await retry.run(lambda: require_same_secrets(settings, secrets, database))
         store, ledger = PostgresStore(database), PostgresLedger(database)
         outbox, wallets = RoleDatabase(database), RoleDatabase(database)
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:

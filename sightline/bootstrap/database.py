@@ -7,7 +7,7 @@ from typing import final
 import trio
 
 from sightline.bootstrap.retry import StartRetry
-from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import Relations
@@ -20,6 +20,7 @@ from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.storage.postgres.identity import PostgresRelations
+from sightline.storage.postgres.operations.secrets_check import are_same_secrets
 from sightline.system.secrets import Secrets
 
 
@@ -79,6 +80,20 @@ async def open_migrated_database(
             await retry.run(lambda: warn_if_not_durable(database))
             yield database
         nursery.cancel_scope.cancel()
+
+
+async def require_same_secrets(settings: Settings, secrets: Secrets, database: Database) -> None:
+    """Check that the other servers of the database use the same secrets.
+
+    Raises:
+        StartError: They use others.
+        StoreUnavailableError, OutcomeUnknownError: Call it again.
+    """
+    if not await are_same_secrets(database, secrets.fingerprint):
+        raise StartError(
+            f"The secrets in {settings.secrets_path} are not those of this database: API keys and sign-ins would be "
+            "refused. Restore the file, or set SIGHTLINE_SECRETS_FILE to that of the other servers."
+        )
 
 
 @asynccontextmanager

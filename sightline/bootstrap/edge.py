@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
+from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.observability.readiness import Readiness
-from sightline.bootstrap.own_tls import CA, FOLDER
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal

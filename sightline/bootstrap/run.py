@@ -19,11 +19,11 @@ import trio
 
 from sightline.bootstrap.core import Core, open_core
 from sightline.bootstrap.fencing import EXIT_FENCED
+from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
+from sightline.bootstrap.listeners.ports import Ports, reserve_ports
+from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
-from sightline.bootstrap.own_tls import FOLDER, OwnTls, issue, own_address
-from sightline.bootstrap.ports import Ports, reserve_ports
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
-from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
 from sightline.system.data_directory import (
@@ -118,8 +118,8 @@ class _Run:
     async def _serve(self, ports: Ports) -> None:
         settings = self._settings
         public_url = settings.public_url or ports.public_url
-        with check_setting(f"The secrets in {settings.data_dir} (SIGHTLINE_DATA_DIR); restore secrets.json. They"):
-            secrets = load_secrets(settings.data_dir, SystemIds())
+        with check_setting(f"The secrets in {settings.secrets_path} (SIGHTLINE_DATA_DIR, SIGHTLINE_SECRETS_FILE)"):
+            secrets = load_secrets(settings.secrets_path, SystemIds())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._await_signal, nursery.cancel_scope)
             # Half of the imports are not needed before the children are ready: import them while the children start.
@@ -152,14 +152,16 @@ ServeHttp: TypeAlias = Callable[[Core, Ports, str, trio.Event, Callable[[], None
 
 
 def _import_listeners() -> ServeHttp:
-    from sightline.bootstrap.listen import serve_http
+    from sightline.bootstrap.listeners.listen import serve_http
 
     return serve_http
 
 
 def kept_parts(settings: Settings) -> list[DataPart]:
     """List the parts of the data directory that a server with these settings uses."""
-    parts = [SECRETS]
+    parts = []
+    if settings.secrets_file is None:
+        parts.append(SECRETS)
     if settings.database_url is None:
         parts.append(CLUSTER)
     if settings.chain_rpc_url is None:

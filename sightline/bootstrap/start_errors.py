@@ -9,6 +9,7 @@ from sightline.chain.signer import KeyRefusedError
 from sightline.config import Settings
 from sightline.domain.errors import (
     AuthzUnavailableError,
+    BusUnavailableError,
     ChainUnavailableError,
     OutcomeUnknownError,
     StoreUnavailableError,
@@ -24,6 +25,7 @@ from sightline.system.lock import DataDirectoryInUseError
 CHILD_SETTINGS: Final = {
     "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
     "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
+    "nats": "SIGHTLINE_DATA_DIR or set SIGHTLINE_NATS_URL",
 }
 """What to change when a child process does not start, by the first word of the child's name."""
 
@@ -92,6 +94,8 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return f"The media server does not start: {_sentence(error)} Check the SIGHTLINE_VIDEO_* settings."
         case AuthzUnavailableError():
             return f"SpiceDB does not answer: {_sentence(error)} Check SIGHTLINE_SPICEDB_ENDPOINT."
+        case BusUnavailableError():
+            return f"{_sentence(error)} Check SIGHTLINE_NATS_URL and the other SIGHTLINE_NATS_* settings."
         case OSError():
             where = f" ({error.filename})" if error.filename else ""
             return f"{_sentence(error)}{where} Check SIGHTLINE_DATA_DIR: {settings.data_dir}."

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -15,6 +16,7 @@ from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.system.secrets import FILE_NAME as SECRETS_FILE
 
 DEFAULT_INTERNAL_PORT = 8081
 ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
@@ -33,6 +35,10 @@ def _read_json(value: object) -> object:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"not a JSON object ({error})") from None
+
+
+def _split_urls(value: SecretStr | None) -> tuple[str, ...]:
+    return () if value is None else tuple(url.strip() for url in value.get_secret_value().split(",") if url.strip())
 
 
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
@@ -136,6 +142,29 @@ class Settings(BaseModel):
     )
 
     audit_keep_days: int = Field(400, ge=30, description="Days that entries of the audit log are kept.")
+    secrets_file: Path | None = Field(
+        None,
+        description="File with the server's secrets, the same for all servers of a database; default: secrets.json in "
+        "DATA_DIR. It is written if it does not exist.",
+    )
+
+    # Other servers on the same database.
+    nats_url: SecretStr | None = Field(
+        None,
+        description="URLs of the NATS servers that connect several servers of one database (nats:// or tls://), comma "
+        "list. A token or USER:PASSWORD may be part of a URL. Default: this server is alone.",
+    )
+    nats_ca: Path | None = Field(
+        None, description="Certificate authority of the NATS servers (PEM file); default: the public ones."
+    )
+    nats_cert: Path | None = Field(None, description="Client certificate (PEM file) for the NATS servers.")
+    nats_key: Path | None = Field(None, description="Private key (PEM file) of NATS_CERT.")
+    nats_credentials: Path | None = Field(None, description="Credentials file for the NATS servers, as nsc writes it.")
+    cluster: str = Field(
+        "sightline",
+        pattern=r"^[A-Za-z0-9_-]{1,40}$",
+        description="Name in the NATS subjects: services with different names can share NATS servers.",
+    )
 
     # Identity.
     cookie_keys: SecretStr | None = Field(
@@ -352,6 +381,16 @@ class Settings(BaseModel):
         RateLimits.parse(value)
         return value
 
+    @field_validator("nats_url")
+    @classmethod
+    def _check_nats_url(cls, value: SecretStr | None) -> SecretStr | None:
+        """Refuse what is no URL of a NATS server. The message does not repeat the value, which may hold a token."""
+        for url in _split_urls(value):
+            parts = urlsplit(url)
+            if parts.scheme not in ("nats", "tls") or not parts.hostname:
+                raise ValueError("each URL must begin with nats:// or tls:// and name a host")
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
         """Choose the internal port, and refuse a setting that requires another one that is not set.
@@ -382,6 +421,7 @@ class Settings(BaseModel):
                 self.frame_signing_key is not None or self.frame_signing_cert is not None,
                 ("frame_signing_key", "frame_signing_cert"),
             ),
+            ("NATS", self.nats_cert is not None or self.nats_key is not None, ("nats_cert", "nats_key")),
             ("TLS", self.tls_cert is not None or self.tls_key is not None, ("tls_cert", "tls_key")),
             (
                 "SIGHTLINE_CHAIN_RPC_URL",
@@ -410,6 +450,16 @@ class Settings(BaseModel):
         """max-age of Strict-Transport-Security in seconds; None if the header must not be sent."""
         # With the own authority a browser that has not installed it must be able to go on.
         return self.strict_transport_seconds or None if self.is_https and not self.tls_auto else None
+
+    @property
+    def secrets_path(self) -> Path:
+        """The file that holds the server's secrets."""
+        return self.secrets_file or self.data_dir / SECRETS_FILE
+
+    @property
+    def nats_servers(self) -> tuple[str, ...]:
+        """URLs of the NATS servers; empty if this server is alone."""
+        return _split_urls(self.nats_url)
 
     def limits(self) -> ActorLimits:
         """Return the business rules in the form that the actors need."""

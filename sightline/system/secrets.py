@@ -1,4 +1,4 @@
-"""The server's own secrets: generated once and stored in the data directory in a file of mode 0600."""
+"""The server's own secrets: generated once and stored in a file of mode 0600, by default in the data directory."""
 
 import base64
 import hashlib
@@ -40,15 +40,20 @@ class Secrets:
         """
         return hmac.digest(self.key_pepper, b"sightline customer webhooks", hashlib.sha256)
 
+    @property
+    def fingerprint(self) -> str:
+        """Identifies these secrets without telling them."""
+        parts = (self.key_pepper, self.cookie_key, self.token_key, self.video_secret, self.webhook_secret)
+        return hashlib.sha256(b"sightline fingerprint of secrets" + b"".join(parts)).hexdigest()
 
-def load_secrets(data_dir: Path, ids: Ids) -> Secrets:
+
+def load_secrets(path: Path, ids: Ids) -> Secrets:
     """Read the secrets, or generate them on the first start.
 
     Raises:
         ValueError: The file exists but a secret is missing or has another length. It is not replaced: new secrets
             would invalidate every API key, sign-in and media URL.
     """
-    path = data_dir / FILE_NAME
     names = list(Secrets.__dataclass_fields__)
     if not path.exists():
         made = {name: base64.b64encode(ids.token_bytes(SECRET_BYTES)).decode() for name in names}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from sightline.bootstrap.own_tls import CA, CA_KEY, FOLDER, OwnTls, issue
+from sightline.bootstrap.listeners.own_tls import CA, CA_KEY, FOLDER, OwnTls, issue
 from sightline.config import SettingsError, load_settings
 from sightline.system.ids import SystemIds
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from structlog.testing import capture_logs
 
-from sightline.bootstrap.own_tls import issue
+from sightline.bootstrap.listeners.own_tls import issue
 from sightline.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
 from sightline.domain.errors import BusUnavailableError
 from sightline.ports.bus import Received

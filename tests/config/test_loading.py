@@ -111,3 +111,20 @@ def test_the_internal_port_is_chosen_when_the_public_one_is() -> None:
     assert load_settings({}).settings.internal_port == 8081
     assert load_settings({}, overrides={"port": 0}).settings.internal_port == 0
     assert load_settings({"SIGHTLINE_INTERNAL_PORT": "9"}, overrides={"port": 0}).settings.internal_port == 9
+
+
+def test_urls_of_nats_servers_are_a_comma_list_and_a_wrong_one_is_refused_without_its_token() -> None:
+    several = load_settings({"SIGHTLINE_NATS_URL": "nats://s3cret@one:4222, tls://two:4222,"}).settings
+    assert several.nats_servers == ("nats://s3cret@one:4222", "tls://two:4222")
+    assert "s3cret" not in repr(several)
+    (line,) = refused({"SIGHTLINE_NATS_URL": "http://s3cret@one"})
+    assert "SIGHTLINE_NATS_URL" in line
+    assert "s3cret" not in line
+    assert refused({"SIGHTLINE_NATS_CERT": "cert.pem"}) == ("NATS needs SIGHTLINE_NATS_KEY.",)
+
+
+def test_the_secrets_are_in_the_data_directory_by_default() -> None:
+    assert load_settings({"SIGHTLINE_DATA_DIR": "/data"}).settings.secrets_path == Path("/data/secrets.json")
+    assert load_settings({"SIGHTLINE_SECRETS_FILE": "/run/secrets/sightline"}).settings.secrets_path == Path(
+        "/run/secrets/sightline"
+    )

@@ -72,6 +72,7 @@ async def test_a_second_server_is_refused_with_the_reason_and_the_first_serves_o
     first, second = pair
     await first.start()
     session_id, consumer = await go_live(first)
+    share_secrets(first, second)
     second.env |= {"SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "3"}
     second.spawn()
     assert second.process is not None

@@ -36,7 +36,9 @@ MEDIAMTX = {
 
 
 def chosen(tmp_path: Path, **settings: Any) -> Any:
-    return external_engine(Settings(data_dir=tmp_path, **settings), load_secrets(tmp_path, SystemIds()), SystemClock())
+    return external_engine(
+        Settings(data_dir=tmp_path, **settings), load_secrets(tmp_path / "secrets.json", SystemIds()), SystemClock()
+    )
 
 
 def test_settings_choose_the_backend(tmp_path: Path):

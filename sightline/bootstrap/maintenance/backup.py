@@ -101,9 +101,10 @@ def _checked_directory(settings: Settings, target: Path) -> Path:
     if target.exists():
         raise BackupError(f"{target} already exists. Choose another name, or remove it.")
     directory = settings.data_dir.resolve()
-    if not (directory / SECRETS_FILE).exists():
+    if not settings.secrets_path.exists():
         raise BackupError(
-            f"{directory} has no secrets.json. Set SIGHTLINE_DATA_DIR (--data-dir) to a server's directory."
+            f"{settings.secrets_path.parent} has no {settings.secrets_path.name}. Set SIGHTLINE_DATA_DIR (--data-dir) "
+            "to a server's directory, or SIGHTLINE_SECRETS_FILE."
         )
     return directory
 
@@ -136,7 +137,7 @@ async def open_stopped_database(settings: Settings, cluster: Path, logs: Path) -
 
 
 async def _collect(settings: Settings, directory: Path, tools: PostgresTools, draft: Path) -> Manifest:
-    shutil.copyfile(directory / SECRETS_FILE, draft / SECRETS_FILE)
+    shutil.copyfile(settings.secrets_path, draft / SECRETS_FILE)
     with ExitStack() as stack:
         mining = ExitStack()
         stack.enter_context(mining)

@@ -11,11 +11,11 @@ from typing import Final
 
 from cryptography import x509
 
+from sightline.bootstrap.listeners.ports import reserve_ports
+from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
-from sightline.bootstrap.ports import reserve_ports
 from sightline.bootstrap.run import kept_parts
 from sightline.bootstrap.start_errors import StartError
-from sightline.bootstrap.tls import check_tls_files
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.system.data_directory import PartMissingError, check_parts
@@ -41,7 +41,7 @@ def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Ho
         yield ok("data directory", f"{directory} does not exist yet; the first start creates it")
     else:
         yield _parts(settings, directory, is_running=is_running)
-        secrets = directory / "secrets.json"
+        secrets = settings.secrets_path
         if secrets.exists() and stat.S_IMODE(secrets.stat().st_mode) & 0o077:
             yield failed("secrets", f"{secrets} can be read by other accounts", f"chmod 600 {secrets}")
     free = shutil.disk_usage(place).free // MEGABYTE

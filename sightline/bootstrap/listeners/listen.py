@@ -20,8 +20,8 @@ from sightline.bootstrap.edge import (
     public_listener,
     server_options,
 )
+from sightline.bootstrap.listeners.ports import Ports, listen_error
 from sightline.bootstrap.observability.metrics import read_metrics
-from sightline.bootstrap.ports import Ports, listen_error
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve

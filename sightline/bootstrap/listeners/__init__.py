@@ -1,0 +1,1 @@
+"""Both HTTP listeners: their ports, their certificates, and serving them."""
