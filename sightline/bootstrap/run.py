@@ -152,7 +152,7 @@ ServeHttp: TypeAlias = Callable[[Core, Ports, str, trio.Event, Callable[[], None
 
 
 def _import_listeners() -> ServeHttp:
-    from sightline.bootstrap.listeners.listen import serve_http
+    from sightline.bootstrap.listen import serve_http
 
     return serve_http
 

@@ -86,7 +86,7 @@ async def test_a_request_is_one_trace_through_http_actor_and_commit(data_directo
 
 def test_without_the_setting_the_library_is_not_imported() -> None:
     program = (
-        "import sys, sightline.bootstrap.run, sightline.bootstrap.listeners.listen\n"
+        "import sys, sightline.bootstrap.run, sightline.bootstrap.listen\n"
         "import sightline.bootstrap.observability.traces\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )

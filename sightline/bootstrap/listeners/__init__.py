@@ -1,1 +1,1 @@
-"""Both HTTP listeners: their ports, their certificates, and serving them."""
+"""The addresses and certificates of both HTTP listeners."""
