@@ -37,7 +37,7 @@ from sightline.ports.chain import (
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
-from sightline.ports.ledger import BlockRef, ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
+from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
 from sightline.system.loops import run_forever
 
 log = structlog.get_logger()
@@ -231,7 +231,7 @@ class ChainService:
         self._watcher_since_ms = self._clock.now_ms()
         self._watcher = watcher = self._make_watcher()
         watcher.on_readings = self._take_readings
-        watcher.on_reorganised, watcher.on_applied = self._recheck, self._compare
+        watcher.on_reorganised = self.notify
         self._tells_funds = on_funds is not None
         self._read_wallets.clear()
         try:
@@ -241,14 +241,6 @@ class ChainService:
                     nursery.start_soon(self._tell_funds, on_funds)
         finally:
             self._watcher = None
-
-    def _recheck(self, ancestor_number: int) -> None:
-        if self._relayer is not None:
-            self._relayer.recheck(ancestor_number)
-
-    def _compare(self, headers: Sequence[BlockRef]) -> None:
-        if self._relayer is not None:
-            self._relayer.compare(headers)
 
     async def _tell_funds(self, on_funds: OnFunds) -> None:
         while True:
@@ -399,8 +391,6 @@ def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool)
         free_every_ms=options.free_every_ms,
         start_block=options.start_block,
         settles_many=settles_many,
-        # The embedded chain's directory, which holds the key, has one owner at a time, so a fixed holder id is safe.
-        holder=None if place.faucet is None else f"embedded {place.identity.genesis_hash}",
     )
 
 

@@ -15,11 +15,6 @@ from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 
 DAY_MS: Final = 86_400_000
-LEASE_MS_MAX: Final = 60_000
-"""Maximum duration of a lease.
-
-A lease with more time left was taken before the store's clock was set back; it counts as expired.
-"""
 WOKEN_MAX: Final = 10
 """Maximum number of a payer's settlements that become due when its wallet changes.
 
@@ -217,6 +212,16 @@ class CursorMovedError(SightlineError):
     """Another writer moved the watcher's cursor; nothing was stored. Read the cursor again."""
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRef:
+    """A block by its number, its hash and its parent's hash."""
+
+    number: int
+    block_hash: str
+    parent_hash: str
+
+
 class SettlementOutbox(Protocol):
     """The relayer's records. A lease allows one writer per relayer key."""
 
@@ -262,19 +267,20 @@ class SettlementOutbox(Protocol):
         """
         ...
 
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """Return MINED and CONFIRMED settlements in blocks above this one, which a reorganisation may have removed."""
+    async def chain_head(self) -> BlockRef | None:
+        """Return the last block that the watcher applied."""
+        ...
+
+    async def settlements_to_recheck(self) -> list[SettlementRecord]:
+        """Return MINED, CONFIRMED and MISMATCHED settlements whose block is not the one that the watcher applied.
+
+        The watcher applied another block of this number, or none yet. Older blocks than those of `recent_headers` are
+        not compared. Lowest block first.
+        """
         ...
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """Return every transaction signed with this nonce, oldest first."""
-        ...
-
-    async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Take or renew the lease that allows one writer per key; False while another holder's lease runs.
-
-        The lease uses the store's clock, so changes of the server's clock do not affect it. 0 ms gives it up.
-        """
         ...
 
     async def free_batch_at_ms(self, relayer: str) -> int:
@@ -293,7 +299,7 @@ class SettlementOutbox(Protocol):
         A nonce equal to an earlier attempt of the same session is a replacement.
 
         Raises:
-            NonceTakenError: A new nonce is below the stored one.
+            NonceTakenError: A new nonce is below the stored one, or the settlement is in flight under another nonce.
         """
         ...
 
@@ -352,16 +358,6 @@ class ChainIdentity:
     genesis_hash: str
     usdc_address: str
     settlement_address: str
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRef:
-    """A block by its number, its hash and its parent's hash."""
-
-    number: int
-    block_hash: str
-    parent_hash: str
 
 
 @final

@@ -53,7 +53,6 @@ def writes_of(server: Server, session_id: str) -> list[Callable[[], Awaitable[ob
         lambda: server.relayer.mark_waiting(
             session_id, SettlementState.FAILED, reason="tried", retry_at_ms=T0, now_ms=T0
         ),
-        lambda: server.relayer.take_lease("0xabc", "holder", lease_ms=5_000),
         lambda: server.relayer.mark_sent([], now_ms=T0),
         lambda: server.relayer.store_signed("0xabc", [], now_ms=T0),
         lambda: server.watcher.apply_blocks(block, now_ms=T0),

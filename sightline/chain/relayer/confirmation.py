@@ -1,8 +1,7 @@
 """Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 import structlog
 
@@ -25,10 +24,6 @@ from sightline.ports.ledger import (
 
 log = structlog.get_logger()
 
-HEADERS_COMPARED_MAX: Final = 1_024
-"""Maximum number of reported blocks kept for comparison. Older ones are dropped; a new lease re-checks the last blocks.
-"""
-
 
 @final
 class Confirmation:
@@ -46,51 +41,22 @@ class Confirmation:
         self._options = options
         self._clock = clock
         self._resubmission = Resubmission(rpc, outbox, sender, relayer, options, clock=clock)
-        self._recheck_above: int | None = None
-        self._applied: dict[int, str] = {}
-
-    def recheck(self, ancestor_number: int) -> None:
-        """Re-check every settlement above this block in the next round."""
-        known = self._recheck_above
-        self._recheck_above = ancestor_number if known is None else min(known, ancestor_number)
-
-    def compare(self, headers: Sequence[BlockRef]) -> None:
-        """Treat these blocks as canonical: re-check settlements recorded in another block of the same number.
-
-        The watcher reports reorganisations only of blocks that it has applied; the relayer may have read a receipt
-        earlier.
-        """
-        self._applied.update({header.number: header.block_hash for header in headers})
-        for number in sorted(self._applied)[: max(0, len(self._applied) - HEADERS_COMPARED_MAX)]:
-            del self._applied[number]
+        self._compared_head: BlockRef | None = None
+        """The watcher's last block when settlements were last compared with its blocks."""
 
     # Reorganisations.
 
-    async def reconsider_marked(self) -> None:
-        """Re-check the settlements that `recheck` and `compare` marked."""
-        await self._compare_applied()
-        above = self._recheck_above
-        if above is None:
+    async def recheck(self) -> None:
+        """Re-check the settlements whose block was replaced, when the watcher has applied or rolled back blocks."""
+        head = await self._outbox.chain_head()
+        if head == self._compared_head:
             return
-        head = int(await self._rpc.call("eth_blockNumber"), 16)
-        records = await self._outbox.settlements_above(max(above, head - self._options.recheck_blocks))
+        records = await self._outbox.settlements_to_recheck()
         if records:
             sighting = await look(self._rpc, self._relayer, records)
             for record in records:
                 await self._reconsider(record, sighting.found.get(record.session_id))
-        if self._recheck_above == above:
-            self._recheck_above = None
-
-    async def _compare_applied(self) -> None:
-        applied = dict(self._applied)
-        if applied:
-            for record in await self._outbox.settlements_above(min(applied) - 1):
-                number = record.block_number
-                if number is not None and record.block_hash != applied.get(number, record.block_hash):
-                    self.recheck(number - 1)
-        for number, block_hash in applied.items():
-            if self._applied.get(number) == block_hash:
-                del self._applied[number]
+        self._compared_head = head
 
     async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
         """Correct a settlement that is now in another block, in no block, or whose transaction now fails."""

@@ -42,15 +42,8 @@ class RelayerOptions:
     free_settle_gas: int = 50_000
     """Gas limit for each session of a batch, added to `free_batch_gas`."""
     free_batch_gas: int = 100_000
-    lease_ms: int = 5_000
-    """Duration of the signing lease. After a crash, another holder waits this long before it signs with the key."""
-    holder: str | None = None
-    """Identity of the lease's holder; a new id by default. Set a fixed one only where two processes cannot run at once.
-    """
     start_block: int = 0
     """Block in which the settlement contract was deployed; the search for events starts here."""
-    recheck_blocks: int = 256
-    """Number of latest blocks whose settlements are re-checked at start."""
 
     @property
     def in_flight_max(self) -> int:

@@ -12,11 +12,13 @@ Safety:
 Fairness: settlements that were refused, or that the payer's wallet does not cover, wait in the RETRY lane with
 exponential backoff. They move back when the watcher sees a change of the wallet.
 
-This file holds the loop, the lease and the notifications. `signing` signs settlements that are due, `confirmation`
+One server runs the relayer: each write checks that it still holds the role (`RoleDatabase`). Reorganisations are found
+by comparing the recorded blocks with those that the watcher, which may run on another server, has stored.
+
+This file holds the loop and the notifications. `signing` signs settlements that are due, `confirmation`
 follows broadcast transactions, `resubmission` handles transactions that are not mined.
 """
 
-from collections.abc import Sequence
 from typing import final
 
 import structlog
@@ -32,14 +34,14 @@ from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import BlockRef, ChainIdentity, SettlementOutbox
+from sightline.ports.ledger import ChainIdentity, SettlementOutbox
 
 log = structlog.get_logger()
 
 
 @final
 class Relayer:
-    """The only writer for a relayer key. `run` it once; call `notify` when a settlement was composed."""
+    """Settles with one key. `run` it once; call `notify` when a settlement was composed."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
@@ -53,8 +55,6 @@ class Relayer:
         sender = Sender(rpc, outbox, signer, identity, options, clock=clock, ids=ids)
         self._confirmation = Confirmation(rpc, outbox, sender, signer.address, identity, options, clock=clock)
         self._signing = Signing(rpc, outbox, sender, self._confirmation, signer.address, identity, options, clock=clock)
-        self._holder = options.holder or ids.uuid()
-        self._is_holder = False
         self._wake = trio.Event()
         self._failures = 0
         self.round_at_ms = 0
@@ -64,15 +64,6 @@ class Relayer:
         """Start the next round now."""
         self._wake.set()
 
-    def recheck(self, ancestor_number: int) -> None:
-        """Re-check all settlements above this block, because a reorganisation replaced the blocks above it."""
-        self._confirmation.recheck(ancestor_number)
-        self._wake.set()
-
-    def compare(self, headers: Sequence[BlockRef]) -> None:
-        """Treat these blocks as canonical: re-check settlements recorded in another block of the same number."""
-        self._confirmation.compare(headers)
-
     async def run(
         self, on_settlement: OnSettlement, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -81,22 +72,11 @@ class Relayer:
         Cancellation: safe at any point; the next run continues from the outbox.
         """
         task_status.started()
-        try:
-            while True:
-                self._wake = trio.Event()
-                wait_ms = await self._round_with_back_off(on_settlement)
-                with trio.move_on_after(wait_ms / 1000):
-                    await self._wake.wait()
-        finally:
-            with trio.move_on_after(1) as patience:
-                patience.shield = True
-                await self._give_up_lease()
-
-    async def _give_up_lease(self) -> None:
-        try:
-            await self._outbox.take_lease(self.address, self._holder, lease_ms=0)
-        except (SightlineError, OSError) as error:
-            log.info("relayer_lease_runs_out", reason=str(error))
+        while True:
+            self._wake = trio.Event()
+            wait_ms = await self._round_with_back_off(on_settlement)
+            with trio.move_on_after(wait_ms / 1000):
+                await self._wake.wait()
 
     async def _round_with_back_off(self, on_settlement: OnSettlement) -> int:
         try:
@@ -117,14 +97,12 @@ class Relayer:
         return self._options.poll_ms + wait
 
     async def work_once(self, on_settlement: OnSettlement) -> bool:
-        """Run one round: follow settlements in flight, sign those that are due, report those that are confirmed.
+        """Run one round: re-check replaced blocks, follow settlements in flight, sign, report confirmed settlements.
 
         Returns:
             Whether a settlement is still in flight.
         """
-        if not await self._has_lease():
-            return False
-        await self._confirmation.reconsider_marked()
+        await self._confirmation.recheck()
         await self._confirmation.follow()
         signed, is_full = await self._signing.sign_due()
         if signed:
@@ -133,15 +111,6 @@ class Relayer:
             self._wake.set()  # more settlements may be due than fit in one round
         await self._tell(on_settlement)
         return bool(await self._outbox.settlements_in_flight(limit=1))
-
-    async def _has_lease(self) -> bool:
-        was_holder = self._is_holder
-        self._is_holder = await self._outbox.take_lease(self.address, self._holder, lease_ms=self._options.lease_ms)
-        if not self._is_holder:
-            log.info("relayer_waits_for_lease", relayer=self.address)
-        elif not was_holder:
-            self._confirmation.recheck(0)  # reorganisations may have happened while another process held the lease
-        return self._is_holder
 
     async def _tell(self, on_settlement: OnSettlement) -> None:
         for record in await self._outbox.unnotified():

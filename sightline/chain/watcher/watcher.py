@@ -69,8 +69,7 @@ class Watcher:
 
     def __init__(
         self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, identity: ChainIdentity, options: WatcherOptions,
-        *, clock: Clock, ids: Ids, on_reorganised: Callable[[int], None] = lambda _: None,
-        on_applied: Callable[[Sequence[BlockRef]], None] = lambda _: None,
+        *, clock: Clock, ids: Ids,
     ) -> None:  # fmt: skip
         self._rpc = rpc
         self._reader = reader
@@ -79,8 +78,8 @@ class Watcher:
         self._options = options
         self._clock = clock
         self._ids = ids
-        self.on_reorganised = on_reorganised
-        self.on_applied = on_applied
+        self.on_reorganised: Callable[[], None] = lambda: None
+        """Called after blocks were rolled back."""
         self.on_readings: Callable[[Sequence[WalletReading]], None] = lambda _: None
         """Called with the wallets that were read, after they are stored."""
         self._wake = trio.Event()
@@ -227,7 +226,6 @@ class Watcher:
         )
         await self._ledger.apply_blocks(application, now_ms=now_ms)
         self._checked_at_ms = self.seen_at_ms = now_ms
-        self.on_applied(headers)
         if readings:
             self.on_readings(readings)
 
@@ -289,7 +287,7 @@ class Watcher:
                     return  # the endpoint is back on the applied chain
                 log.warning("chain_reorganised", ancestor=header.number, depth=cursor.number - header.number)
                 await self._ledger.roll_back(header, cursor=cursor, now_ms=self._clock.now_ms())
-                self.on_reorganised(header.number)
+                self.on_reorganised()
                 return
         raise ChainChangedError(f"no block of the last {len(headers)} is known to the endpoint any more")
 

@@ -21,6 +21,7 @@ from sightline.ports.ledger import (
     LedgerRow,
     ReadingState,
     SessionProof,
+    SettlementRecord,
     SettlementState,
     UsageDay,
     UsageSide,
@@ -59,7 +60,7 @@ class MemoryLedger(MemoryOutbox):
     """Implements `Ledger` in memory: outbox, wallets and holds."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
-        """Create an empty ledger. Leases expire by `now_ms`, which is constant by default."""
+        """Create an empty ledger. Webhooks are due by `now_ms`, which is constant by default."""
         super().__init__(now_ms)
         self.session_of: Callable[[str], Session | None] = lambda _: None
         """Finds the session for `proofs`; the store that uses this ledger sets it."""
@@ -123,6 +124,20 @@ class MemoryLedger(MemoryOutbox):
     async def recent_headers(self) -> list[BlockRef]:
         """Return the last applied blocks, newest first."""
         return [self._headers[number] for number in sorted(self._headers, reverse=True)]
+
+    async def settlements_to_recheck(self) -> list[SettlementRecord]:
+        """Return mined settlements whose block is not the one that the watcher applied."""
+        mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+        hashes = {header.number: header.block_hash for header in self._headers.values()}
+        if not hashes:
+            return []
+        found = [
+            (row.block_number, row)
+            for row in self._ordered()
+            if row.state in mined and row.block_number is not None and row.block_number >= min(hashes)
+            and hashes.get(row.block_number) != row.block_hash
+        ]  # fmt: skip
+        return [row for _, row in sorted(found, key=lambda each: each[0])]
 
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from sightline.domain.settlement import SettlementPayload
 from sightline.ports.ledger import (
-    LEASE_MS_MAX,
     SETTLEMENTS_IN_FLIGHT,
     SETTLEMENTS_WAITING,
     Attempt,
@@ -27,8 +26,6 @@ _FINAL = frozenset({SettlementState.CONFIRMED, SettlementState.MISMATCHED, Settl
 @dataclass(slots=True)
 class _Key:
     next_nonce: int = 0
-    holder: str | None = None
-    lease_until_ms: int = 0
     free_batch_at_ms: int = 0
 
 
@@ -36,8 +33,7 @@ class MemoryOutbox(ABC):
     """Implements `SettlementOutbox` with dictionaries."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Create an empty outbox. `now_ms` times the leases, as the database's clock does on Postgres."""
-        self._now_ms = now_ms
+        """Create an empty outbox. `now_ms` times the webhooks, as the database's clock does on Postgres."""
         self.webhooks = MemoryWebhooks(now_ms)
         """Gets confirmed settlements and deposits, and from the store that uses this ledger all other events."""
         self._settlements: dict[str, SettlementRecord] = {}
@@ -118,15 +114,6 @@ class MemoryOutbox(ABC):
             record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
         ]
 
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
-        mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
-        return [
-            row
-            for row in self._ordered()
-            if row.state in mined and row.block_number is not None and row.block_number > block_number
-        ]
-
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """Return every transaction signed with this nonce, oldest first."""
         rows = [self._settlements[session_id] for session_id, used in self._nonces if used == nonce]
@@ -139,14 +126,6 @@ class MemoryOutbox(ABC):
 
     def _ordered(self) -> list[SettlementRecord]:
         return sorted(self._settlements.values(), key=lambda record: (record.composed_at_ms, record.session_id))
-
-    async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Take or renew the lease that allows one writer per key."""
-        key, now_ms = self._keys.setdefault(relayer.lower(), _Key()), self._now_ms()
-        if key.holder not in (None, holder) and now_ms < key.lease_until_ms <= now_ms + LEASE_MS_MAX:
-            return False
-        key.holder, key.lease_until_ms = holder, now_ms + lease_ms
-        return True
 
     async def free_batch_at_ms(self, relayer: str) -> int:
         """Return when this key last signed a batch of free sessions."""
@@ -164,6 +143,8 @@ class MemoryOutbox(ABC):
         fresh = [item for item in attempts if (item.session_id, item.nonce) not in self._nonces]
         if any(attempt.nonce < key.next_nonce for attempt in fresh):
             raise NonceTakenError(f"the next nonce is {key.next_nonce}")
+        if any(self._settlements[item.session_id].state in SETTLEMENTS_IN_FLIGHT for item in fresh):
+            raise NonceTakenError("a settlement is in flight under another nonce")
         if is_free_batch:
             key.free_batch_at_ms = now_ms
         for attempt in attempts:

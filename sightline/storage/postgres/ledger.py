@@ -21,7 +21,7 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import ledger_sql
-from sightline.storage.postgres.ledger_outbox import PostgresOutbox
+from sightline.storage.postgres.ledger_outbox import PostgresOutbox, block_of
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -187,19 +187,12 @@ class PostgresLedger(PostgresOutbox):
         rows = await self._database.read(lambda connection: connection.fetch(_OLDEST, before_ms, limit))
         return [row["address"] for row in rows]
 
-    async def chain_head(self) -> BlockRef | None:
-        """Return the last applied block."""
-        row = await self._database.read(
-            lambda connection: connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
-        )
-        return None if row is None else _block(row)
-
     async def recent_headers(self) -> list[BlockRef]:
         """Return the last applied blocks, newest first."""
         rows = await self._database.read(
             lambda connection: connection.fetch("SELECT * FROM chain_header ORDER BY number DESC")
         )
-        return [_block(row) for row in rows]
+        return [block_of(row) for row in rows]
 
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head."""
@@ -298,7 +291,7 @@ async def _require_cursor(connection: Connection, expected: BlockRef | None) -> 
     """
     await connection.execute("SELECT pg_advisory_xact_lock($1)", CURSOR_LOCK_KEY)
     row = await connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
-    found = None if row is None else _block(row)
+    found = None if row is None else block_of(row)
     if found != expected:
         raise CursorMovedError(f"the cursor is {found}, not {expected}")
 
@@ -367,10 +360,6 @@ def _event_columns(application: BlockApplication) -> Sequence[list[Any]]:
         [event.amount_micro for event in events],
         [event.session_id_hash for event in events],
     )
-
-
-def _block(row: Any) -> BlockRef:
-    return BlockRef(number=row["number"], block_hash=row["block_hash"], parent_hash=row["parent_hash"])
 
 
 def ledger_row_of(workspace_id: str, row: Any) -> LedgerRow:

@@ -6,8 +6,8 @@ from typing import Any
 from sightline.domain.session.codec import from_doc
 from sightline.domain.settlement import SettlementPayload
 from sightline.ports.ledger import (
-    LEASE_MS_MAX,
     Attempt,
+    BlockRef,
     Inclusion,
     NonceTakenError,
     SessionProof,
@@ -51,7 +51,12 @@ SELECT address, wallet_spendable(w, $2)
 FROM wallet_state w WHERE address = ANY($1::text[]) AND NOT needs_reading
 """
 _UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
-_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED') ORDER BY block_number"
+_TO_RECHECK = f"""
+{_ROWS} AS s WHERE state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
+  AND block_number >= (SELECT min(number) FROM chain_header)
+  AND NOT EXISTS (SELECT FROM chain_header h WHERE h.number = s.block_number AND h.block_hash = s.block_hash)
+ORDER BY block_number
+"""  # noqa: S608  # constants
 _ATTEMPTS_AT = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
@@ -60,18 +65,12 @@ _ATTEMPTS = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
 """
-# Leases use the database's clock. A lease that ends later than a new one could was taken before that clock was set
-# back, and counts as expired.
-_TAKE_LEASE = f"""
-WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms)
-INSERT INTO relayer_key AS k (relayer, holder, lease_until_ms) SELECT $1, $2, now_ms + $3::bigint FROM clock
-ON CONFLICT (relayer) DO UPDATE SET holder = excluded.holder, lease_until_ms = excluded.lease_until_ms
-  WHERE k.holder IS NULL OR k.holder = $2 OR k.lease_until_ms <= excluded.lease_until_ms - $3::bigint
-    OR k.lease_until_ms > excluded.lease_until_ms - $3::bigint + {LEASE_MS_MAX}
-RETURNING true
-"""  # noqa: S608  # constants
 _LOCK_NONCE = """
 INSERT INTO relayer_key (relayer) VALUES ($1) ON CONFLICT (relayer) DO UPDATE SET relayer = $1 RETURNING next_nonce
+"""
+_ANY_IN_FLIGHT = """
+SELECT EXISTS (
+  SELECT FROM settlement WHERE session_id = ANY($1::uuid[]) AND state IN ('SIGNED', 'SENT', 'STUCK', 'MINED'))
 """
 _ADD_ATTEMPTS = """
 INSERT INTO settlement_attempt (session_id, relayer, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms)
@@ -184,9 +183,16 @@ class PostgresOutbox:
         """Return CONFIRMED settlements that were not reported yet."""
         return await self._records(_UNTOLD)
 
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
-        return await self._records(_ABOVE, block_number)
+    async def chain_head(self) -> BlockRef | None:
+        """Return the last applied block."""
+        row = await self._database.read(
+            lambda connection: connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
+        )
+        return None if row is None else block_of(row)
+
+    async def settlements_to_recheck(self) -> list[SettlementRecord]:
+        """Return mined settlements whose block is not the one that the watcher applied."""
+        return await self._records(_TO_RECHECK)
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """Return every transaction signed with this nonce, oldest first."""
@@ -203,13 +209,6 @@ class PostgresOutbox:
             return [settlement_of(row, tuple(by_session.get(row["session_id"], ()))) for row in rows]
 
         return await self._database.read(unit)
-
-    async def take_lease(self, relayer: str, holder: str, *, lease_ms: int) -> bool:
-        """Take or renew the lease that allows one writer per key."""
-        taken = await self._database.run(
-            lambda connection: connection.fetchval(_TAKE_LEASE, relayer.lower(), holder, lease_ms)
-        )
-        return bool(taken)
 
     async def free_batch_at_ms(self, relayer: str) -> int:
         """Return when this key last signed a batch of free sessions."""
@@ -243,6 +242,8 @@ class PostgresOutbox:
             fresh = [item for item in attempts if (item.session_id, item.nonce) not in known]
             if any(attempt.nonce < stored for attempt in fresh):
                 raise NonceTakenError(f"the next nonce is {stored}")
+            if fresh and await connection.fetchval(_ANY_IN_FLIGHT, [item.session_id for item in fresh]):
+                raise NonceTakenError("a settlement is in flight under another nonce")
             columns = (
                 [item.session_id for item in attempts], [item.nonce for item in attempts],
                 [item.tx_hash for item in attempts], [item.raw for item in attempts],
@@ -317,6 +318,11 @@ class PostgresOutbox:
 
 def _place(inclusion: Inclusion) -> tuple[str, int, str, int | None]:
     return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash, inclusion.log_index
+
+
+def block_of(row: Any) -> BlockRef:
+    """Return the block in a stored row."""
+    return BlockRef(number=row["number"], block_hash=row["block_hash"], parent_hash=row["parent_hash"])
 
 
 def _attempt(row: Any) -> Attempt:

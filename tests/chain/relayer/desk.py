@@ -100,6 +100,28 @@ class Desk:
     async def state(self, session_id: str) -> SettlementState:
         return (await self.record(session_id)).state
 
+    async def watch(self) -> None:
+        """Apply the node's blocks to the ledger, and roll back those that were replaced, as the watcher does."""
+        head = await self.ledger.chain_head()
+        blocks = [
+            BlockRef(number=block.number, block_hash=block.block_hash, parent_hash=block.parent_hash)
+            for block in self.node.blocks
+        ]
+        now_ms = TrioClock().now_ms()
+        if head is not None:
+            applied = set(await self.ledger.recent_headers())
+            ancestor = [block for block in blocks if block in applied][-1]
+            if ancestor != head:
+                await self.ledger.roll_back(ancestor, cursor=head, now_ms=now_ms)
+                head = ancestor
+        new = tuple(block for block in blocks if head is None or block.number > head.number)
+        if new:
+            application = BlockApplication(
+                headers=new, events=(), readings=(), settled=(), head=new[-1], confirmed_block=new[-1].number,
+                previous=head,
+            )  # fmt: skip
+            await self.ledger.apply_blocks(application, now_ms=now_ms)
+
     async def set_funds(self, payer: str, micro: int) -> None:
         """Set the watcher's last reading of a wallet."""
         previous = await self.ledger.chain_head()

@@ -333,21 +333,13 @@ async def test_rounds_are_frequent_only_while_a_settlement_is_in_flight(desk: De
     assert await rounds_of(desk, relayer, 0.9) == [0, 200, 400, 600, 800]
 
 
-async def test_the_lease_is_given_back_when_the_relayer_stops(desk: Desk, autojump_clock: Any) -> None:
-    relayer = desk.relayer(lease_ms=5_000)
-    await rounds_of(desk, relayer, 1)
-    assert await desk.ledger.take_lease(desk.signer.address, "another", lease_ms=5_000)
-    await rounds_of(desk, relayer, 1)
-    assert not await desk.ledger.take_lease(desk.signer.address, "third", lease_ms=1)
-
-
 def test_the_default_options_of_relayer_and_watcher() -> None:
     assert asdict(RelayerOptions()) == {
         "depth": 0, "poll_ms": 200, "idle_ms": 2_000, "batch_max": 50, "retry_batch_max": 10, "settle_gas": 300_000,
         "fee_cap_wei": 500 * GWEI, "resend_ms": 5_000, "replace_ms": 30_000, "retry_ms_min": 2_000,
         "retry_ms_max": 86_400_000, "retry_ms_max_ours": 300_000, "retry_every_ms": 2_000, "free_every_ms": 600_000,
         "free_batch_max": 50, "settles_many": True, "free_settle_gas": 50_000, "free_batch_gas": 100_000,
-        "lease_ms": 5_000, "holder": None, "start_block": 0, "recheck_blocks": 256,
+        "start_block": 0,
     }  # fmt: skip
     assert asdict(WatcherOptions()) == {
         "depth": 0, "poll_ms": 200, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000, "sweep_ms": 600_000,
@@ -378,8 +370,9 @@ def test_what_may_be_in_flight_is_all_that_rounds_and_batches_sign() -> None:
 async def test_a_node_that_fails_is_asked_less_and_less_often_and_a_success_starts_anew(
     desk: Desk, autojump_clock: Any
 ) -> None:
-    relayer, found = desk.relayer(own_ids=FixedIds(255), poll_ms=200, idle_ms=2_000), list[int]()
-    desk.node.is_down = True
+    relayer, found = desk.relayer(own_ids=FixedIds(255), poll_ms=200, idle_ms=2_000, depth=0), list[int]()
+    await desk.ended()
+    desk.node.automine = desk.node.is_down = True
     async with trio.open_nursery() as nursery:
         await nursery.start(relayer.run, desk.hear)
         for until_s in (4.0, 10.0, 13.0):
@@ -431,7 +424,6 @@ async def test_the_last_place_may_be_taken_by_a_retry(desk: Desk, in_flight: int
     failed, retry = SettlementState.FAILED, SettlementLane.RETRY
     await desk.ledger.mark_waiting(session_id, failed, reason="x", retry_at_ms=0, now_ms=1, lane=retry)
     relayer = desk.relayer(batch_max=1, retry_batch_max=1, resend_ms=10**9, replace_ms=10**9)
-    await desk.ledger.take_lease(desk.signer.address, relayer._holder, lease_ms=0)
     before = len(desk.node.sent)
     await relayer.work_once(desk.hear)
     assert len(desk.node.sent) - before == signed

@@ -8,10 +8,10 @@ import trio
 
 from sightline.chain.relayer.preflight import find_settled
 from sightline.chain.relayer.relayer import Relayer
+from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import (
-    BlockRef,
     SettledAmounts,
     SettlementLane,
     SettlementState,
@@ -47,7 +47,7 @@ async def test_a_transaction_that_fails_on_the_other_branch_is_not_confirmed(des
     desk.node.fails = lambda _: True
     desk.node.refuses = lambda _: NO_ALLOWANCE
     desk.node.mine(salt="other")
-    relayer.recheck(0)
+    await desk.watch()
     await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.SENT
     for _ in range(2):
@@ -70,7 +70,7 @@ async def test_a_transaction_that_is_mined_again_less_deep_is_confirmed_only_at_
     states = []
     for _ in range(3):
         desk.node.mine(salt="other")
-        relayer.recheck(0)
+        await desk.watch()
         await relayer.work_once(desk.hear)
         states.append(await desk.state(session_id))
     assert states == [SettlementState.MINED, SettlementState.MINED, SettlementState.CONFIRMED]
@@ -82,13 +82,13 @@ async def test_a_transaction_that_is_mined_again_less_deep_is_confirmed_only_at_
 async def test_the_first_block_above_the_common_ancestor_is_rechecked(desk: Desk) -> None:
     relayer, session_id = desk.relayer(depth=0), await desk.ended()
     await relayer.work_once(desk.hear)
-    mined = desk.node.mine()
+    desk.node.mine()
     await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.CONFIRMED
     desk.node.fork(1)
     desk.node.pool.clear()
     desk.node.mine(salt="other")
-    relayer.recheck(mined.number - 1)
+    await desk.watch()
     await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.SENT
     assert len(desk.node.pool) == 1
@@ -101,8 +101,8 @@ async def test_a_block_that_the_watcher_applied_puts_other_blocks_of_its_number_
     await relayer.work_once(desk.hear)
     desk.node.fork(1)
     desk.node.pool.clear()
-    other = desk.node.mine(salt="other")
-    relayer.compare([BlockRef(number=other.number, block_hash=other.block_hash, parent_hash=other.parent_hash)])
+    desk.node.mine(salt="other")
+    await desk.watch()
     await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.SENT
 
@@ -127,15 +127,6 @@ async def test_a_chain_with_another_first_block_is_not_signed_for(desk: Desk) ->
     with pytest.raises(ChainChangedError):
         await relayer.work_once(desk.hear)
     assert (await desk.record(session_id)).attempts == ()
-
-
-async def test_what_the_watcher_told_while_the_lease_was_elsewhere_is_bounded(desk: Desk) -> None:
-    relayer = desk.relayer()
-    await desk.ledger.take_lease(desk.signer.address, "other", lease_ms=60_000)
-    for number in range(5_000):
-        relayer.compare([BlockRef(number=number, block_hash=f"0x{number}", parent_hash=f"0x{number - 1}")])
-    await relayer.work_once(desk.hear)
-    assert len(relayer._confirmation._applied) == 1_024
 
 
 # Replacements.
@@ -416,55 +407,61 @@ async def confirmed_and_removed(desk: Desk, relayer: Relayer) -> tuple[str, int]
     return session_id, mined.number
 
 
-@pytest.mark.parametrize("above", [(0, 9), (9, 0), (0, 0)])
-async def test_of_two_reorganisations_the_deeper_one_is_rechecked(desk: Desk, above: tuple[int, int]) -> None:
+async def test_a_block_that_is_replaced_by_none_is_rechecked(desk: Desk) -> None:
+    """The watcher rolled back, and the new branch is shorter: no block of this number exists any more."""
+    relayer, session_id = desk.relayer(depth=0), await desk.ended()
+    await relayer.work_once(desk.hear)
+    desk.node.mine()
+    await desk.watch()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    desk.node.fork(1)
+    desk.node.pool.clear()
+    await desk.watch()
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_a_relayer_that_starts_finds_the_reorganisation_that_another_server_saw(desk: Desk) -> None:
+    session_id, _ = await confirmed_and_removed(desk, desk.relayer(depth=0))
+    await desk.watch()
+    await desk.relayer(depth=0).work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.SENT
+
+
+async def test_while_the_watcher_stands_still_nothing_is_rechecked(desk: Desk) -> None:
     relayer = desk.relayer(depth=0)
     session_id, _ = await confirmed_and_removed(desk, relayer)
-    for number in above:
-        relayer.recheck(number)
-    await relayer.work_once(desk.hear)
-    assert await desk.state(session_id) is SettlementState.SENT
-
-
-async def test_a_reorganisation_above_the_block_changes_nothing_and_is_rechecked_once(desk: Desk) -> None:
-    relayer = desk.relayer(depth=0)
-    session_id, number = await confirmed_and_removed(desk, relayer)
-    relayer.recheck(number)
     await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.CONFIRMED
-    asked = desk.node.counted["eth_blockNumber"]
-    await relayer.work_once(desk.hear)
-    assert desk.node.counted["eth_blockNumber"] == asked
 
 
-@pytest.mark.parametrize("blocks", [(0, 1), (1, 0)])
-async def test_a_reorganisation_that_is_reported_during_a_recheck_is_rechecked_in_the_next_round(
-    desk: Desk, blocks: tuple[int, int]
-) -> None:
+async def test_settlements_above_the_watchers_block_are_looked_up_once_for_each_block(desk: Desk) -> None:
     relayer = desk.relayer(depth=0)
-    session_id, number = await confirmed_and_removed(desk, relayer)
-    before, during = (number - 1 if each == 0 else number for each in blocks)
-    relayer.recheck(before)
-    desk.node.before["eth_blockNumber"] = lambda: relayer.recheck(during)
+    await desk.watch()
+    await desk.ended()
     await relayer.work_once(desk.hear)
-    desk.node.before.clear()
+    desk.node.mine()
     await relayer.work_once(desk.hear)
-    assert await desk.state(session_id) is SettlementState.SENT
-
-
-async def test_only_the_last_blocks_are_rechecked_at_the_start(desk: Desk) -> None:
-    relayer = desk.relayer(depth=0)
-    session_id, number = await confirmed_and_removed(desk, relayer)
-    for _ in range(5):
-        desk.node.mine()
-    head = desk.node.blocks[-1].number
-    late = desk.relayer(depth=0, recheck_blocks=head - number)
-    late._holder = relayer._holder
+    late = desk.relayer(depth=0)
     await late.work_once(desk.hear)
-    assert await desk.state(session_id) is SettlementState.CONFIRMED
-    early = desk.relayer(depth=0, recheck_blocks=head - number + 1)
-    early._holder = relayer._holder
-    await early.work_once(desk.hear)
+    asked = desk.node.counted["eth_getTransactionReceipt"]
+    await late.work_once(desk.hear)
+    assert desk.node.counted["eth_getTransactionReceipt"] == asked
+    await desk.watch()
+    await late.work_once(desk.hear)
+    assert desk.node.counted["eth_getTransactionReceipt"] == asked
+
+
+async def test_a_recheck_that_the_node_did_not_answer_is_repeated(desk: Desk) -> None:
+    relayer = desk.relayer(depth=0)
+    session_id, _ = await confirmed_and_removed(desk, relayer)
+    await desk.watch()
+    desk.node.is_down = True
+    with pytest.raises(ChainUnavailableError):
+        await relayer.work_once(desk.hear)
+    desk.node.is_down = False
+    await relayer.work_once(desk.hear)
     assert await desk.state(session_id) is SettlementState.SENT
 
 
@@ -555,32 +552,6 @@ async def test_a_settlement_that_stays_in_its_block_is_not_written_again(desk: D
     record = await desk.record(session_id)
     assert (record.state, record.block_hash) == (SettlementState.MINED, moved.block_hash)
     assert record.updated_at_ms == first.updated_at_ms + 1_000
-
-
-@pytest.mark.parametrize(
-    ("offsets", "is_rechecked"), [((0,), True), ((-1, 0), True), ((0, 1), True), ((-1,), False), ((1,), False)]
-)
-async def test_only_another_block_of_its_number_puts_a_settlement_in_doubt(
-    desk: Desk, offsets: tuple[int, ...], is_rechecked: bool
-) -> None:
-    relayer = desk.relayer(depth=0)
-    session_id, number = await confirmed_and_removed(desk, relayer)
-    relayer.compare([BlockRef(number=number + each, block_hash=f"0xother{each}", parent_hash="0x") for each in offsets])
-    await relayer.work_once(desk.hear)
-    assert (await desk.state(session_id) is SettlementState.SENT) is is_rechecked
-
-
-async def test_the_same_block_puts_nothing_in_doubt(desk: Desk) -> None:
-    relayer = desk.relayer(depth=0)
-    session_id, number = await confirmed_and_removed(desk, relayer)
-    recorded = (await desk.record(session_id)).block_hash
-    assert recorded is not None
-    relayer.compare([BlockRef(number=number, block_hash=recorded, parent_hash="0x")])
-    asked = desk.node.counted["eth_blockNumber"]
-    await relayer.work_once(desk.hear)
-    assert await desk.state(session_id) is SettlementState.CONFIRMED
-    assert desk.node.counted["eth_blockNumber"] == asked
-    assert relayer._confirmation._applied == {}
 
 
 async def test_the_depth_of_a_found_event_is_the_number_of_blocks_above_it(desk: Desk) -> None:

@@ -39,7 +39,7 @@ class Watch:
     endpoint: Endpoint
     ledger: MemoryLedger
     watcher: Watcher
-    reorganised: list[int]
+    reorganisations: list[str]
     alice: Wallet
     bob: Wallet
 
@@ -72,14 +72,15 @@ class Watch:
 
 @pytest.fixture
 async def watch() -> AsyncIterator[Watch]:
-    node, ledger, reorganised = ScriptedNode(), MemoryLedger(), list[int]()
+    node, ledger, reorganisations = ScriptedNode(), MemoryLedger(), list[str]()
     async with open_endpoint("http://127.0.0.1:1") as endpoint, open_rpc(endpoint.url, OPTIONS, ids) as rpc:
         endpoint.fault = node.answer
         watcher = Watcher(
             rpc, RpcReader(rpc, token=TOKEN, settlement=SETTLEMENT), ledger, node.identity,
-            WatcherOptions(poll_ms=10), clock=clock, ids=ids, on_reorganised=reorganised.append,
+            WatcherOptions(poll_ms=10), clock=clock, ids=ids,
         )  # fmt: skip
-        watch = Watch(node, endpoint, ledger, watcher, reorganised, Wallet(), Wallet())
+        watcher.on_reorganised = lambda: reorganisations.append("told")
+        watch = Watch(node, endpoint, ledger, watcher, reorganisations, Wallet(), Wallet())
         for wallet in (watch.alice, watch.bob):
             await ledger.track(wallet.workspace_id, wallet.address, now_ms=0)
         yield watch
@@ -162,7 +163,7 @@ async def test_a_reorganisation_voids_rows_and_reads_the_other_branch(watch: Wat
     watch.node.mine()
     watch.node.mine()
     await watch.catch_up()
-    assert watch.reorganised == [1]
+    assert watch.reorganisations == ["told"]
     assert {row.amount_micro for row in await watch.rows(watch.bob) if row.removed} == {60, 7}
     assert (await watch.view(watch.alice)).held_micro == 60
     await watch.assert_equal_to_chain()
@@ -208,7 +209,7 @@ async def test_an_endpoint_that_falls_behind_changes_nothing(watch: Watch) -> No
     watch.node.shown = 1
     await watch.catch_up()
     assert (await watch.view(watch.alice)).last_sync_block == 2
-    assert watch.reorganised == []
+    assert watch.reorganisations == []
 
 
 async def test_empty_logs_that_the_header_belies_are_read_from_receipts(watch: Watch) -> None:

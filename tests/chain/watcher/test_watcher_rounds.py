@@ -12,7 +12,7 @@ from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
-from sightline.ports.ledger import BlockRef, LedgerQuery
+from sightline.ports.ledger import LedgerQuery
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import FixedIds, TrioClock
 from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
@@ -190,15 +190,6 @@ async def test_an_endpoint_without_a_head_is_an_outage(post: Post, autojump_cloc
     post.node._eth_getBlockByNumber = lambda _tag, _full: None  # type: ignore[method-assign]  # a node without blocks
     with pytest.raises(ChainUnavailableError, match="no latest block"):
         await post.watcher().watch_once()
-
-
-async def test_headers_are_told_after_they_are_applied(post: Post, autojump_clock: Any) -> None:
-    watcher, told = post.watcher(), list[BlockRef]()
-    watcher._on_applied = told.extend
-    await catch_up(watcher)
-    block = post.node.mine()
-    await catch_up(watcher)
-    assert [header.block_hash for header in told] == [post.node.blocks[0].block_hash, block.block_hash]
 
 
 @pytest.mark.parametrize("is_same_chain", [True, False])

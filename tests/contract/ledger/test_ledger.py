@@ -99,6 +99,7 @@ async def test_a_replacement_keeps_the_nonce_and_every_hash(ledger: Ledger) -> N
     assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 4)] == ["0xaa", "0xcc"]
     assert await ledger.attempts_at(PAYER, 4) == []
     assert await ledger.next_nonce(RELAYER) == 5
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="x", retry_at_ms=0, now_ms=6)
     await ledger.store_signed(RELAYER, [an_attempt(nonce=5, tx_hash="0xdd")], now_ms=7)
     assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 5)] == ["0xdd"]
     assert [attempt.tx_hash for attempt in await ledger.attempts_at(RELAYER, 4)] == ["0xaa", "0xcc"]
@@ -161,9 +162,6 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
     await ledger.mark_confirmed(SESSION, Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb"), now_ms=4)
-    assert [row.session_id for row in await ledger.settlements_above(6)] == [SESSION]
-    assert await ledger.settlements_above(7) == []
-    assert await ledger.settlements_above(8) == []
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
     record = await ledger.settlement(SESSION)
     assert record is not None
@@ -264,7 +262,8 @@ async def test_other_amounts_on_the_chain_are_a_state_of_their_own(ledger: Ledge
     assert record is not None
     assert (record.state, record.on_chain, record.tx_hash) == (SettlementState.MISMATCHED, on_chain, "0xaa")
     assert record.payload == a_payload()
-    assert [row.session_id for row in await ledger.settlements_above(6)] == [SESSION]
+    await apply(ledger, an_application(a_block(7)), now_ms=5)
+    assert [row.session_id for row in await ledger.settlements_to_recheck()] == [SESSION]
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=6)
     record = await ledger.settlement(SESSION)
     assert record is not None
@@ -295,24 +294,6 @@ async def test_a_settlement_in_flight_is_not_written_off(ledger: Ledger) -> None
     record = await ledger.write_off(SESSION, reason="impatience", now_ms=3)
     assert record is not None
     assert record.state is SettlementState.SIGNED
-
-
-async def test_one_holder_signs_with_a_key_until_its_lease_runs_out(ledger: Ledger) -> None:
-    assert await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
-    assert not await ledger.take_lease(RELAYER, "two", lease_ms=30_000)
-    assert await ledger.take_lease(RELAYER, "one", lease_ms=300)
-    assert not await ledger.take_lease(RELAYER, "two", lease_ms=0)
-    with trio.fail_after(10):
-        while not await ledger.take_lease(RELAYER, "two", lease_ms=30_000):  # noqa: ASYNC110  # the store's clock
-            await trio.sleep(0.05)
-    assert not await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
-    assert await ledger.take_lease(RELAYER, "two", lease_ms=0)
-    assert await ledger.take_lease(RELAYER, "one", lease_ms=30_000)
-
-
-async def test_a_lease_from_before_the_clock_was_set_back_is_over(ledger: Ledger) -> None:
-    assert await ledger.take_lease(RELAYER, "one", lease_ms=3_600_000)
-    assert await ledger.take_lease(RELAYER, "two", lease_ms=5_000)
 
 
 # Wallets.

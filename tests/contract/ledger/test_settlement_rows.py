@@ -8,6 +8,7 @@ from sightline.ports.ledger import (
     FundsPolicy,
     Inclusion,
     Ledger,
+    NonceTakenError,
     SettledAmounts,
     SettlementLane,
     SettlementRecord,
@@ -201,6 +202,7 @@ async def test_the_nonce_after_a_replacement_stays_above_all_that_were_used(ledg
     await ledger.store_signed(RELAYER, [an_attempt(nonce=4, tx_hash="0xcc")], now_ms=6)
     assert await ledger.next_nonce(RELAYER) == 6
     assert [row.tx_hash for row in await ledger.attempts_at(RELAYER, 5)] == ["0xbb"]
+    await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="x", retry_at_ms=0, now_ms=6)
     await ledger.store_signed(RELAYER, [an_attempt(nonce=1_000, tx_hash="0xdd")], now_ms=7)
     assert [row.tx_hash for row in await ledger.attempts_at(RELAYER, int("1000"))] == ["0xdd"]
 
@@ -275,13 +277,35 @@ async def test_what_is_confirmed_is_told_oldest_first(ledger: Ledger) -> None:
     assert ids_of(await ledger.unnotified()) == [OTHER_SESSION]
 
 
-async def test_what_is_mined_above_a_block_is_listed_whatever_its_depth(ledger: Ledger) -> None:
+async def test_a_settlement_in_flight_is_not_signed_under_another_nonce(ledger: Ledger) -> None:
+    """A second relayer that read the settlement before the first one signed it gets no second transaction."""
+    await ledger.compose(a_payload(), now_ms=1)
+    await ledger.store_signed(RELAYER, [an_attempt()], now_ms=2)
+    with pytest.raises(NonceTakenError):
+        await ledger.store_signed(RELAYER, [an_attempt(nonce=1, tx_hash="0xbb")], now_ms=3)
+    await ledger.store_signed(RELAYER, [an_attempt(tx_hash="0xcc")], now_ms=4)
+    assert [each.tx_hash for each in (await record_of(ledger)).attempts] == ["0xaa", "0xcc"]
+
+
+async def test_settlements_in_blocks_that_the_watcher_did_not_apply_are_to_be_rechecked(ledger: Ledger) -> None:
+    """Block 7 was replaced and 8 is not applied yet; 6 is applied; 5 is older than what the watcher keeps."""
     await three(ledger)
-    await ledger.mark_mined(SESSION, replace(PLACE, block_number=8), now_ms=5)
-    await ledger.mark_confirmed(THIRD_SESSION, PLACE, now_ms=5)
-    assert sorted(ids_of(await ledger.settlements_above(6))) == [THIRD_SESSION, SESSION]
-    assert ids_of(await ledger.settlements_above(7)) == [SESSION]
-    assert await ledger.settlements_above(8) == []
+    applied, places = a_block(6), {}
+    for number in (5, 6, 7, 8):
+        places[number] = replace(PLACE, block_number=number, block_hash=applied.block_hash if number == 6 else "0xold")
+    await ledger.mark_confirmed(SESSION, places[8], now_ms=5)
+    await ledger.mark_mined(THIRD_SESSION, places[7], now_ms=5)
+    await ledger.mark_confirmed(OTHER_SESSION, places[5], now_ms=5)
+    assert await ledger.settlements_to_recheck() == []
+    for block in (applied, a_block(7)):
+        await apply(ledger, an_application(block), now_ms=6)
+    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    await ledger.mark_confirmed(OTHER_SESSION, places[6], now_ms=7)
+    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    await ledger.roll_back(applied, cursor=a_block(7), now_ms=8)
+    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    await ledger.mark_unmined(THIRD_SESSION, reason="x", now_ms=9)
+    assert ids_of(await ledger.settlements_to_recheck()) == [SESSION]
 
 
 @pytest.mark.parametrize(("balance", "lane"), [(100, SettlementLane.PAYABLE), (99, SettlementLane.RETRY)])
