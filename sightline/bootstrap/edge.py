@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
+from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
@@ -48,6 +49,8 @@ DESCRIPTORS_RESERVED: Final = 64
 """Descriptors reserved for the event loop, files, chain connections, children and their pipes; idle use is about 40."""
 INTERNAL_CONNECTIONS_MAX: Final = 16
 CONNECTIONS_MIN: Final = 16
+SHARED_ACCEPT_BATCH: Final = 4
+"""Connections that a process accepts at once when others accept on the same socket."""
 COOKIE_KEY_NAME: Final = "k1"
 LOCAL_AUDIENCE: Final = "sightline-local"
 """Audience of cookies when no public URL is set: a local server may get another port after a restart."""
@@ -219,17 +222,22 @@ def _resource_options(core: Core) -> ResourceOptions:
     )
 
 
-def internal_listener(settings: Settings, port: int) -> ListenerOptions:
-    """Options of the internal listener: its address."""
-    return ListenerOptions(host=settings.internal_host, port=port)
+def internal_listener(ports: Ports) -> ListenerOptions:
+    """Options of the internal listener: its socket."""
+    return ListenerOptions(sock=ports.internal)
 
 
-def public_listener(settings: Settings, port: int) -> ListenerOptions:
-    """Options of the public listener: address, TLS and trusted proxies."""
+def public_listener(settings: Settings, ports: Ports) -> ListenerOptions:
+    """Options of the public listener: socket, TLS and trusted proxies."""
     tls = None
     if settings.tls_cert is not None and settings.tls_key is not None:
         tls = TlsOptions(cert_file=str(settings.tls_cert), key_file=str(settings.tls_key))
-    return ListenerOptions(host=settings.host, port=port, tls=tls, trusted_proxies=frozenset(settings.trusted_proxies))
+    return ListenerOptions(
+        sock=ports.public,
+        tls=tls,
+        trusted_proxies=frozenset(settings.trusted_proxies),
+        accept_batch=SHARED_ACCEPT_BATCH if ports.is_shared else ListenerOptions().accept_batch,
+    )
 
 
 def public_connections_max(settings: Settings) -> int:

@@ -1,11 +1,9 @@
 """Serve HTTP on a running core: both listeners, and the background tasks of the identity package."""
 
 import gc
-import sys
 from collections.abc import Callable
 from functools import partial
 
-import structlog
 import trio
 
 from sightline.bootstrap.core import Core
@@ -25,17 +23,15 @@ from sightline.bootstrap.observability.metrics import read_metrics
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
-from sightline.system.server_address_file import write_server_addresses
-
-log = structlog.get_logger("sightline")
 
 
 async def serve_http(
-    core: Core, ports: Ports, public_url: str, stop: trio.Event, note_ready: Callable[[], None]
+    core: Core, ports: Ports, public_url: str, stop: trio.Event, on_ready: Callable[[str], None]
 ) -> None:
     """Serve both listeners until `stop` is set and the calls in flight have ended.
 
-    Prints `ready URL` on stdout when both listeners accept connections.
+    Args:
+        on_ready: Called with the URL of the internal listener when both accept connections.
 
     Raises:
         StartError: A listener cannot open its port.
@@ -44,9 +40,9 @@ async def serve_http(
     identity = make_identity(core, public_url)
     internal_app = make_internal_app(core, identity, metrics)
     public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url, public_hosts(settings))
-    internal_options = server_options(core, internal_listener(settings, ports.internal), INTERNAL_CONNECTIONS_MAX)
+    internal_options = server_options(core, internal_listener(ports), INTERNAL_CONNECTIONS_MAX)
     public_options = server_options(
-        core, public_listener(settings, ports.public), public_connections_max(settings), settings.strict_transport_s
+        core, public_listener(settings, ports), public_connections_max(settings), settings.strict_transport_s
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
@@ -55,11 +51,7 @@ async def serve_http(
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")
             await listeners.start(_listen, public_app, public_options, stop, "")
             settle_memory()
-            write_server_addresses(settings.data_dir, url=public_url, internal_url=internal.url)
-            note_ready()
-            log.info("ready", url=public_url, internal_url=internal.url, data_dir=str(settings.data_dir))
-            sys.stdout.write(f"ready {public_url}\n")
-            sys.stdout.flush()
+            on_ready(internal.url)
         background.cancel_scope.cancel()
 
 
@@ -75,7 +67,9 @@ async def _listen(
         await serve(app, options, shutdown=stop, task_status=task_status)
     except OSError as error:
         (listener,) = options.listeners
-        raise listen_error(error, listener.host, listener.port, setting=setting) from error
+        assert listener.sock is not None
+        host, port = listener.sock.getsockname()[:2]
+        raise listen_error(error, host, port, setting=setting) from error
 
 
 def settle_memory() -> None:

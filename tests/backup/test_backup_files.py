@@ -11,7 +11,7 @@ import pytest
 from sightline.bootstrap.maintenance.archive import read_archive
 from sightline.bootstrap.maintenance.backup import run_backup
 from sightline.bootstrap.maintenance.restore import DRAFT, run_restore
-from sightline.bootstrap.run import kept_parts
+from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
 from sightline.system.data_directory import PartMissingError, check_parts
 

@@ -14,17 +14,29 @@ from sightline.config import Settings
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Port numbers of both listeners, after 0 in the settings was replaced by a free port."""
+    """The bound sockets of both listeners."""
 
-    public: int
-    internal: int
+    public: socket.socket
+    internal: socket.socket
     public_url: str
     """URL of the public listener itself, as if SIGHTLINE_PUBLIC_URL were not set."""
+    is_shared: bool = False
+    """Whether other processes accept connections on the public socket too."""
+
+    @property
+    def public_port(self) -> int:
+        """Port of the public listener."""
+        return int(self.public.getsockname()[1])
+
+    @property
+    def internal_port(self) -> int:
+        """Port of the internal listener."""
+        return int(self.internal.getsockname()[1])
 
 
 @contextmanager
 def reserve_ports(settings: Settings) -> Iterator[Ports]:
-    """Bind both addresses, without accepting connections, until the block ends.
+    """Bind both addresses, without accepting connections; close them when the block ends.
 
     A port that is in use is reported before the database starts, and no other process can take a free port that was
     chosen.
@@ -45,7 +57,7 @@ def reserve_ports(settings: Settings) -> Iterator[Ports]:
         port = int(public.getsockname()[1])
         scheme = "https" if settings.tls_cert is not None else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        yield Ports(public=port, internal=int(internal.getsockname()[1]), public_url=f"{scheme}://{host}:{port}")
+        yield Ports(public=public, internal=internal, public_url=f"{scheme}://{host}:{port}")
 
 
 def _reserve(host: str, port: int) -> socket.socket:

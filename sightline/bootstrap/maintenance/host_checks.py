@@ -14,7 +14,7 @@ from cryptography import x509
 from sightline.bootstrap.listeners.ports import reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
-from sightline.bootstrap.run import kept_parts
+from sightline.bootstrap.process import kept_parts
 from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 from sightline.ports.clock import Clock
@@ -73,7 +73,7 @@ def check_ports(settings: Settings, *, is_running: bool) -> HostFinding:
         return ok("ports", "not tried: the running server has them")
     try:
         with reserve_ports(settings) as ports:
-            return ok("ports", f"{ports.public} and {ports.internal} (internal) can be bound")
+            return ok("ports", f"{ports.public_port} and {ports.internal_port} (internal) can be bound")
     except StartError as error:
         problem, _, remedy = str(error).partition(". ")
         return failed("ports", problem, remedy.rstrip(".") or "See docs/ops/run.md")

@@ -22,7 +22,7 @@ from sightline.bootstrap.maintenance.archive import (
     read_archive,
 )
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
-from sightline.bootstrap.run import kept_parts
+from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
 from sightline.storage.embedded.dump import PostgresTools
 from sightline.system.data_directory import CLUSTER, write_parts

@@ -1,5 +1,6 @@
 """Options of the server: listeners, limits, and how an error is rendered."""
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,9 @@ class ListenerOptions:
 
     X-Forwarded-For and X-Forwarded-Proto are used only from the addresses in `trusted_proxies`. `h2c` allows
     HTTP/2 with prior knowledge on a cleartext listener; without it the preface is refused as a malformed request.
+
+    `sock` is a bound socket, used in place of host and port. `accept_batch` is how many connections are accepted before
+    others get the processor: few if several processes accept on one socket, so that they share the connections.
     """
 
     host: str = "127.0.0.1"
@@ -30,6 +34,8 @@ class ListenerOptions:
     h2c: bool = False
     trusted_proxies: frozenset[str] = frozenset()
     backlog: int = 1024
+    sock: socket.socket | None = None
+    accept_batch: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

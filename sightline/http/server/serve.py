@@ -25,7 +25,6 @@ from sightline.http.server.transport import SocketTransport, StreamTransport
 
 log = structlog.get_logger()
 
-_ACCEPT_BATCH = 64
 _TURNING_AWAY_MAX = 64
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _OUT_OF_RESOURCES_PAUSE_S = 0.1
@@ -65,13 +64,14 @@ class _Listener:
         self.options = options
         self.tls = None if options.tls is None else _make_tls(options.tls)
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket = options.sock or socket.socket(family, socket.SOCK_STREAM)
         self.bound = Bound(options.host, options.port, self.tls is not None)
 
     def listen(self) -> None:
         self.socket.setblocking(False)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((self.options.host, self.options.port))
+        if self.options.sock is None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.bind((self.options.host, self.options.port))
         self.socket.listen(self.options.backlog)
         host, port = self.socket.getsockname()[:2]
         self.bound = Bound(host, port, self.tls is not None)
@@ -145,7 +145,7 @@ class _Server:
     async def _accept(self, listener: _Listener, connections: trio.Nursery) -> None:
         while True:
             await trio.lowlevel.wait_readable(listener.socket)
-            for _ in range(_ACCEPT_BATCH):
+            for _ in range(listener.options.accept_batch):
                 try:
                     sock, address = listener.socket.accept()
                 except BlockingIOError:

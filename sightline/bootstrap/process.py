@@ -1,0 +1,227 @@
+"""What each server process does: prepare its data directory and sockets, serve until SIGTERM, and choose its exit code.
+
+Stop order: HTTP drains, the actors finish their accepted messages, then the core closes in reverse order of its start.
+"""
+
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, final
+
+import structlog
+import trio
+
+from sightline.bootstrap.core import Core, open_core
+from sightline.bootstrap.fencing import EXIT_FENCED
+from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
+from sightline.bootstrap.listeners.ports import Ports, reserve_ports
+from sightline.bootstrap.listeners.tls import check_tls_files
+from sightline.bootstrap.observability.traces import open_tracer
+from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
+from sightline.config import Settings
+from sightline.system.clock import SystemClock
+from sightline.system.data_directory import (
+    CHAIN_DATABASE,
+    CHAIN_KEYS,
+    CLUSTER,
+    FRAME_ROOT,
+    SECRETS,
+    DataPart,
+    check_parts,
+    record_parts,
+)
+from sightline.system.ids import SystemIds
+from sightline.system.lock import lock_directory
+from sightline.system.secrets import Secrets, load_secrets
+
+OPEN_FILES: Final = 65_536
+
+log = structlog.get_logger("sightline")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A locked data directory, bound sockets and secrets."""
+
+    settings: Settings
+    """With an absolute data directory, and with the files of the certificate that was issued."""
+    secrets: Secrets
+    ports: Ports
+    own_tls: OwnTls | None
+
+    @property
+    def public_url(self) -> str:
+        """URL under which callers reach the server."""
+        return self.settings.public_url or self.ports.public_url
+
+    def note_ready(self) -> None:
+        """Tell devices how to trust the server, and record the parts of the data directory."""
+        if self.own_tls is not None:
+            _tell_devices(self.public_url, self.own_tls.fingerprint)
+        try:
+            record_parts(self.settings.data_dir, kept_parts(self.settings))
+        except OSError as error:
+            log.warning("data_directory_parts_not_recorded", error=str(error))
+
+
+@contextmanager
+def prepare(settings: Settings) -> Iterator[Prepared]:
+    """Lock the data directory, bind both sockets and read the secrets; release them when the block ends.
+
+    Raises:
+        DataDirectoryInUseError, PartMissingError, StartError: The server cannot start.
+    """
+    with ExitStack() as stack:
+        directory = settings.data_dir
+        with check_setting(f"SIGHTLINE_DATA_DIR (--data-dir) {directory}"):
+            directory = directory.resolve()
+            stack.enter_context(lock_directory(directory))
+        settings = settings.model_copy(update={"data_dir": directory})
+        check_tls_files(settings)
+        restrict_new_files()
+        own_tls = _issue_certificate(settings) if settings.tls_auto else None
+        if own_tls is not None:
+            settings = settings.model_copy(update={"tls_cert": own_tls.certificate, "tls_key": own_tls.key})
+        ports = stack.enter_context(reserve_ports(settings))
+        if own_tls is not None:
+            ports = replace(ports, public_url=f"https://{own_tls.address}:{ports.public_port}")
+        raise_open_file_limit()
+        check_parts(directory, kept_parts(settings))
+        with check_setting(f"The secrets in {settings.secrets_path} (SIGHTLINE_DATA_DIR, SIGHTLINE_SECRETS_FILE)"):
+            secrets = load_secrets(settings.secrets_path, SystemIds())
+        yield Prepared(settings=settings, secrets=secrets, ports=ports, own_tls=own_tls)
+
+
+def restrict_new_files() -> None:
+    """Let files that this process and its children create be readable by their account only."""
+    os.umask(0o077)
+
+
+def raise_open_file_limit() -> None:
+    """Raise the soft limit of open files. Each connection takes a descriptor, and the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(OPEN_FILES, hard) if hard != resource.RLIM_INFINITY else OPEN_FILES
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@final
+class ServerRun:
+    """One run of a server in this process, from its start until SIGTERM."""
+
+    def __init__(self, settings: Settings, secrets: Secrets, ports: Ports, public_url: str) -> None:
+        self.is_ready = False
+        self._settings = settings
+        self._secrets = secrets
+        self._ports = ports
+        self._public_url = public_url
+        self._stop = trio.Event()
+
+    async def run(self, on_ready: Callable[[str], None]) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Args:
+            on_ready: Called with the URL of the internal listener when calls are accepted.
+        """
+
+        def note_ready(internal_url: str) -> None:
+            self.is_ready = True
+            on_ready(internal_url)
+
+        settings, url = self._settings, self._public_url
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._await_signal, nursery.cancel_scope)
+            # Half of the imports are not needed before the children are ready: import them while the children start.
+            nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
+            async with open_tracer(settings) as tracer, open_core(settings, self._secrets, url, tracer) as core:
+                serve_http = await trio.to_thread.run_sync(_import_listeners)
+                await serve_http(core, self._ports, url, self._stop, note_ready)
+            nursery.cancel_scope.cancel()
+
+    async def _await_signal(self, start: trio.CancelScope) -> None:
+        """Stop on SIGTERM or SIGINT: drain if calls are accepted already, else cancel the start."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                log.info("stopping", signal=signal.Signals(number).name)
+                self._stop.set()
+                if not self.is_ready:
+                    start.cancel()
+
+
+def exit_code_of(settings: Settings, run: Callable[[], None], is_ready: Callable[[], bool]) -> int:
+    """Run a server process; returns its exit code.
+
+    0 after a stop, 1 when the server could not start or failed, 3 when another server took over, 130 after a Ctrl-C
+    before signals were handled. The reason of a failed start is one line on stderr; the stack is logged at debug level.
+    """
+    try:
+        if sys.flags.optimize:
+            raise StartError("Sightline does not run under python -O, which removes its assertions. Start without -O.")
+        run()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        # Catches everything: each failure becomes one line on stderr and an exit code.
+        if any(isinstance(leaf, TakenOverError) for leaf in leaves_of(error)):
+            log.critical("server_fenced", action="stopped", exit_code=EXIT_FENCED)
+            return EXIT_FENCED
+        if is_ready():
+            log.critical("server_failed", exc_info=error)
+        else:
+            log.debug("start_failed", exc_info=error)
+            sys.stderr.write(start_line(error, settings) + "\n")
+        return 1
+    return 0
+
+
+def say_url(url: str) -> None:
+    """Print `ready URL` on stdout."""
+    sys.stdout.write(f"ready {url}\n")
+    sys.stdout.flush()
+
+
+ServeHttp: TypeAlias = Callable[[Core, Ports, str, trio.Event, Callable[[str], None]], Awaitable[None]]
+
+
+def _import_listeners() -> ServeHttp:
+    from sightline.bootstrap.listen import serve_http
+
+    return serve_http
+
+
+def kept_parts(settings: Settings) -> list[DataPart]:
+    """List the parts of the data directory that a server with these settings uses."""
+    parts = []
+    if settings.secrets_file is None:
+        parts.append(SECRETS)
+    if settings.database_url is None:
+        parts.append(CLUSTER)
+    if settings.chain_rpc_url is None:
+        parts += [CHAIN_KEYS, CHAIN_DATABASE]
+    if settings.frame_signing_key is None:
+        parts.append(FRAME_ROOT)
+    return parts
+
+
+def _issue_certificate(settings: Settings) -> OwnTls:
+    directory = settings.data_dir
+    with check_setting(f"SIGHTLINE_TLS_AUTO (--tls auto) with the authority in {directory / FOLDER}"):
+        return issue(directory, SystemIds(), SystemClock().now_ms(), own_address(), socket.gethostname())
+
+
+def _tell_devices(url: str, fingerprint: str) -> None:
+    """Print how a phone on this network trusts the server: a code with the URL of the authority."""
+    import segno
+
+    sys.stderr.write(
+        f"\nFor phones on this network: install the authority from {url}/ca.crt, then open {url}/\n"
+        f"Compare its SHA-256 on the phone: {fingerprint}\n\n"
+    )
+    segno.make(f"{url}/ca.crt", error="m").terminal(out=sys.stderr, compact=True)
+    sys.stderr.flush()
