@@ -4,21 +4,29 @@ The server, the simulator, the test worlds and the bench build their actors here
 """
 
 from dataclasses import dataclass
-from typing import final
+from functools import partial
+from typing import Final, final
 
+import structlog
 import trio
 
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
+from sightline.actors.messages import FactsMissed
 from sightline.actors.recovery import recover
+from sightline.actors.remote.peers import Peers
+from sightline.actors.remote.seen_reports import SeenReports
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.traced import TracedTurns, traced
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
+from sightline.domain.session.model import Live
 from sightline.ports.tracing import Tracer
+
+log: Final = structlog.get_logger("sightline.actors")
 
 
 @final
@@ -32,13 +40,23 @@ class Actors:
     pump: MediaPump
     broker: Broker
 
+    peers: Peers | None
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until `close` or cancellation; reports started when everything unfinished has been recovered once."""
+        """Run until `close` or cancellation.
+
+        Reports started when everything unfinished has been recovered once; one of several servers starts with no actor
+        and recovers each shard when it takes it.
+        """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.registry.run)
             nursery.start_soon(self.writer.run)
             nursery.start_soon(self.pump.run)
-            await nursery.start(recover, self.deps.store, self.registry)
+            if self.peers is None:
+                await nursery.start(recover, self.deps.store, self.registry)
+            else:
+                await nursery.start(self.peers.run)
+                nursery.start_soon(SeenReports(self.registry, self.deps).run)
             task_status.started()
             await self.registry.wait_closed()
             nursery.cancel_scope.cancel()
@@ -59,6 +77,7 @@ def build_actors(
     wire: Wire | None = None,
     log: KernelLog | None = None,
     tracer: Tracer | None = None,
+    peers: Peers | None = None,
 ) -> Actors:
     """Build every kind of actor and the services beside them; nothing runs yet.
 
@@ -67,12 +86,16 @@ def build_actors(
         wire: Carries the tells between actors, for a simulation that delays or duplicates them.
         log: Receives the kernel's log events.
         tracer: Records the turns of asks; None adds nothing to a turn.
+        peers: The other servers, if this is one of several.
     """
     turns = None if tracer is None else TracedTurns(tracer)
     on_ask = None if turns is None else turns.note_ask
     registry = Registry(
-        clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns, on_ask=on_ask
-    )
+        clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns, on_ask=on_ask,
+        remote=peers,
+    )  # fmt: skip
+    if peers is not None:
+        peers.on_loss = partial(_reload_live_sessions, registry)
     writer = HeartbeatWriter(deps.store)
     registry.register(SESSION, traced(turns, SESSION, lambda context: SessionActor(context, deps)))
     registry.register(WORKSPACE, traced(turns, WORKSPACE, lambda context: WorkspaceActor(context, deps, writer)))
@@ -83,6 +106,18 @@ def build_actors(
         deps=deps,
         registry=registry,
         writer=writer,
-        pump=MediaPump(deps.video, registry, deps.store),
+        pump=MediaPump(deps, registry),
         broker=Broker(registry, deps),
+        peers=peers,
     )
+
+
+def _reload_live_sessions(registry: Registry, server: str) -> None:
+    """Let LIVE sessions read what is recorded of operators of other servers: messages of one of these may be lost."""
+    reloaded = 0
+    for session_id, session in registry.snapshots(SESSION):
+        if isinstance(session.phase, Live) and registry.peek(WORKSPACE, session.phase.operator.workspace_id) is None:
+            registry.ref(SESSION, session_id).tell(FactsMissed(), conflate_key="missed")
+            reloaded += 1
+    if reloaded:
+        log.warning("live_sessions_reloaded", sessions=reloaded, server=server)

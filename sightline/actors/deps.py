@@ -75,5 +75,7 @@ class Deps:
     """The shards of this process."""
     on_settlement: Callable[[], None]
     """Called after a settlement was composed."""
+    media_proved: dict[str, None] = field(default_factory=dict)
+    """Sessions of this process with media since the last checkpoint, in order of arrival."""
     event_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Recorded events of sessions since the start, by kind and reason; for metrics."""

@@ -199,6 +199,12 @@ class VideoReopened:
 
 @final
 @dataclass(frozen=True, slots=True)
+class FactsMissed:
+    """Fixes or media events may be lost between servers: a LIVE session reads what is recorded."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ReopenVideo:
     """A timer: retry reopening the live input."""
 
@@ -374,6 +380,17 @@ class OperatorSeen:
 
 @final
 @dataclass(frozen=True, slots=True)
+class OperatorsSeen:
+    """When operators of another server were seen last, as (workspace id, version, instant).
+
+    Sent every few seconds for those that sent a heartbeat. A version that the index does not have is read.
+    """
+
+    operators: tuple[tuple[str, int, int], ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CountOperators(Command["CountOperators", int]):
     """Count the ONLINE operators that cover a point and sent a heartbeat lately."""
 
@@ -385,6 +402,23 @@ class CountOperators(Command["CountOperators", int]):
 @dataclass(frozen=True, slots=True)
 class CountCells(Command["CountCells", CoverageCells]):
     """Count the ONLINE operators that sent a heartbeat lately, by cell."""
+
+
+# Between servers.
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShardsTaken:
+    """The sender owns these shards from now on."""
+
+    shards: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShardsReleased:
+    """The sender has given shards up, or has found that another server ended: look at the database."""
 
 
 SessionCommand: TypeAlias = (
@@ -417,6 +451,7 @@ SessionMessage: TypeAlias = (
     | VideoReopened
     | ReopenVideo
     | RowWritten
+    | FactsMissed
 )
 
 WorkspaceMessage: TypeAlias = (
@@ -436,4 +471,6 @@ WorkspaceMessage: TypeAlias = (
     | ReconcileClaims
 )
 
-DispatcherMessage: TypeAlias = PickOperator | OperatorChanged | OperatorSeen | CountOperators | CountCells
+DispatcherMessage: TypeAlias = (
+    PickOperator | OperatorChanged | OperatorSeen | OperatorsSeen | CountOperators | CountCells
+)

@@ -6,7 +6,7 @@ Every loop runs in a nursery of this tree: a loop that dies ends the server, so 
 import gc
 import random  # noqa: TID251  (jitter of backoffs only; seeded from the system's random source)
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,6 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
-from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
@@ -28,12 +27,13 @@ from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.evidence import open_evidence
-from sightline.bootstrap.fencing import ShardOwnership
+from sightline.bootstrap.ownership.choice import Ownership, open_ownership
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
 from sightline.bootstrap.start_errors import database_setting
 from sightline.bootstrap.video import open_video_backend
+from sightline.chain.refunds import Refunds
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
@@ -98,7 +98,7 @@ class Core:
     administration: Administration
     admin_store: AdminStore
     audit: Audit
-    ownership: ShardOwnership
+    ownership: Ownership
     webhooks: Webhooks
     sampler: Sampler
     tracer: Tracer | None
@@ -119,9 +119,10 @@ async def open_core(
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
         await retry.run(lambda: require_same_secrets(settings, secrets, database))
-        store, ledger = PostgresStore(database), PostgresLedger(database)
-        outbox, wallets = RoleDatabase(database), RoleDatabase(database)
+        ledger, outbox, wallets = PostgresLedger(database), RoleDatabase(database), RoleDatabase(database)
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:
+            ownership = await stack.enter_async_context(open_ownership(settings, database, server))
+            store = PostgresStore(database, ownership.note_fenced)
             chain = await retry.run(
                 lambda: stack.enter_async_context(
                     open_chain(
@@ -136,8 +137,7 @@ async def open_core(
                 )
             )
             video = await video_part.ready()
-            ownership = ShardOwnership(database, store, server)
-            epochs = await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
+            await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,
@@ -148,10 +148,11 @@ async def open_core(
                 rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
                 limits=replace(settings.limits(), session_cap_micro=chain.session_cap_micro),
                 watchers=Watchers(),
-                owned=OwnedShards(epochs),
+                owned=ownership.owned,
                 on_settlement=chain.notify,
             )
-            actors = build_actors(deps, tracer=tracer)
+            actors = build_actors(deps, tracer=tracer, peers=ownership.peers)
+            ownership.attach(actors)
             admin_store = PostgresAdminStore(database)
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
@@ -182,37 +183,39 @@ async def open_core(
                 services.start_soon(ownership.keep)
                 gc.set_threshold(*GC_THRESHOLDS)
                 await services.start(actors.run)
-                funds = (
-                    PayerFunds(actors.registry, ledger, clock, deps.limits.session)
-                    if deps.limits.funds_policy == "enforced"
-                    else None
-                )
-                retention = Retention(database, store, clock, retention_options(settings))
-                works = {
-                    ServerRole.RELAYER: RoleWork(
-                        run=partial(chain.run_relayer, partial(_tell_settlement, actors.registry)), bind=outbox.bind
-                    ),
-                    ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, funds), bind=wallets.bind),
-                    ServerRole.HOUSEKEEPING: RoleWork(
-                        run=partial(
-                            _run_all,
-                            core.webhooks.dispatcher.run,
-                            partial(
-                                run_forever, "suspension_sweep", administration.sweep, every_s=ADMINISTRATION_EVERY_S
-                            ),
-                            partial(run_forever, "refunds", refunds.resume, every_s=ADMINISTRATION_EVERY_S),
-                            partial(run_forever, "retention", retention.run_once, every_s=RETENTION_EVERY_S),
-                        )
-                    ),
-                }
+                works = _role_works(core, store, outbox, wallets, refunds)
                 services.start_soon(run_roles, deps.owned, works)
                 services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
                 services.start_soon(partial(run_forever, "log_rotation", logs, every_s=LOG_ROTATION_EVERY_S))
+                await ownership.wait_complete(settings.startup_timeout_seconds)
                 yield core
+                await ownership.hand_over()
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
             await ownership.leave()
+
+
+def _role_works(
+    core: Core, store: PostgresStore, outbox: RoleDatabase, wallets: RoleDatabase, refunds: Refunds
+) -> Mapping[ServerRole, RoleWork]:
+    """What this server does while it owns a role."""
+    registry, chain, limits = core.actors.registry, core.chain, core.actors.deps.limits
+    funds = PayerFunds(registry, core.ledger, core.clock, limits.session) if limits.funds_policy == "enforced" else None
+    retention = Retention(core.database, store, core.clock, retention_options(core.settings))
+    loops = (
+        ("suspension_sweep", core.administration.sweep, ADMINISTRATION_EVERY_S),
+        ("refunds", refunds.resume, ADMINISTRATION_EVERY_S),
+        ("retention", retention.run_once, RETENTION_EVERY_S),
+    )
+    housekeeping = (partial(run_forever, name, step, every_s=every_s) for name, step, every_s in loops)
+    return {
+        ServerRole.RELAYER: RoleWork(
+            run=partial(chain.run_relayer, partial(_tell_settlement, registry)), bind=outbox.bind
+        ),
+        ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, funds), bind=wallets.bind),
+        ServerRole.HOUSEKEEPING: RoleWork(run=partial(_run_all, core.webhooks.dispatcher.run, *housekeeping)),
+    }
 
 
 async def _run_all(*loops: Callable[[], Awaitable[object]]) -> None:

@@ -17,11 +17,11 @@ import structlog
 import trio
 
 from sightline.bootstrap.core import Core, open_core
-from sightline.bootstrap.fencing import EXIT_FENCED
 from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
+from sightline.bootstrap.ownership.single import EXIT_FENCED
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
 from sightline.system.clock import SystemClock

@@ -142,6 +142,7 @@ class Settings(BaseModel):
     )
 
     audit_keep_days: int = Field(400, ge=30, description="Days that entries of the audit log are kept.")
+    workers: int = Field(1, ge=1, le=64, description="Server processes on this machine.")
     secrets_file: Path | None = Field(
         None,
         description="File with the server's secrets, the same for all servers of a database; default: secrets.json in "

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 
-from sightline.bootstrap.fencing import EXIT_FENCED
+from sightline.bootstrap.ownership.single import EXIT_FENCED
 from sightline.system.server_address_file import read_server_addresses
 from tests.client.api import Api
 from tests.conftest import on_server

@@ -80,6 +80,13 @@ class Server:
         assert word == "ready", self.log()[-3000:]
         self.port = int(self.url.rpartition(":")[2])
 
+    async def until_secrets(self) -> None:
+        """Wait until the server has made its secrets."""
+        secrets = self.directory / "data" / "secrets.json"
+        with trio.fail_after(PATIENCE_S * 2):
+            while not secrets.exists() or not secrets.read_bytes().endswith(b"}"):  # noqa: ASYNC110  another process
+                await trio.sleep(0.02)
+
     async def until_logged(self, text: str) -> None:
         """Wait until the log contains a text."""
         with trio.fail_after(PATIENCE_S * 2):

@@ -4,6 +4,8 @@ import pytest
 
 from sightline.actors.ownership import shard_host
 from sightline.actors.ownership.shard_host import ShardHost
+from sightline.actors.remote import peers as peers_module
+from sightline.domain.errors import UnavailableError
 from sightline.sim.servers import server as server_module
 from sightline.sim.servers.server import SimServer
 from sightline.sim.servers.world import simulate_servers
@@ -115,7 +117,19 @@ def lost_answer_of_a_take_forgotten(patch):
     patch.setattr(server_module.RemoteLeases, "release", not_to_itself)
 
 
+def commands_asked_again(patch):
+    """A command is sent to the next owner although the first one may have handled it."""
+    patch.setattr(server_module, "QUESTIONS", {server_module.Add, server_module.Get})
+
+
+def ended_servers_had_no_effect(patch):
+    """An ask to a server that ended is answered as if it had surely had no effect."""
+    patch.setattr(peers_module, "OutcomeUnknownError", UnavailableError)
+
+
 BUGS = {
+    commands_asked_again: {"at most once"},
+    ended_servers_had_no_effect: {"at most once"},
     lease_trusted_too_long: {"fresh reads", "nothing lost"},
     epoch_read_at_write: {"fresh reads", "nothing lost", "epochs"},
     actors_not_stopped: {"fresh reads", "nothing lost"},

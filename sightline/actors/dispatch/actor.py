@@ -5,17 +5,20 @@ operator; a reservation expires after `RESERVED_MS`. The index copies the store'
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, assert_never, final
 
 from sightline.actors.deps import WORKSPACE, Deps
 from sightline.actors.dispatch.operator_index import OperatorIndex
-from sightline.actors.kernel import Context, Envelope
+from sightline.actors.kernel import Context, Envelope, Lane
 from sightline.actors.messages import (
     CountCells,
     CountOperators,
     DispatcherMessage,
+    GetWorkspace,
     OperatorChanged,
     OperatorSeen,
+    OperatorsSeen,
     PickOperator,
 )
 from sightline.domain.operator.model import Workspace
@@ -23,6 +26,9 @@ from sightline.domain.session.model import Operator
 
 RESERVED_MS: Final = 5_000
 """Lifetime of a reservation."""
+READS_MAX: Final = 32
+"""Workspaces that are read at once."""
+SEEN_KEPT: Final = 1_024
 
 
 @final
@@ -35,6 +41,9 @@ class DispatcherActor:
         self._index = OperatorIndex(deps.limits.seen_within_ms)
         self._reserved: dict[str, tuple[int, Workspace]] = {}
         self._reservations: deque[tuple[int, str]] = deque()
+        self._seen_ms: dict[str, int] = {}
+        """When operators of other servers were seen last, by their reports."""
+        self._reading: set[str] = set()
 
     async def load(self) -> None:
         """Index every supplier that is ONLINE."""
@@ -61,6 +70,8 @@ class DispatcherActor:
                 self._index.put(workspace, now_ms)
             case OperatorSeen(workspace_id=workspace_id):
                 self._index.seen(workspace_id, now_ms)
+            case OperatorsSeen(operators=operators):
+                self._take_report(operators, now_ms)
             case PickOperator():
                 envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):
@@ -89,7 +100,45 @@ class DispatcherActor:
             del self._reserved[workspace_id]
             self._index.put(self._newest(reserved[1]), now_ms)
 
+    def _take_report(self, operators: Sequence[tuple[str, int, int]], now_ms: int) -> None:
+        """Take a report of another server; read the operators whose last change was not told here."""
+        for workspace_id, version, seen_ms in operators:
+            known = self._index.get(workspace_id)
+            if known is None and workspace_id in self._reserved:
+                continue
+            if known is None or known.version < version:
+                self._read(workspace_id)
+            else:
+                self._seen_ms[workspace_id] = seen_ms
+                if now_ms - seen_ms <= self._deps.limits.seen_within_ms:
+                    self._index.seen(workspace_id, now_ms)
+        if len(self._seen_ms) > 2 * len(self._index) + SEEN_KEPT:
+            self._seen_ms = {known: at_ms for known, at_ms in self._seen_ms.items() if self._index.get(known)}
+
+    def _read(self, workspace_id: str) -> None:
+        """Ask a workspace for its present state."""
+        if len(self._reading) >= READS_MAX or workspace_id in self._reading:
+            return  # the next report names it again
+        self._reading.add(workspace_id)
+        workspace = self._context.registry.ref(WORKSPACE, workspace_id)
+
+        async def read() -> Workspace | None:
+            try:
+                return await workspace.ask(GetWorkspace(), timeout_s=self._deps.limits.ask_timeout_s)
+            finally:
+                self._reading.discard(workspace_id)
+
+        self._context.spawn(
+            read,
+            on_value=lambda found: None if found is None else OperatorChanged(found),
+            on_error=lambda _error: None,
+            lane=Lane.CONTROL,
+        )
+
     def _newest(self, workspace: Workspace) -> Workspace:
-        """The workspace as its actor last published it, else the given copy."""
+        """The workspace as its actor last published it, else the given copy with its newest reported heartbeat."""
         known = self._context.registry.peek(WORKSPACE, workspace.id)
-        return known if known is not None else workspace
+        if known is not None:
+            return known
+        seen_ms = self._seen_ms.get(workspace.id)
+        return workspace if seen_ms is None else workspace.seen(workspace.last_sequence, seen_ms)

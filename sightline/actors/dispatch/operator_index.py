@@ -156,6 +156,10 @@ class OperatorIndex:
     def __len__(self) -> int:
         return len(self._online)
 
+    def get(self, workspace_id: str) -> Workspace | None:
+        """What is known of an ONLINE operator."""
+        return self._online.get(workspace_id)
+
     def put(self, workspace: Workspace, now_ms: int) -> None:
         """Insert or update a workspace; one that is not ONLINE is removed."""
         self.remove(workspace.id)

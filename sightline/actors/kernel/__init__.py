@@ -21,7 +21,7 @@ from sightline.actors.kernel.errors import (
 from sightline.actors.kernel.kind import KernelLog, KindOptions
 from sightline.actors.kernel.mailbox import Lane, Sent
 from sightline.actors.kernel.message import Command, KindName
-from sightline.actors.kernel.ref import AnyRef, Directory, Ref, Wire
+from sightline.actors.kernel.ref import AnyRef, Directory, Ref, Remote, Wire
 from sightline.actors.kernel.registry import KernelOptions, Registry
 from sightline.actors.kernel.statistics import Histogram, KernelStatistics, KindStatistics
 from sightline.actors.kernel.supervision import Rng
@@ -52,6 +52,7 @@ __all__ = [
     "Ref",
     "Registry",
     "ReloadRequestedError",
+    "Remote",
     "Rng",
     "Sent",
     "SupersededError",

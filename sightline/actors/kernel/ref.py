@@ -144,6 +144,14 @@ class Wire(Protocol):
         ...
 
 
+class Remote(Protocol):
+    """Sends messages to actors that another server owns."""
+
+    def forward(self, kind: str, actor_id: str, envelope: Envelope[object], lane: Lane) -> Sent:
+        """Send a message to the actor's owner. An ask is answered by `envelope.reply` or `envelope.fail`."""
+        ...
+
+
 class Directory(Protocol):
     """Finds actors of every kind."""
 

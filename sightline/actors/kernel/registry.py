@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.cell import Cell
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.message import KindName
-    from sightline.actors.kernel.ref import Key, Wire
+    from sightline.actors.kernel.ref import Key, Remote, Wire
     from sightline.actors.kernel.supervision import Rng
     from sightline.ports.clock import Clock
 
@@ -85,6 +85,7 @@ class Registry:
         log: KernelLog | None = None,
         owns: Callable[[str], bool] | None = None,
         on_ask: Callable[[Key, Envelope[object]], None] | None = None,
+        remote: Remote | None = None,
     ) -> None:
         """Create a registry that does not run yet.
 
@@ -92,6 +93,7 @@ class Registry:
             owns: Whether the actor with this id may run in this process; None: every one. Actors that run are not
                 stopped when the answer changes; call `stop_where`.
             on_ask: Called in the asker's task with each ask that was admitted.
+            remote: Sends messages to actors that another server owns; None: they are refused.
         """
         self.options = options or KernelOptions()
         self.clock = clock
@@ -102,6 +104,7 @@ class Registry:
         self._rng = rng
         self._wire = wire
         self._owns = owns
+        self._remote = remote
         self._deadlines = Deadlines()
         self._supervisors: dict[str, Supervisor] = {}
         self._stage = Stage.NEW
@@ -139,6 +142,7 @@ class Registry:
             accepts_asks=lambda: self._stage is Stage.RUNNING,
             accepts_tells=lambda: self._stage is Stage.RUNNING or self._stage is Stage.DRAINING,
             owns=self._owns,
+            remote=self._remote,
         )
 
     def ref(self, kind: KindName[M, S], actor_id: str) -> Ref[M]:

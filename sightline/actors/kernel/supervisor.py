@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.kind import Kind
     from sightline.actors.kernel.mailbox import Lane
-    from sightline.actors.kernel.ref import Key, Wire
+    from sightline.actors.kernel.ref import Key, Remote, Wire
     from sightline.domain.errors import UnavailableError
 
 
@@ -34,8 +34,8 @@ class Supervisor:
     Args:
         start: Starts a task in the kernel's nursery.
         accepts_asks, accepts_tells: Whether the kernel is running, and whether it is at least draining.
-        owns: Whether the actor with this id may run here. Asked when an actor starts, not for each message: whoever
-            gives actors up stops those that run.
+        owns: Whether the actor with this id may run here. Whoever gives actors up stops those that run.
+        remote: Sends messages to actors that do not run here; None: they are refused.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Supervisor:
         accepts_asks: Callable[[], bool],
         accepts_tells: Callable[[], bool],
         owns: Callable[[str], bool] | None = None,
+        remote: Remote | None = None,
     ) -> None:
         self.kind = kind
         self.name = kind.name
@@ -62,11 +63,17 @@ class Supervisor:
         self._accepts_asks = accepts_asks
         self._accepts_tells = accepts_tells
         self._owns = owns
+        self._remote = remote
 
     # Delivering.
 
     def post(self, actor_id: str, envelope: Envelope[object], lane: Lane, *, is_bounded: bool = True) -> Sent:
-        """Put a message into the actor's mailbox; starts the actor if it is not in memory."""
+        """Put a message into the actor's mailbox, or send it to the server that owns the actor.
+
+        Starts the actor if it is not in memory. A message of a timer (not bounded) stays here.
+        """
+        if self._remote is not None and is_bounded and self._owns is not None and not self._owns(actor_id):
+            return self._remote.forward(self.name, actor_id, envelope, lane)
         if not self._accepts_tells():
             if not envelope.is_ask:
                 self.kind.dead_letter(actor_id, envelope, "stopped")

@@ -13,6 +13,7 @@ import trio
 
 from sightline.actors.kernel import Registry
 from sightline.actors.ownership.owned_shards import EVERY_SHARD, OwnedShards, shard_of
+from sightline.actors.ownership.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import to_give, to_take
 from sightline.ports.leases import ServerIdentity, ShardLeases
@@ -22,6 +23,9 @@ VALID_MS: Final = 5_000
 RENEW_EVERY_S: Final = 1.5
 RENEW_DEADLINE_S: Final = 1.0
 ASSIGN_EVERY_S: Final = 1.0
+EXPECTED_S: Final = 10.0
+LOOK_PAUSE_S: Final = 0.05
+"""Least time between two looks at the database."""
 STABLE_S: Final = 10.0
 """Shards are handed over only when no server has come or gone for this long."""
 DRAIN_S: Final = 2.0
@@ -48,6 +52,10 @@ class ShardHost:
         recover: Callable[[Collection[int]], Awaitable[None]],
         now_ms: Callable[[], int],
         shards: Collection[int] = EVERY_SHARD,
+        routes: Routes | None = None,
+        servers_expected: int = 1,
+        on_taken: Callable[[Collection[int]], None] = lambda _: None,
+        on_released: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the host of a server that owns nothing yet.
 
@@ -55,6 +63,11 @@ class ShardHost:
             recover: Loads the unfinished actors of shards that were taken.
             now_ms: A clock that never steps and goes on while the process is suspended.
             shards: All shards of the service.
+            routes: Learns which server owns what.
+            servers_expected: This server takes nothing before so many have entered, for `EXPECTED_S` at most. Servers
+                that start together need not hand shards over then.
+            on_taken, on_released: Called when this server has taken shards, and when it has given shards up, so that
+                the others need not wait until they look at the database again.
         """
         self._leases = leases
         self._server = server
@@ -63,6 +76,13 @@ class ShardHost:
         self._recover = recover
         self._now_ms = now_ms
         self._shards = shards
+        self._routes = routes or Routes(server.incarnation)
+        self._servers_expected = servers_expected
+        self._expected_until_ms = 0
+        self._nursery: trio.Nursery | None = None
+        self._on_taken = on_taken
+        self._on_released = on_released
+        self._look = trio.Event()
         self._valid_until_ms = 0
         self._stops: dict[int, trio.Event] = {}
         """Shards whose actors are being stopped."""
@@ -73,6 +93,10 @@ class ShardHost:
         """Whether no other server can have taken a shard of this one: what is in memory is true."""
         return self._now_ms() < self._valid_until_ms
 
+    def look(self) -> None:
+        """Look at the database soon: another server may have taken shards or ended."""
+        self._look.set()
+
     async def run(self) -> None:
         """Own shards until cancelled.
 
@@ -82,8 +106,10 @@ class ShardHost:
         sent_ms = self._now_ms()
         await self._leases.enter(self._server)
         self._valid_until_ms = sent_ms + VALID_MS
+        self._expected_until_ms = self._now_ms() + int(EXPECTED_S * 1_000)
         ended = trio.Event()
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._renew_until_ended, nursery, ended)
             nursery.start_soon(self._assign_forever)
             await ended.wait()
@@ -101,6 +127,7 @@ class ShardHost:
         self._owned.remove(self._shards)
         await self._registry.stop_where(lambda _: True, grace_s=DRAIN_S)
         await self._leases.leave(self._server.incarnation)
+        self._on_released()
 
     # Keeping.
 
@@ -151,14 +178,21 @@ class ShardHost:
                 await self._assign()
             except (UnavailableError, OutcomeUnknownError) as error:
                 log.warning("shards_not_assigned", error=str(error))
-            await trio.sleep(ASSIGN_EVERY_S)
+            await trio.sleep(LOOK_PAUSE_S)
+            with trio.move_on_after(ASSIGN_EVERY_S):
+                await self._look.wait()
+            self._look = trio.Event()
 
     async def _assign(self) -> None:
         me = self._server.incarnation
         servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
         valid = {incarnation: server.shards for incarnation, server in servers.items()}
+        self._routes.read(valid)
         if me not in valid or not self.is_valid():
             return
+        if len(valid) < self._servers_expected and self._now_ms() < self._expected_until_ms:
+            return
+        self._servers_expected = 0
         # In the database but not in memory: the answer to an earlier `take` or `release` was lost.
         unknown = valid[me] - self._owned.epochs.keys()
         if unknown:
@@ -183,7 +217,10 @@ class ShardHost:
         self._owned.add(epochs)
         if epochs:
             log.info("shards_taken", shards=len(epochs))
-            await self._recover(epochs.keys())
+            self._routes.took(self._server.incarnation, epochs.keys())
+            self._on_taken(epochs.keys())
+            assert self._nursery is not None
+            self._nursery.start_soon(self._recover, epochs.keys())
 
     async def _hand_over(self, shards: frozenset[int], receiver: str) -> None:
         """Stop the actors of shards, then release the shards for another server."""
@@ -191,4 +228,5 @@ class ShardHost:
         self._owned.remove(shards)
         await self._stop(shards, DRAIN_S)
         await self._leases.release(self._server.incarnation, shards, to=receiver)
+        self._on_released()
         log.info("shards_handed_over", shards=len(shards), receiver=receiver)

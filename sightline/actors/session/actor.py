@@ -25,6 +25,7 @@ from sightline.actors.messages import (
     DropAssignment,
     EndByPlatform,
     EndSession,
+    FactsMissed,
     GetSession,
     OperationFailed,
     OperatorAssigned,
@@ -119,7 +120,10 @@ class SessionActor:
                 case FixReported():
                     await self._durable.take_fact(message)
                     self._deps.watchers.notify_move(SESSION, self._context.id)
-                case MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
+                case MediaProved():
+                    await self._durable.take_fact(message)
+                    self._deps.media_proved[self._context.id] = None
+                case MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
                     await self._durable.take_fact(message)
                 case RecordSettlement(mined=mined):
                     await self._durable.take_fact(mined)
@@ -135,6 +139,10 @@ class SessionActor:
                     self._durable.take_video(video)
                 case RowWritten(version=version):
                     self._require_version(version)
+                case FactsMissed():
+                    session = self._durable.session
+                    if session is not None and isinstance(session.phase, Live) and self._pending is None:
+                        raise ReloadRequestedError("messages of another server may be lost")
                 case OperatorAssigned() | OperatorFound() | VideoReady() | OperationFailed():
                     await self._finish_pending(message)
                 case (

@@ -5,15 +5,14 @@ from typing import Final, final
 import structlog
 import trio
 
-from sightline.actors.deps import SESSION
+from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.domain.errors import SightlineError
-from sightline.domain.session.messages import MediaBroke, MediaProved
+from sightline.domain.session.messages import ConsumerSeen, MediaBroke, MediaProved
 from sightline.domain.session.model import Live
-from sightline.ports.store import Store
-from sightline.ports.video import MediaEvent, MediaKind, VideoBackend
+from sightline.ports.video import MediaEvent, MediaKind
 
 CHECKPOINT_EVERY_S: Final = 2.0
 
@@ -28,12 +27,11 @@ class MediaPump:
     snapshot only after the row that shows the gap is stored, so a crash in between does not turn the gap into proof.
     """
 
-    def __init__(self, video: VideoBackend, registry: Registry, store: Store) -> None:
-        self._video = video
+    def __init__(self, deps: Deps, registry: Registry) -> None:
+        self._video = deps.video
         self._registry = registry
-        self._store = store
-        self._proved: dict[str, None] = {}
-        """Sessions with media since the last checkpoint, in order of arrival."""
+        self._store = deps.store
+        self._proved = deps.media_proved
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -47,7 +45,6 @@ class MediaPump:
         session = self._registry.ref(SESSION, event.session_id)
         match event.kind:
             case MediaKind.CONNECTED | MediaKind.FRAMES:
-                self._proved[event.session_id] = None
                 session.tell(MediaProved(event.at_ms), conflate_key="media")
             case MediaKind.DISCONNECTED:
                 session.tell(MediaBroke(event.at_ms), lane=Lane.CONTROL)
@@ -55,19 +52,22 @@ class MediaPump:
                 known = self._registry.peek(SESSION, event.session_id)
                 if known is not None:
                     renew_lease(self._registry, known, event.at_ms)
+                else:  # loading, or another server's
+                    session.tell(ConsumerSeen(), conflate_key="consumer")
             case MediaKind.NO_RTP | MediaKind.NO_FRAME:
                 pass  # the meter measures silence by itself
 
     async def _checkpoint(self) -> None:
         while True:
             await trio.sleep(CHECKPOINT_EVERY_S)
-            waiting, self._proved = self._proved, {}
+            waiting = list(self._proved)
+            self._proved.clear()
             proofs: dict[str, int] = {}
             for session_id in waiting:
                 session = self._registry.peek(SESSION, session_id)
                 if session is None:
-                    self._proved[session_id] = None  # being loaded: next time
-                elif isinstance(session.phase, Live) and (proved := session.phase.evidence.media.last_proof_ms):
+                    continue  # its next life tells of later media
+                if isinstance(session.phase, Live) and (proved := session.phase.evidence.media.last_proof_ms):
                     proofs[session_id] = proved
             if not proofs:
                 continue
@@ -75,4 +75,4 @@ class MediaPump:
                 await self._store.checkpoint_media(proofs)
             except SightlineError as error:
                 log.warning("media_checkpoint_failed", sessions=len(proofs), error=str(error))
-                self._proved = {**dict.fromkeys(proofs), **self._proved}
+                self._proved.update(dict.fromkeys(proofs))

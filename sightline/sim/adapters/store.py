@@ -56,6 +56,11 @@ class Line:
         """Whether the process was killed."""
         return self._is_dead
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the process is dead or paused."""
+        return self._is_dead or self._pauses > 0
+
     def pause(self) -> None:
         """Pause the process; its calls wait until `resume`."""
         self._pauses += 1

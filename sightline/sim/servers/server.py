@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, final
 import trio
 
 from sightline.actors.kernel import KernelOptions, Registry
+from sightline.actors.messages import ShardsReleased
 from sightline.actors.ownership.owned_shards import OwnedShards, shard_of
+from sightline.actors.ownership.routes import Routes
 from sightline.actors.ownership.shard_host import LeaseEndedError, ShardHost
+from sightline.actors.remote import codec
+from sightline.actors.remote.peers import Peers
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.ports.leases import ServerIdentity
 from sightline.sim.adapters.store import Line
@@ -18,6 +22,8 @@ from sightline.sim.servers.counter import COUNTER, Add, Counter, Get
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
+    from sightline.bus.memory import MemoryBus, MemoryNetwork
+    from sightline.ports.bus import Arrival
     from sightline.ports.leases import ServerState
     from sightline.ports.store import HeartbeatWrite
     from sightline.sim.runtime import SimWallClock
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+codec.extend({900: Add, 901: Get})
+
+QUESTIONS = {Get}
 ASK_TIMEOUT_S = 10.0
 NO_ANSWER_S = 5.0
 """After this time a call to an unreachable database fails."""
@@ -37,6 +46,7 @@ class Network(Protocol):
     clock: SimWallClock
     shards: Collection[int]
     leases: MemoryShardLeases
+    bus: MemoryNetwork
 
     def rng(self, name: str) -> random.Random:
         """A generator for one part of the world."""
@@ -117,11 +127,14 @@ class SimServer:
 
     async def _live(self) -> None:
         world = self._world
+        routes = Routes(self.name)
+        peers = Peers(PausingBus(world.bus.join(self.name), self.line), routes, questions=QUESTIONS)
         registry = self._registry = Registry(
             clock=world.clock,
             rng=random.Random(self.name),
             options=KernelOptions(sweep_every_s=3_600, clock_check_s=3_600),
             owns=self.owned.owns,
+            remote=peers,
         )
         registry.register(COUNTER, lambda context: Counter(context, self.owned, self._load, self._write))
         identity = ServerIdentity(incarnation=self.name, host=self.name, place=str(self._number))
@@ -135,7 +148,13 @@ class SimServer:
                 recover=self._recover,
                 now_ms=self._boot_now_ms,
                 shards=world.shards,
+                routes=routes,
+                on_taken=peers.announce,
+                on_released=lambda: peers.tell_all(ShardsReleased()),
             )
+            peers.attach(registry, lambda counter: self.owned.owns(counter) and host.is_valid())
+            peers.on_stale = host.look
+            await nursery.start(peers.run)
             try:
                 while True:
                     try:
@@ -160,6 +179,7 @@ class SimServer:
         self._world.note("kill", self.name)
         self._scope.cancel()
         await self._ended.wait()
+        self._world.bus.leave(self.name)
 
     async def stop(self) -> None:
         """Stop the process as SIGTERM does: its shards are given up."""
@@ -250,6 +270,39 @@ class SimServer:
         """Whether this server answers for the shard."""
         host = self._host
         return host is not None and host.is_valid() and shard in self.owned.epochs
+
+
+@final
+class PausingBus:
+    """The bus as a process reaches it: while the process is paused it neither sends nor receives."""
+
+    def __init__(self, bus: MemoryBus, line: Line) -> None:
+        self._bus = bus
+        self._line = line
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether frames are carried now."""
+        return self._bus.is_connected
+
+    @property
+    def frame_max(self) -> int:
+        """Maximum size of a frame in bytes."""
+        return self._bus.frame_max
+
+    def send(self, to: str, frame: bytes) -> int | None:
+        """Send a frame. A paused process sends nothing: what it computes meanwhile in the simulation is lost."""
+        return None if self._line.is_stopped else self._bus.send(to, frame)
+
+    def broadcast(self, frame: bytes) -> bool:
+        """Send a frame to every other server."""
+        return not self._line.is_stopped and self._bus.broadcast(frame)
+
+    async def receive(self) -> Arrival:
+        """Wait for the next arrival, and for the end of a pause."""
+        arrival = await self._bus.receive()
+        await self._line.pass_through()
+        return arrival
 
 
 @final

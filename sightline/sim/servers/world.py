@@ -2,13 +2,15 @@
 
 Checked at each step: every epoch has one owner and epochs rise; every write is made by the owner at its epoch; no shard
 is taken from a server that lost its database only together with all others; a read returns at least what was
-acknowledged before it began; nothing acknowledged is lost. After the faults: within 15 s every shard is served by
+acknowledged before it began; nothing acknowledged is lost, and no call has its effect twice, or at all after an answer
+that says it had none. After the faults: within 15 s every shard is served by
 exactly one server, and within a minute no server has much more than its share.
 """
 
 from __future__ import annotations
 
 import random  # noqa: TID251  (generators made of the seed only)
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Final, final
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from sightline.actors.ownership.owned_shards import shard_of
+from sightline.bus.memory import MemoryNetwork
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import IMBALANCE
 from sightline.ports.leases import TTL_MS
@@ -70,15 +73,21 @@ class ServersWorld(Trace):
         self.shards: Collection[int] = SHARDS
         self._store = MemoryStore(relations=MemoryRelations(token_key=b"simulation" * 4), ledger=MemoryLedger())
         self.leases = MemoryShardLeases(self._store, self.clock.now_ms)
+        self.bus = MemoryNetwork(self._carry)
+        self._silent: Counter[tuple[str, str]] = Counter()
+        """Faults that keep the frames of one server from another one now."""
         self.steps = 0
         self._chance = self.rng("chance")
         self._latency_s = self._chance.choice((0.001, 0.02, 0.2))
+        self._lost_frames = self._chance.choice((0.0, 0.01))
         self._lost_answers = self._chance.choice((0.0, 0.01, 0.05))
         self._is_quiet = False
         self._counters = counters_of(SHARDS)
         self._owners: dict[int, tuple[str, int]] = {}
         self._released: set[int] = set()
         self._acknowledged = dict.fromkeys(self._counters, 0)
+        self._possible = dict.fromkeys(self._counters, 0)
+        """Calls to count that may have had an effect."""
         self._outage_ended_ms = -TTL_MS
         self._network: trio.Nursery | None = None
         self.servers = [SimServer(self, number) for number in range(self._chance.randint(3, 5))]
@@ -108,6 +117,14 @@ class ServersWorld(Trace):
     def loses_answer(self) -> bool:
         """Whether the answer to a call is lost."""
         return not self._is_quiet and self._chance.random() < self._lost_answers
+
+    def _carry(self, sender: str, receiver: str) -> float | None:
+        """The delay of a frame between two servers; None: it is lost."""
+        if self._silent[sender, receiver]:
+            return None
+        if not self._is_quiet and self._chance.random() < self._lost_frames:
+            return None
+        return self.latency_s() / 10
 
     # The database: each step is checked when it is made.
 
@@ -171,6 +188,7 @@ class ServersWorld(Trace):
     async def _heal(self) -> None:
         self._is_quiet = True
         self.note("quiet")
+        self._silent.clear()
         for server in self.servers:
             server.cuts = 0
         await trio.sleep(HEALED_S - MOVE_S)
@@ -192,6 +210,8 @@ class ServersWorld(Trace):
             stored = await self.value_of(counter)
             text = f"{counter} is {stored}, and {self._acknowledged[counter]} was acknowledged"
             self.require(stored >= self._acknowledged[counter], "nothing lost", text)
+            text = f"{counter} is {stored}, and {self._possible[counter]} calls may have counted"
+            self.require(stored <= self._possible[counter], "at most once", text)
 
     # Callers.
 
@@ -209,7 +229,12 @@ class ServersWorld(Trace):
     async def _call(self, server: SimServer, counter: str, *, is_add: bool) -> None:
         before = self._acknowledged[counter]
         if is_add:
-            value = await server.add(counter)
+            self._possible[counter] += 1
+            try:
+                value = await server.add(counter)
+            except UnavailableError:
+                self._possible[counter] -= 1
+                raise
             text = f"{server.name} counted {counter} to {value}, {before} was acknowledged before"
             self.require(value > before, "nothing lost", text)
             self._acknowledged[counter] = max(value, self._acknowledged[counter])
@@ -229,7 +254,7 @@ class ServersWorld(Trace):
 
     async def _disturb(self) -> None:
         rng = self.rng("faults")
-        faults = (self._pause, self._cut, self._kill, self._outage, self._roll, self._stop)
+        faults = (self._pause, self._cut, self._kill, self._outage, self._roll, self._stop, self._part, self._isolate)
         await trio.sleep(3)
         async with trio.open_nursery() as nursery:
             while True:
@@ -253,6 +278,26 @@ class ServersWorld(Trace):
         server.cuts += 1
         await trio.sleep(seconds)
         server.cuts -= 1
+
+    async def _part(self, rng: random.Random) -> None:
+        """Lose all frames of one server to another one, and sometimes back."""
+        one, other = rng.sample([server.name for server in self.servers], 2)
+        pairs = [(one, other), (other, one)][: rng.choice((1, 2))]
+        await self._silence(pairs, rng.random() * 20)
+
+    async def _isolate(self, rng: random.Random) -> None:
+        """Cut one server off the bus."""
+        name = rng.choice(self.servers).name
+        others = [server.name for server in self.servers if server.name != name]
+        pairs = [pair for other in others for pair in ((name, other), (other, name))]
+        await self._silence(pairs, rng.random() * 20)
+
+    async def _silence(self, pairs: list[tuple[str, str]], seconds: float) -> None:
+        self.note("part", seconds, *(f"{sender}>{receiver}" for sender, receiver in pairs))
+        self._silent.update(pairs)
+        await trio.sleep(seconds)
+        self._silent.subtract(pairs)
+        self._silent = +self._silent
 
     async def _outage(self, rng: random.Random) -> None:
         """Cut all servers off the database."""

@@ -1,9 +1,7 @@
 """The store port on Postgres. Each method is one unit of work."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
-
-import trio
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
@@ -42,9 +40,14 @@ _TAKE: Final = "SELECT id, epoch FROM take_shards($1, $2)"
 class PostgresStore:
     """Durable state in Postgres. Safe for any number of tasks at once; see the port for what each method promises."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, on_fenced: Callable[[], None] = lambda: None) -> None:
+        """Create the store.
+
+        Args:
+            on_fenced: Called when a write was refused because another server has taken its shard.
+        """
         self._database = database
-        self._fenced = trio.Event()
+        self._on_fenced = on_fenced
         self._in_doubt = WritesInDoubt(database)
         self._heartbeats = HeartbeatTable(database)
         self._session_steps = GroupCommit(database, sessions.WRITE, order=shard_of)
@@ -62,17 +65,9 @@ class PostgresStore:
         rows = await self._database.run(lambda connection: connection.fetch(_TAKE, owner, incarnation))
         return {row["id"]: row["epoch"] for row in rows}
 
-    @property
-    def fenced(self) -> trio.Event:
-        """Set when another server has taken shards of this one: by a refused write, or by the keeper of the lease.
-
-        Never cleared. A fenced server must stop: what it holds in memory is no longer true.
-        """
-        return self._fenced
-
     def _noting_fence(self, result: Committed | Rejected) -> Committed | Rejected:
         if result == Rejected(RejectedWhy.FENCED):
-            self._fenced.set()
+            self._on_fenced()
         return result
 
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
@@ -123,7 +118,7 @@ class PostgresStore:
         with self._in_doubt.noting((session.session.id, workspace.workspace.id)):
             result = await assignments.write_assignment(self._assignments, session, workspace)
         if isinstance(result, RejectedAssignment) and RejectedWhy.FENCED in (result.session, result.workspace):
-            self._fenced.set()
+            self._on_fenced()
         return result
 
     async def load_workspace(self, workspace_id: str) -> Workspace | None:
@@ -144,7 +139,7 @@ class PostgresStore:
         with self._in_doubt.noting(beat.workspace_id for write in batch for beat in write.heartbeats):
             lost = await self._heartbeats.append(batch)
         if lost:
-            self._fenced.set()
+            self._on_fenced()
         return lost
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:

@@ -5,13 +5,14 @@ from typing import Final, NoReturn, final
 import structlog
 import trio
 
+from sightline.actors.build import Actors
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, TakenOverError
 from sightline.domain.errors import SightlineError
 from sightline.ports.leases import HeldBy, ServerIdentity
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases
-from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import boot_now_ms
 
 JOIN_EVERY_S: Final = 0.5
@@ -26,10 +27,13 @@ log = structlog.get_logger("sightline")
 class ShardOwnership:
     """The lease of this server, from joining to leaving."""
 
-    def __init__(self, database: Database, store: PostgresStore, server: ServerIdentity) -> None:
+    peers: Final = None
+
+    def __init__(self, database: Database, server: ServerIdentity) -> None:
+        self.owned = OwnedShards()
         self._leases = PostgresLeases(database)
         self._database = database
-        self._store = store
+        self._lost = trio.Event()
         self._server = server
         self._keeper: LeaseKeeper | None = None
 
@@ -37,8 +41,12 @@ class ShardOwnership:
         """Whether this server holds a valid lease, so that what it has in memory is true."""
         return self._keeper is not None and self._keeper.is_valid()
 
-    async def join(self, retry: StartRetry, *, patience_s: float) -> dict[int, int]:
-        """Take every shard; wait while another server's lease is valid. Returns the epoch of each shard.
+    def note_fenced(self) -> None:
+        """A write was refused because another server has taken shards."""
+        self._lost.set()
+
+    async def join(self, retry: StartRetry, *, patience_s: float) -> None:
+        """Take every shard; wait while another server's lease is valid.
 
         Raises:
             StartError: Another server still held the lease after `patience_s`.
@@ -51,9 +59,10 @@ class ShardOwnership:
             joined = await retry.run(lambda: self._leases.join(self._server))
             if not isinstance(joined, HeldBy):
                 self._keeper = LeaseKeeper(
-                    self._database, self._server.incarnation, joined_at_ms=joined_at_ms, lost=self._store.fenced
+                    self._database, self._server.incarnation, joined_at_ms=joined_at_ms, lost=self._lost
                 )
-                return dict(joined)
+                self.owned.add(joined)
+                return
             if trio.current_time() >= deadline:
                 raise StartError(
                     f"Another server, on {joined.host}, uses this database. Stop it first; this server takes over when"
@@ -63,6 +72,15 @@ class ShardOwnership:
                 is_waiting = True
                 log.warning("waiting_for_other_server", host=joined.host, at_most_s=patience_s)
             await trio.sleep(JOIN_EVERY_S)
+
+    def attach(self, actors: Actors) -> None:
+        """Nothing to do: the actors recover everything when they start."""
+
+    async def wait_complete(self, patience_s: float) -> None:
+        """Nothing to do: this server owns all shards."""
+
+    async def hand_over(self) -> None:
+        """Nothing to do: there is no other server."""
 
     async def keep(self) -> NoReturn:
         """Renew the lease until another server has taken over.
@@ -74,7 +92,7 @@ class ShardOwnership:
         assert self._keeper is not None, "not joined"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keeper.run)
-            await self._store.fenced.wait()
+            await self._lost.wait()
             nursery.cancel_scope.cancel()
         raise TakenOverError("Another server has taken over this database. Run one server for each database.")
 

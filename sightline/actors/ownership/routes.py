@@ -1,0 +1,67 @@
+"""Which server owns which shard, as this server knows it. It may be outdated: the receiver of a message judges."""
+
+from collections.abc import Collection, Mapping
+from typing import final
+
+import trio
+
+from sightline.actors.ownership.owned_shards import shard_of
+
+
+@final
+class Routes:
+    """The owners of the shards and roles, by incarnation."""
+
+    def __init__(self, me: str) -> None:
+        self.me = me
+        self._owners: dict[int, str] = {}
+        self._servers: frozenset[str] = frozenset({me})
+        self.changed = trio.Event()
+        """Set, and replaced by a new event, at each change."""
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """All servers with a valid lease, this one included."""
+        return self._servers
+
+    @property
+    def others(self) -> frozenset[str]:
+        """All servers but this one."""
+        return self._servers - {self.me}
+
+    def owner(self, shard: int) -> str | None:
+        """The owner of a shard; None while it has none, or none is known."""
+        return self._owners.get(shard)
+
+    def owner_of(self, actor_id: str) -> str | None:
+        """The owner of an actor; None while it has none, or none is known."""
+        return self._owners.get(shard_of(actor_id))
+
+    def read(self, owned: Mapping[str, Collection[int]]) -> None:
+        """Take over what the database says: the shards of each server with a valid lease."""
+        owners = {shard: server for server, shards in owned.items() for shard in shards}
+        servers = frozenset(owned) | {self.me}
+        if owners != self._owners or servers != self._servers:
+            self._owners, self._servers = owners, servers
+            self._wake()
+
+    def took(self, server: str, shards: Collection[int]) -> None:
+        """Take over what a server said: it has taken these shards."""
+        self._servers |= {server}
+        self._owners.update(dict.fromkeys(shards, server))
+        self._wake()
+
+    def forget(self, shard: int, server: str) -> None:
+        """The server does not own the shard."""
+        if self._owners.get(shard) == server:
+            del self._owners[shard]
+
+    def gone(self, server: str) -> None:
+        """The server does not exist any more."""
+        self._servers -= {server}
+        self._owners = {shard: owner for shard, owner in self._owners.items() if owner != server}
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, trio.Event()
+        changed.set()

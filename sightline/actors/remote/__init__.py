@@ -1,0 +1,1 @@
+"""Messages between actors of different servers."""

@@ -1,0 +1,529 @@
+"""The other servers of the service, as the actors of this one reach them.
+
+Messages to actors that another server owns are gathered for the time of one scheduler pass and sent as one frame. What
+a sender may conclude:
+
+| what happens | an ask | a tell |
+|---|---|---|
+| the receiver does not own the actor (`MOVED`), or does not exist | is sent to the next owner | the same |
+| no owner is known for `HOLD_S` | UnavailableError: it had no effect | is lost, and logged |
+| the receiver ended after the ask was sent | OutcomeUnknownError; a question is asked again | may be lost |
+| no answer until the deadline | AskTimeoutError | |
+| the bus is not connected | UnavailableError | is lost |
+
+A server that misses a frame of another one, or sees it end, calls `on_loss`: facts about LIVE sessions may be missing.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast, final
+
+import msgspec
+import structlog
+import trio
+
+from sightline.actors.kernel import (
+    ActorElsewhereError,
+    ActorStoppedError,
+    Command,
+    Envelope,
+    KindName,
+    Lane,
+    Registry,
+    Sent,
+)
+from sightline.actors.messages import (
+    CheckClaim,
+    CountCells,
+    CountOperators,
+    GetSession,
+    GetWorkspace,
+    PickOperator,
+    ShardsReleased,
+    ShardsTaken,
+)
+from sightline.actors.ownership.owned_shards import shard_of
+from sightline.actors.ownership.routes import Routes
+from sightline.actors.remote import codec
+from sightline.actors.remote.codec import NotPortableError, Packed
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.ports.bus import Bus, Received, Undelivered
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+WIRE: Final = 1
+"""Version of the frames."""
+ASKS_MAX: Final = 16_384
+"""Asks in flight to other servers."""
+HELD_MAX: Final = 4_096
+"""Messages that wait until the owner of their actor is known."""
+HOLD_S: Final = 3.0
+SWEEP_EVERY_S: Final = 0.25
+HOPS_MAX: Final = 3
+"""How often a tell is passed on by servers that do not own its actor."""
+SENT_KEPT: Final = 256
+"""Frames that are kept for the case that they are not delivered."""
+FRAME_ITEMS_MAX: Final = 256
+
+ASK, TELL, ANSWER, ERROR, MOVED, SERVER_ASK, SERVER_TELL = range(7)
+"""Kinds of items in a frame."""
+
+QUESTIONS: Final = frozenset({GetSession, GetWorkspace, CheckClaim, CountOperators, CountCells, PickOperator})
+"""Commands that may be handled twice: they change nothing, or only a reservation that expires."""
+
+log = structlog.get_logger("sightline.peers")
+
+
+@final
+@dataclass(slots=True, eq=False)
+class _Message:
+    """A message to an actor of another server, until it is sent, and an ask until it is answered."""
+
+    kind: str
+    actor_id: str
+    envelope: Envelope[object]
+    lane: Lane
+    payload: Packed
+    hops: int = 0
+    number: int = 0
+    """Of an ask."""
+    sent_to: str | None = None
+    held_until: float = 0.0
+
+
+@final
+@dataclass(slots=True, eq=False)
+class _Question:
+    """An ask to a server itself, for its answer."""
+
+    server: str
+    task: "trio.Event"
+    value: Any = None
+    error: Exception | None = None
+
+
+@final
+@dataclass(slots=True)
+class PeerCounts:
+    """What was sent and received since the start; for metrics."""
+
+    frames_sent: int = 0
+    frames_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    moved: int = 0
+    lost_frames: int = 0
+    held_too_long: int = 0
+
+
+@final
+class Peers:
+    """Sends messages to actors and services of other servers, and answers theirs. Implements the kernel's `Remote`."""
+
+    def __init__(self, bus: Bus, routes: Routes, *, questions: Collection[type] = QUESTIONS) -> None:
+        """Create the peers of a server.
+
+        Args:
+            questions: Commands that may be handled twice.
+        """
+        self._bus = bus
+        self._repeatable = frozenset(questions)
+        self.routes = routes
+        self.counts = PeerCounts()
+        self.on_loss: Callable[[str], None] = lambda _: None
+        """Called with a server of which messages may be lost."""
+        self.on_stale: Callable[[], None] = lambda: None
+        """Called when the routes are found to be outdated."""
+        self._registry: Registry | None = None
+        self._serves: Callable[[str], bool] = lambda _: False
+        self._nursery: trio.Nursery | None = None
+        self._numbers = 0
+        self._asks: dict[int, _Message] = {}
+        self._questions: dict[int, _Question] = {}
+        self._due: dict[str, list[tuple[Packed, _Message | None]]] = {}
+        """Items that are to be sent, by server."""
+        self._held: list[_Message] = []
+        self._wakeup = trio.Event()
+        self._frames_to: dict[str, int] = {}
+        self._frames_from: dict[str, int] = {}
+        self._sent: OrderedDict[int, tuple[str, list[_Message]]] = OrderedDict()
+        self._answers: dict[type, Callable[[Any], Awaitable[object]]] = {}
+        self._listeners: dict[type, Callable[[str, Any], None]] = {}
+        self.listen(ShardsTaken, lambda sender, taken: self.routes.took(sender, taken.shards))
+        self.listen(ShardsReleased, lambda _sender, _released: self.on_stale())
+
+    def attach(self, registry: Registry, serves: Callable[[str], bool]) -> None:
+        """Deliver messages of other servers to the actors of this registry. Call it before `run`.
+
+        Args:
+            serves: Whether this server owns the actor and holds a valid lease.
+        """
+        self._registry = registry
+        self._serves = serves
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether other servers can be reached."""
+        return self._bus.is_connected
+
+    @property
+    def asks_in_flight(self) -> int:
+        """Asks that wait for an answer of another server."""
+        return len(self._asks) + len(self._questions)
+
+    # Actors of other servers.
+
+    def forward(self, kind: str, actor_id: str, envelope: Envelope[object], lane: Lane) -> Sent:
+        """Send a message to the actor's owner; see `Remote`."""
+        if len(self._asks) >= ASKS_MAX:
+            return Sent.OVERLOADED
+        try:
+            payload = codec.pack(envelope.message)
+        except NotPortableError:
+            return Sent.ELSEWHERE
+        message = _Message(kind, actor_id, envelope, lane, payload)
+        if envelope.is_ask:
+            message.number = self._next_number()
+            self._asks[message.number] = message
+        self._route(message)
+        return Sent.ADMITTED
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _route(self, message: _Message) -> None:
+        """Send a message to the owner of its actor; hold it while none is known."""
+        owner = self.routes.owner_of(message.actor_id)
+        if owner is None:
+            self._hold(message)
+        elif owner != self.routes.me:
+            self._post(owner, message)
+        elif self._serves(message.actor_id):
+            self._deliver(message)
+        else:
+            self._hold(message)
+
+    def _hold(self, message: _Message) -> None:
+        now = trio.current_time()
+        message.sent_to = None
+        message.held_until = message.held_until or now + HOLD_S
+        if now >= message.held_until or len(self._held) >= HELD_MAX:
+            self._give_up(message)
+        else:
+            self._held.append(message)
+            self.on_stale()
+
+    def _give_up(self, message: _Message) -> None:
+        self.counts.held_too_long += 1
+        self._asks.pop(message.number, None)
+        if message.envelope.is_ask:
+            message.envelope.fail_if_open(UnavailableError("no server serves this now"))
+        else:
+            name = type(message.envelope.message).__name__
+            log.warning("message_without_owner", kind=message.kind, id=message.actor_id, message=name)
+
+    def _deliver(self, message: _Message) -> None:
+        """This server has become the owner."""
+        assert self._registry is not None
+        self._asks.pop(message.number, None)
+        ref = self._registry.ref(KindName[Any, Any](message.kind), message.actor_id)
+        sent = ref.receive(message.envelope, message.lane)
+        if message.envelope.is_ask and sent not in (Sent.ADMITTED, Sent.CONFLATED):
+            message.envelope.fail_if_open(UnavailableError(f"the actor is {sent}"))
+
+    def _post(self, owner: str, message: _Message) -> None:
+        envelope = message.envelope
+        conflate = cast("Packed", envelope.conflate_key)
+        is_control = message.lane is Lane.CONTROL
+        item: list[Packed]
+        if envelope.is_ask:
+            left_ms = int((envelope.deadline - trio.current_time()) * 1_000)
+            if left_ms <= 0 or not envelope.awaited:
+                self._asks.pop(message.number, None)
+                return
+            item = [ASK, message.number, message.kind, message.actor_id, is_control, conflate, left_ms]
+        else:
+            item = [TELL, message.kind, message.actor_id, is_control, conflate, message.hops]
+        item.append(message.payload)
+        message.sent_to = owner
+        self._queue(owner, item, message)
+
+    def _queue(self, server: str, item: Packed, message: _Message | None = None) -> None:
+        self._due.setdefault(server, []).append((item, message))
+        self._wakeup.set()
+
+    # Other servers themselves.
+
+    async def ask(self, server: str, command: Command[M, R], *, timeout_s: float) -> R:
+        """Ask a service of another server, which it registered by `answer`.
+
+        Raises:
+            UnavailableError: It surely had no effect.
+            OutcomeUnknownError: No answer in time, or the server has ended.
+        """
+        number, question = self._next_number(), _Question(server, trio.Event())
+        self._questions[number] = question
+        try:
+            self._queue(server, [SERVER_ASK, number, int(timeout_s * 1_000), codec.pack(command)])
+            with trio.move_on_after(timeout_s):
+                await question.task.wait()
+                if question.error is not None:
+                    raise question.error
+                return cast("R", question.value)
+        finally:
+            del self._questions[number]
+        raise OutcomeUnknownError("another server did not answer in time")
+
+    def tell(self, server: str, message: object) -> None:
+        """Send a message to one server; it may be lost."""
+        self._queue(server, [SERVER_TELL, codec.pack(message)])
+
+    def tell_all(self, message: object) -> None:
+        """Send a message to every other server; it may be lost."""
+        self._bus.broadcast(codec.encode([WIRE, self.routes.me, 0, [[SERVER_TELL, codec.pack(message)]]]))
+
+    def answer(self, command: type[Command[M, R]], handler: Callable[[M], Awaitable[R]]) -> None:
+        """Answer asks of other servers by this handler."""
+        self._answers[command] = cast("Callable[[Any], Awaitable[object]]", handler)
+
+    def announce(self, shards: Collection[int]) -> None:
+        """Tell every other server that this one has taken shards."""
+        self.tell_all(ShardsTaken(tuple(shards)))
+
+    def listen(self, message: type[M], handler: Callable[[str, M], None]) -> None:
+        """Call the handler with the sender and each message of this type."""
+        self._listeners[message] = handler
+
+    # Running.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send and receive until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._send_forever)
+            self._nursery.start_soon(self._sweep_forever)
+            self._nursery.start_soon(self._follow_routes)
+            task_status.started()
+            while True:
+                match await self._bus.receive():
+                    case Received(frame=frame):
+                        try:
+                            self._take(frame)
+                        except (msgspec.DecodeError, NotPortableError, ValueError, TypeError) as error:
+                            log.error("frame_not_understood", error=str(error))
+                    case Undelivered(serial=serial):
+                        self._take_back(serial)
+
+    async def _send_forever(self) -> None:
+        while True:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            due, self._due = self._due, {}
+            for server, items in due.items():
+                for start in range(0, len(items), FRAME_ITEMS_MAX):
+                    self._send(server, items[start : start + FRAME_ITEMS_MAX])
+
+    def _send(self, server: str, items: list[tuple[Packed, _Message | None]]) -> None:
+        number = self._frames_to.get(server, 0) + 1
+        frame = codec.encode([WIRE, self.routes.me, number, [item for item, _ in items]])
+        if len(frame) > self._bus.frame_max and len(items) > 1:
+            self._send(server, items[: len(items) // 2])
+            self._send(server, items[len(items) // 2 :])
+            return
+        self._frames_to[server] = number
+        messages = [message for _, message in items if message is not None]
+        serial = self._bus.send(server, frame) if len(frame) <= self._bus.frame_max else None
+        if serial is None:
+            self._fail_unsent(items)
+            return
+        self.counts.frames_sent += 1
+        self.counts.messages_sent += len(items)
+        self._sent[serial] = (server, messages)
+        if len(self._sent) > SENT_KEPT:
+            self._sent.popitem(last=False)
+
+    def _fail_unsent(self, items: list[tuple[Packed, _Message | None]]) -> None:
+        error = UnavailableError("the server that serves this cannot be reached")
+        for item, message in items:
+            if message is not None and message.envelope.is_ask:
+                self._asks.pop(message.number, None)
+                message.envelope.fail_if_open(error)
+            elif item[0] == SERVER_ASK and (question := self._questions.get(item[1])) is not None:
+                question.error = error
+                question.task.set()
+
+    def _take_back(self, serial: int) -> None:
+        """A frame was surely not delivered, because its receiver does not exist any more."""
+        server, messages = self._sent.pop(serial, ("", []))
+        if not server:
+            return
+        self.routes.gone(server)
+        self.on_stale()
+        for message in messages:
+            if not message.envelope.is_ask or message.number in self._asks:
+                message.sent_to = None
+                self._route(message)
+
+    async def _follow_routes(self) -> None:
+        """Send held messages when an owner is known; give up what was asked of servers that have ended."""
+        known = self.routes.others
+        while True:
+            await self.routes.changed.wait()
+            held, self._held = self._held, []
+            for message in held:
+                self._route(message)
+            ended, known = known - self.routes.others, self.routes.others
+            for server in ended:
+                self._server_ended(server)
+
+    def _server_ended(self, server: str) -> None:
+        for message in [each for each in self._asks.values() if each.sent_to == server]:
+            if type(message.envelope.message) in self._repeatable:
+                message.sent_to = None
+                self._route(message)
+            else:
+                del self._asks[message.number]
+                message.envelope.fail_if_open(OutcomeUnknownError("the server that handled this has ended"))
+        for question in self._questions.values():
+            if question.server == server:
+                question.error = OutcomeUnknownError("the server that handled this has ended")
+                question.task.set()
+        self._frames_to.pop(server, None)
+        self._frames_from.pop(server, None)
+        self.on_loss(server)
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await trio.sleep(SWEEP_EVERY_S)
+            held, self._held = self._held, []
+            for message in held:
+                self._route(message)
+            for number in [number for number, each in self._asks.items() if not each.envelope.awaited]:
+                del self._asks[number]
+
+    # Receiving.
+
+    def _take(self, frame: bytes) -> None:
+        wire, sender, number, items = codec.decode(frame)
+        if wire != WIRE or sender == self.routes.me:
+            return
+        self.counts.frames_received += 1
+        self.counts.messages_received += len(items)
+        if number:
+            expected = self._frames_from.get(sender, 0) + 1
+            self._frames_from[sender] = number
+            if number != expected:
+                self.counts.lost_frames += 1
+                log.warning("frames_lost", sender=sender, expected=expected, received=number)
+                self.on_loss(sender)
+        for item in items:
+            self._take_item(sender, item)
+
+    def _take_item(self, sender: str, item: list[Packed]) -> None:
+        kind = item[0]
+        if kind == ANSWER:
+            self._answered(item[1], item[2])
+        elif kind == TELL:
+            self._told(item)
+        elif kind == ASK:
+            self._start(self._answer_ask, sender, item)
+        elif kind == ERROR:
+            self._failed(item[1], codec.unpack_error(item[2]))
+        elif kind == MOVED:
+            self._moved(sender, item[1])
+        elif kind == SERVER_ASK:
+            self._start(self._answer_question, sender, item)
+        elif kind == SERVER_TELL:
+            message = codec.unpack(item[1])
+            listener = self._listeners.get(type(message))
+            if listener is not None:
+                listener(sender, message)
+
+    def _start(self, work: Callable[[str, list[Packed]], Awaitable[None]], sender: str, item: list[Packed]) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(work, sender, item)
+
+    def _answered(self, number: int, packed: Packed) -> None:
+        message = self._asks.pop(number, None)
+        if message is not None:
+            if message.envelope.awaited:
+                message.envelope.reply(cast("Command[Any, Any]", message.envelope.message), codec.unpack(packed))
+        elif (question := self._questions.get(number)) is not None:
+            question.value = codec.unpack(packed)
+            question.task.set()
+
+    def _failed(self, number: int, error: Exception) -> None:
+        message = self._asks.pop(number, None)
+        if message is not None:
+            message.envelope.fail_if_open(error)
+        elif (question := self._questions.get(number)) is not None:
+            question.error = error
+            question.task.set()
+
+    def _moved(self, sender: str, number: int) -> None:
+        """The receiver of an ask does not own the actor: nothing has happened."""
+        self.counts.moved += 1
+        message = self._asks.get(number)
+        if message is not None:
+            self.routes.forget(shard_of(message.actor_id), sender)
+            self._route(message)
+
+    def _told(self, item: list[Packed]) -> None:
+        _, kind, actor_id, is_control, conflate, hops, payload = item
+        try:
+            envelope = Envelope(codec.unpack(payload), trio.current_time())
+        except NotPortableError as error:
+            log.warning("message_not_known", kind=kind, error=str(error))
+            return
+        envelope.conflate_key = conflate
+        lane = Lane.CONTROL if is_control else Lane.DATA
+        if self._serves(actor_id):
+            assert self._registry is not None
+            self._registry.ref(KindName[Any, Any](kind), actor_id).receive(envelope, lane)
+        elif hops < HOPS_MAX:
+            self._route(_Message(kind, actor_id, envelope, lane, payload, hops=hops + 1))
+        else:
+            log.warning("message_without_owner", kind=kind, id=actor_id, message=type(envelope.message).__name__)
+
+    async def _answer_ask(self, sender: str, item: list[Packed]) -> None:
+        _, number, kind, actor_id, is_control, conflate, left_ms, payload = item
+        assert self._registry is not None
+        if not self._serves(actor_id):
+            self._queue(sender, [MOVED, number])
+            return
+        lane = Lane.CONTROL if is_control else Lane.DATA
+        ref = self._registry.ref(KindName[Any, Any](kind), actor_id)
+        try:
+            command = codec.unpack(payload)
+        except NotPortableError as error:
+            self._queue(sender, [ERROR, number, codec.pack_error(_other_version(error))])
+            return
+        try:
+            value = await ref.ask(command, timeout_s=left_ms / 1_000, lane=lane, conflate_key=conflate)
+            answer = [ANSWER, number, codec.pack(value)]
+        except (ActorElsewhereError, ActorStoppedError):
+            answer = [MOVED, number]
+        except Exception as error:  # noqa: BLE001  the asker gets the error of its ask
+            answer = [ERROR, number, codec.pack_error(error)]
+        self._queue(sender, answer)
+
+    async def _answer_question(self, sender: str, item: list[Packed]) -> None:
+        _, number, left_ms, payload = item
+        try:
+            command = codec.unpack(payload)
+            handler = self._answers[type(command)]
+        except (NotPortableError, KeyError) as error:
+            self._queue(sender, [ERROR, number, codec.pack_error(_other_version(error))])
+            return
+        try:
+            with trio.fail_after(left_ms / 1_000):
+                answer = [ANSWER, number, codec.pack(await handler(command))]
+        except Exception as error:  # noqa: BLE001  the asker gets the error of its ask
+            answer = [ERROR, number, codec.pack_error(error)]
+        self._queue(sender, answer)
+
+
+def _other_version(error: Exception) -> UnavailableError:
+    return UnavailableError(f"the other server has another version: {error}")
