@@ -21,6 +21,7 @@ from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
 from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
+from sightline.actors.service.suspensions import LOAD_EVERY_S
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
@@ -156,7 +157,7 @@ async def open_core(
             admin_store = PostgresAdminStore(database)
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
-            await retry.run(administration.load)
+            await retry.run(administration.suspensions.load)
             sampler = Sampler(database, video, chain, clock)
             core = Core(
                 settings=settings,
@@ -185,6 +186,9 @@ async def open_core(
                 await services.start(actors.run)
                 works = _role_works(core, store, outbox, wallets, refunds)
                 services.start_soon(run_roles, deps.owned, works)
+                services.start_soon(
+                    partial(run_forever, "suspensions", administration.suspensions.load, every_s=LOAD_EVERY_S)
+                )
                 services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
                 services.start_soon(partial(run_forever, "log_rotation", logs, every_s=LOG_ROTATION_EVERY_S))

@@ -109,7 +109,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
             members,
             core.clock,
             AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS),
-            is_suspended=core.administration.is_suspended,
+            is_suspended=core.administration.suspensions.is_suspended,
         ),
     )
 

@@ -21,6 +21,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.ports.administration import AdminStore, Refund, RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.ports.clock import Clock
+from sightline.ports.ledger import NonceTakenError
 
 TRANSFER_GAS: Final = 120_000
 FEE_MARGIN: Final = 3
@@ -34,7 +35,7 @@ log = structlog.get_logger()
 
 @final
 class Refunds:
-    """Pays refunds from one account, one at a time."""
+    """Pays refunds from one account. Other servers may pay from it too: the store lets each nonce be used once."""
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class Refunds:
             ChainUnavailableError: The endpoint did not answer. A refund that is stored is sent by `resume`.
         """
         async with self._turn:
-            refund = await self._stored(wanted) or await self._sign_and_store(wanted)
+            while (refund := await self._stored(wanted) or await self._sign_and_store(wanted)) is None:
+                log.info("refund_signed_again", session_id=wanted.session_id)
             with trio.move_on_after(WAIT_S):
                 while refund.state is RefundState.SENT:
                     refund = await self._advance(refund)
@@ -89,7 +91,8 @@ class Refunds:
                 return refund
         return None
 
-    async def _sign_and_store(self, wanted: RefundRequest) -> Refund:
+    async def _sign_and_store(self, wanted: RefundRequest) -> Refund | None:
+        """Sign a refund and store it; None, and nothing was sent, if another server has taken the nonce meanwhile."""
         signer = self._signer
         if signer is None:
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:account", "Set SIGHTLINE_CHAIN_REFUND_KEY"))
@@ -109,7 +112,11 @@ class Refunds:
             reason=wanted.reason, to_address=wanted.to_address, amount_micro=wanted.amount_micro, nonce=nonce,
             tx_hash=tx_hash, raw=raw, state=RefundState.SENT,
         )  # fmt: skip
-        if not await self._store.add_refund(refund, charged_micro=wanted.charged_micro):
+        try:
+            is_covered = await self._store.add_refund(refund, charged_micro=wanted.charged_micro)
+        except NonceTakenError:
+            return None
+        if not is_covered:
             message = f"All refunds of a session are at most its charge, {wanted.charged_micro} micro-USDC"
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))
         return refund

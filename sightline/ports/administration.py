@@ -175,7 +175,11 @@ class AdminStore(Protocol):
         ...
 
     async def add_refund(self, refund: Refund, *, charged_micro: int) -> bool:
-        """Store a refund. False, and nothing is stored, if all refunds of the session would exceed what was charged."""
+        """Store a refund. False, and nothing is stored, if all refunds of the session would exceed what was charged.
+
+        Raises:
+            NonceTakenError: Another server has stored a refund with this nonce or with this key meanwhile.
+        """
         ...
 
     async def set_refund_state(self, refund: Refund, state: RefundState) -> None:

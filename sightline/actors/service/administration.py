@@ -10,6 +10,7 @@ from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Registry
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
+from sightline.actors.service.suspensions import Suspensions
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
 from sightline.domain.operator.machine import Patch
@@ -40,10 +41,7 @@ class RefundOrder:
 
 @final
 class Administration:
-    """Ends, suspends, refunds and notes.
-
-    One server runs on a database, so the set of suspended workspaces in memory is the truth once `load` has run.
-    """
+    """Ends, suspends, refunds and notes."""
 
     def __init__(
         self,
@@ -60,19 +58,7 @@ class Administration:
         self._look_up = LookUp(registry, deps)
         self._store = store
         self._pay = pay
-        self._suspended: dict[str, Suspension] = {}
-
-    async def load(self) -> None:
-        """Read the suspensions. Call it before the first call is answered."""
-        self._suspended = {each.workspace_id: each for each in await self._store.suspensions()}
-
-    def is_suspended(self, workspace_id: str) -> bool:
-        """Whether calls of the workspace are refused."""
-        return workspace_id in self._suspended
-
-    def suspension_of(self, workspace_id: str) -> Suspension | None:
-        """The suspension of a workspace; None if it is not suspended."""
-        return self._suspended.get(workspace_id)
+        self.suspensions = Suspensions(store)
 
     async def session(self, session_id: str) -> SessionStatus:
         """Read one session."""
@@ -98,19 +84,17 @@ class Administration:
             Ids of the sessions that were ended. `sweep` ends those that could not be ended now.
         """
         await self._look_up.require_workspace(suspension.workspace_id)
-        await self._store.suspend(suspension)
-        self._suspended.setdefault(suspension.workspace_id, suspension)
+        await self.suspensions.add(suspension)
         return await self._end_all(suspension.workspace_id)
 
     async def unsuspend(self, workspace_id: str) -> None:
         """Accept calls of a workspace again. Its sessions stay ended, and an operator stays OFFLINE."""
-        await self._store.unsuspend(workspace_id)
-        self._suspended.pop(workspace_id, None)
+        await self.suspensions.remove(workspace_id)
 
     async def sweep(self) -> None:
         """End unfinished sessions of suspended workspaces, such as one that was created during the suspension."""
-        await self.load()
-        for workspace_id in list(self._suspended):
+        await self.suspensions.load()
+        for workspace_id in self.suspensions.workspace_ids:
             await self._end_all(workspace_id)
 
     async def refund(self, session_id: str, order: RefundOrder) -> Refund:

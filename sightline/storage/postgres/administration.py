@@ -16,6 +16,7 @@ from sightline.ports.administration import (
     SessionNote,
     Suspension,
 )
+from sightline.ports.ledger import NonceTakenError
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
@@ -43,6 +44,11 @@ ADD_NOTE: Final = "INSERT INTO session_note (session_id, at_ms, actor, text) VAL
 ADD_REFUND: Final = """
 INSERT INTO refund (session_id, refund_key, at_ms, actor, reason, to_address, amount_micro, nonce, tx_hash, raw, state)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+"""
+REFUND_LOCK_KEY: Final = 5_300_047
+"""Key of the advisory lock on refunds. Any constant number works."""
+IS_TAKEN: Final = """
+SELECT EXISTS (SELECT FROM refund WHERE nonce >= $1 OR (session_id = $2 AND refund_key = $3))
 """
 REFUNDED: Final = """
 SELECT coalesce(sum(amount_micro), 0)::bigint FROM refund WHERE session_id = $1 AND state <> 'FAILED'
@@ -149,8 +155,10 @@ class PostgresAdminStore:
         """Store a refund, unless all refunds of the session would exceed what was charged."""
 
         async def add(connection: Connection) -> bool:
-            # The lock orders concurrent refunds of one session.
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", f"refund {refund.session_id}")
+            # The lock orders the refunds of all servers: they share the nonces of one account.
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", REFUND_LOCK_KEY)
+            if await connection.fetchval(IS_TAKEN, refund.nonce, refund.session_id, refund.key):
+                raise NonceTakenError("another server has stored a refund meanwhile")
             refunded = await connection.fetchval(REFUNDED, refund.session_id)
             if refunded + refund.amount_micro > charged_micro:
                 return False

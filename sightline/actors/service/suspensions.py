@@ -1,0 +1,56 @@
+"""The suspended workspaces, whose calls every server refuses."""
+
+from typing import Final, final
+
+from sightline.ports.administration import AdminStore, Suspension
+
+LOAD_EVERY_S: Final = 5.0
+"""A suspension by another server takes effect after this."""
+
+
+@final
+class Suspensions:
+    """Keeps the suspended workspaces in memory.
+
+    A suspension takes effect at once on the server that was asked, and on each other server with its next `load`.
+    """
+
+    def __init__(self, store: AdminStore) -> None:
+        self._store = store
+        self._suspended: dict[str, Suspension] = {}
+        self._changes = 0
+        """Suspensions and their ends by this server."""
+
+    async def load(self) -> None:
+        """Read the suspensions. Call it before the first call is answered, then every LOAD_EVERY_S."""
+        while True:
+            changes = self._changes
+            suspended = {each.workspace_id: each for each in await self._store.suspensions()}
+            if changes == self._changes:  # otherwise what was read may be older than what this server did meanwhile
+                self._suspended = suspended
+                return
+
+    def is_suspended(self, workspace_id: str) -> bool:
+        """Whether calls of the workspace are refused."""
+        return workspace_id in self._suspended
+
+    def of(self, workspace_id: str) -> Suspension | None:
+        """The suspension of a workspace; None if it is not suspended."""
+        return self._suspended.get(workspace_id)
+
+    @property
+    def workspace_ids(self) -> list[str]:
+        """The suspended workspaces."""
+        return list(self._suspended)
+
+    async def add(self, suspension: Suspension) -> None:
+        """Suspend a workspace; an earlier suspension stays as it is."""
+        await self._store.suspend(suspension)
+        self._changes += 1
+        self._suspended.setdefault(suspension.workspace_id, suspension)
+
+    async def remove(self, workspace_id: str) -> None:
+        """End a suspension."""
+        await self._store.unsuspend(workspace_id)
+        self._changes += 1
+        self._suspended.pop(workspace_id, None)

@@ -1,0 +1,67 @@
+"""Refunds of several servers from one account: each is paid once, whoever pays it."""
+
+import json
+
+import pytest
+import trio
+
+from sightline.chain.refunds import Refunds
+from sightline.chain.signer import Signer
+from sightline.ports.administration import RefundState
+from sightline.ports.chain import RefundRequest
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.administration import PostgresAdminStore
+from tests.chain.world import World, clock, faucet_of, ids
+
+CHARGED = 1_000
+PAID = 400
+
+
+@pytest.fixture
+async def servers(world: World, database: Database) -> list[Refunds]:
+    """Two servers with the refund account of the embedded chain, on one database."""
+    keys = json.loads(await trio.Path(world.chain_dir / "keys.json").read_text())
+    signer = Signer(bytes.fromhex(keys["feeReceiver"][2:]))
+    await faucet_of(world).fund(signer.address, 1_000_000)
+    chain_id = int(await world.rpc.call("eth_chainId"), 16)
+    return [
+        Refunds(
+            world.rpc, PostgresAdminStore(database), signer, chain_id=chain_id, token=world.token, clock=clock
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+
+
+def a_request(world: World, session_id: str, key: str = "dispute") -> RefundRequest:
+    return RefundRequest(
+        session_id=session_id, key=key, to_address=world.payer.address, amount_micro=PAID, charged_micro=CHARGED,
+        actor="Ada", reason="dispute",
+    )  # fmt: skip
+
+
+async def test_two_servers_that_refund_at_once_pay_each_refund_once(
+    world: World, database: Database, servers: list[Refunds]
+) -> None:
+    sessions = [ids.uuid() for _ in range(3)]
+    async with trio.open_nursery() as nursery:
+        for refunds in servers:
+            for session_id in sessions:
+                for key in ("first", "second"):
+                    nursery.start_soon(refunds.pay, a_request(world, session_id, key))
+    stored = [refund for each in sessions for refund in await PostgresAdminStore(database).refunds(each)]
+    assert [refund.state for refund in stored] == [RefundState.CONFIRMED] * 6
+    assert len({refund.nonce for refund in stored}) == 6
+    assert await world.balance(world.payer) == 6 * PAID
+
+
+async def test_both_servers_answer_the_same_refund_to_the_same_key(world: World, servers: list[Refunds]) -> None:
+    request, hashes = a_request(world, ids.uuid()), set[str]()
+
+    async def pay(refunds: Refunds) -> None:
+        hashes.add((await refunds.pay(request)).tx_hash)
+
+    async with trio.open_nursery() as nursery:
+        for refunds in servers:
+            nursery.start_soon(pay, refunds)
+    assert len(hashes) == 1
+    assert await world.balance(world.payer) == PAID

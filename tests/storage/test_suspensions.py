@@ -1,0 +1,43 @@
+"""A suspension on one server holds on every other one after its next load, and is not undone by an older read."""
+
+import pytest
+import trio
+
+from sightline.actors.service.suspensions import Suspensions
+from sightline.ports.administration import Suspension
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.administration import PostgresAdminStore
+from sightline.system.ids import SystemIds
+
+
+def a_suspension() -> Suspension:
+    return Suspension(workspace_id=SystemIds().uuid(), at_ms=1, actor="Ada", reason="fraud")
+
+
+@pytest.fixture
+def servers(database: Database) -> tuple[Suspensions, Suspensions]:
+    return Suspensions(PostgresAdminStore(database)), Suspensions(PostgresAdminStore(database))
+
+
+async def test_each_server_refuses_what_another_one_suspended(servers: tuple[Suspensions, Suspensions]) -> None:
+    (one, two), suspension = servers, a_suspension()
+    await one.add(suspension)
+    assert one.of(suspension.workspace_id) == suspension
+    await two.load()
+    assert two.is_suspended(suspension.workspace_id)
+    await two.remove(suspension.workspace_id)
+    await one.load()
+    assert not one.is_suspended(suspension.workspace_id)
+
+
+async def test_a_load_that_began_before_a_suspension_does_not_undo_it(servers: tuple[Suspensions, Suspensions]) -> None:
+    one, _ = servers
+    for _ in range(10):
+        suspension = a_suspension()
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(one.load)
+            nursery.start_soon(one.add, suspension)
+            for _ in range(4):
+                nursery.start_soon(one.load)
+        assert one.is_suspended(suspension.workspace_id)
