@@ -21,6 +21,7 @@ from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
 from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
+from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.suspensions import LOAD_EVERY_S
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
@@ -205,7 +206,10 @@ def _role_works(
 ) -> Mapping[ServerRole, RoleWork]:
     """What this server does while it owns a role."""
     registry, chain, limits = core.actors.registry, core.chain, core.actors.deps.limits
-    funds = PayerFunds(registry, core.ledger, core.clock, limits.session) if limits.funds_policy == "enforced" else None
+    funds: PayerFunds | None = None
+    if limits.funds_policy == "enforced":
+        read_session = LookUp(registry, core.actors.deps).find_session
+        funds = PayerFunds(registry, core.ledger, read_session, core.clock, limits.session)
     retention = Retention(core.database, store, core.clock, retention_options(core.settings))
     loops = (
         ("suspension_sweep", core.administration.sweep, ADMINISTRATION_EVERY_S),

@@ -222,6 +222,17 @@ class BlockRef:
     parent_hash: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class LiveHold:
+    """What is reserved for a LIVE session: its maximum charge."""
+
+    session_id: str
+    payer: str
+    """Lower-case address."""
+    amount_micro: int
+
+
 class SettlementOutbox(Protocol):
     """The relayer's records. A lease allows one writer per relayer key."""
 
@@ -593,6 +604,10 @@ class WalletLedger(Protocol):
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
         """Reserve an amount for a session. False, with nothing reserved, when ENFORCED and not covered."""
+        ...
+
+    async def live_holds(self, payer: str | None = None) -> list[LiveHold]:
+        """Return the holds of LIVE sessions, of one payer or of all."""
         ...
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random  # noqa: TID251  (generators seeded from the world's seed only)
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,8 +15,10 @@ from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.service.broker import Broker
+from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
 from sightline.sim.adapters.video import SimVideo
@@ -158,7 +161,8 @@ class Node:
         self._registry = actors.registry
         await nursery.start(actors.run)
         if outside.funds_policy == "enforced":
-            funds = PayerFunds(actors.registry, outside.history.ledger, outside.clock, limits.session)
+            read_session = LookUp(actors.registry, deps).find_session
+            funds = PayerFunds(actors.registry, outside.history.ledger, read_session, outside.clock, limits.session)
             nursery.start_soon(self._check_funds, funds)
         self._broker = actors.broker
         outside.history.note("ready", self.name)
@@ -166,5 +170,6 @@ class Node:
     async def _check_funds(self, funds: PayerFunds) -> None:
         while True:
             await self.line.pass_through()
-            await funds.check()
+            with suppress(UnavailableError, OutcomeUnknownError):  # the next check tries again
+                await funds.check()
             await trio.sleep(CHECK_EVERY_S)

@@ -2,6 +2,7 @@
 
 import trio
 
+from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.domain.session.messages import Party
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
@@ -26,7 +27,8 @@ async def see_wallet(world, number, *, balance, allowance):
 
 
 def funds_of(world):
-    return PayerFunds(world.registry, world.ledger, world.clock, world.limits.session)
+    read_session = LookUp(world.registry, world.deps).find_session
+    return PayerFunds(world.registry, world.ledger, read_session, world.clock, world.limits.session)
 
 
 async def live_session(world):
@@ -107,3 +109,17 @@ async def test_sessions_of_one_payer_share_its_funds_and_the_newest_ends_first(w
         await trio.sleep(0.1)
         assert [(await world.stored(session)).state for session in sessions] == states
     assert (await world.stored(sessions[2])).phase.reason == "FUNDS_LOST"
+
+
+async def test_sessions_that_do_not_run_here_take_their_share(world):
+    """As with sessions of other servers: what they need is read from their actors, and they are told."""
+    sessions = [(await live_session(world))[0] for _ in range(3)]
+    rates = [(await world.stored(session)).terms.rate for session in sessions]
+    await world.registry.stop_where(lambda actor_id: actor_id in sessions[:2], grace_s=1)
+    await funds_of(world).report(await see_wallet(world, 1, balance=50 * sum(rates) - 10 * rates[2], allowance=10**9))
+    await trio.sleep(0.1)
+    assert [(await world.stored(session)).state for session in sessions] == ["LIVE", "LIVE", "ENDED"]
+    await world.registry.stop_where(lambda actor_id: actor_id in sessions[:2], grace_s=1)
+    await funds_of(world).report(await see_wallet(world, 2, balance=0, allowance=10**9))
+    await trio.sleep(0.1)
+    assert [(await world.stored(session)).state for session in sessions] == ["ENDED"] * 3

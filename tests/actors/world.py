@@ -189,6 +189,7 @@ class World:
                     on_settlement=self._settled,
                 )
                 actors = build_actors(deps, options=self.kernel)
+                self.deps = deps
                 self.registry, self.writer, self.pump = actors.registry, actors.writer, actors.pump
                 await nursery.start(actors.run)
                 self.broker = actors.broker

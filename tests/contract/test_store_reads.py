@@ -13,7 +13,7 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
 from sightline.domain.session.model import Assigned, Closed, EndReason, Requested, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
-from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
+from sightline.ports.ledger import BlockApplication, BlockRef, LiveHold, WalletReading
 from sightline.ports.store import (
     ConsumerDispatches,
     HeartbeatWrite,
@@ -491,3 +491,19 @@ async def test_an_ended_session_proves_no_settlement_while_its_hold_is_not_charg
     assert await stored.ledger.proofs([session.id, an_id()]) == {}
     await stored.ledger.charge_hold(session.id, 1)
     assert set(await stored.ledger.proofs([session.id, an_id()])) == {session.id}
+
+
+OTHER_PAYER = "0x" + "5E" * 20
+
+
+async def test_the_holds_of_live_sessions_are_listed_for_one_payer_and_for_all(stored: Stored) -> None:
+    await show_wallets(stored, {PAYER.lower(): 10**9, OTHER_PAYER.lower(): 10**9})
+    live = in_phase(a_session(**HERE), SessionState.LIVE)
+    other = in_phase(a_session(**HERE, payer_address=OTHER_PAYER), SessionState.LIVE)
+    for session in (live, other, a_session(**HERE), in_phase(a_session(**HERE), SessionState.ASSIGNED)):
+        await commit_held(stored, session)
+    mine, theirs = (LiveHold(each.id, each.terms.payer_address.lower(), HOLD) for each in (live, other))
+    assert await stored.ledger.live_holds(PAYER) == [mine]
+    assert set(await stored.ledger.live_holds()) == {mine, theirs}
+    await stored.ledger.charge_hold(live.id, 5)
+    assert await stored.ledger.live_holds(PAYER) == []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from sightline.domain.session.model import Session
+from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import DAY_MS
 from sightline.ports.ledger import (
     WOKEN_MAX,
@@ -19,6 +19,7 @@ from sightline.ports.ledger import (
     LedgerEventKind,
     LedgerQuery,
     LedgerRow,
+    LiveHold,
     ReadingState,
     SessionProof,
     SettlementRecord,
@@ -358,6 +359,16 @@ class MemoryLedger(MemoryOutbox):
                 proof = SessionProof.of(session, held_of=hold.payer, held_micro=hold.amount)
                 if proof is not None:
                     found[session_id] = proof
+        return found
+
+    async def live_holds(self, payer: str | None = None) -> list[LiveHold]:
+        """Return the holds of LIVE sessions, of one payer or of all."""
+        found: list[LiveHold] = []
+        for hold in self._holds.values():
+            session = self.session_of(hold.session_id)
+            is_wanted = hold.state is HoldState.OPEN and payer in (None, hold.payer)
+            if is_wanted and session is not None and session.state is SessionState.LIVE:
+                found.append(LiveHold(hold.session_id, hold.payer, hold.amount))
         return found
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:

@@ -14,6 +14,7 @@ from sightline.ports.ledger import (
     LedgerEventKind,
     LedgerQuery,
     LedgerRow,
+    LiveHold,
     ReadingState,
     UsageDay,
     UsageSide,
@@ -128,6 +129,10 @@ SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.upd
     SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held
 FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_cursor c ON true
 WHERE t.workspace_id = $1
+"""
+_LIVE_HOLDS = """
+SELECT h.session_id::text, h.payer, h.amount FROM hold h JOIN session s ON s.id = h.session_id
+WHERE s.state = 'LIVE' AND h.state = 'OPEN' AND ($1::text IS NULL OR h.payer = $1)
 """
 _LEDGER = """
 SELECT e.*, h.session_id::text AS session_id, c.number AS head
@@ -273,6 +278,12 @@ class PostgresLedger(PostgresOutbox):
                 connection, session_id=session_id, payer=payer, amount=amount_micro, policy=policy, now_ms=now_ms
             )
         )
+
+    async def live_holds(self, payer: str | None = None) -> list[LiveHold]:
+        """Return the holds of LIVE sessions, of one payer or of all."""
+        address = None if payer is None else payer.lower()
+        rows = await self._database.read(lambda connection: connection.fetch(_LIVE_HOLDS, address))
+        return [LiveHold(row["session_id"], row["payer"], int(row["amount"])) for row in rows]
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
         """Lower the hold to the charge."""
