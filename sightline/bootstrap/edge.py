@@ -42,6 +42,7 @@ from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
+from sightline.ports.identity import IdentityStore
 from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
 
@@ -61,6 +62,7 @@ LOCAL_AUDIENCE: Final = "sightline-local"
 class Identity:
     """The services of the identity package."""
 
+    store: IdentityStore
     authenticator: Authenticator
     sign_in: SignIn
     members: Members
@@ -99,6 +101,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
         WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
     )
     return Identity(
+        store=store,
         authenticator=Authenticator(store, cookies, sessions, hasher, core.clock),
         sign_in=SignIn(store, members, verifier, sessions, cookies, core.clock, core.ids, sign_in_options),
         members=members,
@@ -125,7 +128,7 @@ def _check_origin(
 def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
     """Create the application of the public listener."""
     settings = core.settings
-    tickets = StreamTickets(core.clock, core.ids)
+    tickets = StreamTickets(identity.store, core.clock, core.ids)
     deps = Services(
         broker=core.actors.broker,
         store=core.store,

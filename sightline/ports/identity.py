@@ -92,7 +92,7 @@ class WorkspaceBrief:
 
 
 class IdentityStore(Protocol):
-    """Stores nonces, API key records and wallet sessions.
+    """Stores nonces, stream tickets, API key records and wallet sessions.
 
     Every method raises StoreUnavailableError when nothing was changed. A writing method raises OutcomeUnknownError when
     the reply to its commit was lost.
@@ -111,6 +111,17 @@ class IdentityStore(Protocol):
 
     async def give_back_nonce(self, value: str) -> None:
         """Mark a used challenge as unused again. Its expiry does not change; an unknown value is ignored."""
+        ...
+
+    async def add_ticket(self, digest: bytes, sealed: bytes, *, expires_at_ms: int, now_ms: int) -> None:
+        """Store the content of a stream ticket by the digest of the ticket (32 bytes)."""
+        ...
+
+    async def take_ticket(self, digest: bytes, *, now_ms: int) -> bytes | None:
+        """Delete a stream ticket and return its content. Of concurrent callers exactly one gets it.
+
+        Returns None if it is unknown, used or expired.
+        """
         ...
 
     async def add_key(

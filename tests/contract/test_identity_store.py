@@ -124,6 +124,23 @@ async def test_a_nonce_given_back_is_good_once_more(store: IdentityStore) -> Non
     assert await take(store, a_nonce()) is None
 
 
+async def test_of_many_takers_one_gets_the_stream_ticket(store: IdentityStore) -> None:
+    await store.add_ticket(digest_of(1), b"sealed", expires_at_ms=NOW + 30_000, now_ms=NOW)
+    taken = await at_once([lambda: store.take_ticket(digest_of(1), now_ms=NOW) for _ in range(12)])
+    assert taken.count(b"sealed") == 1
+    assert taken.count(None) == 11
+
+
+async def test_a_stream_ticket_expires_to_the_millisecond_and_others_stay(store: IdentityStore) -> None:
+    for number in (1, 2, 3):
+        await store.add_ticket(digest_of(number), bytes([number]), expires_at_ms=NOW + 30_000, now_ms=NOW)
+    assert await store.take_ticket(digest_of(1), now_ms=NOW + 29_999) == b"\x01"
+    assert await store.take_ticket(digest_of(2), now_ms=NOW + 30_000) is None
+    await store.add_ticket(digest_of(4), b"\x04", expires_at_ms=NOW + 60_000, now_ms=NOW + 30_000)
+    assert await store.take_ticket(digest_of(4), now_ms=NOW + 30_000) == b"\x04"
+    assert await store.take_ticket(digest_of(9), now_ms=NOW) is None
+
+
 async def test_a_key_is_found_by_its_digest_alone(store: IdentityStore) -> None:
     assert await store.add_key(a_key(), digest_of(1), limit=50)
     assert await store.key_of(digest_of(1)) == a_key()

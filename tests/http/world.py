@@ -268,9 +268,9 @@ class World:
     def __init__(self, options: WorldOptions, storage: Storage) -> None:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
-        self.tickets = StreamTickets(self.clock, self.ids)
         self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
+        self.tickets = StreamTickets(self.identity, self.clock, self.ids)
         self.video = ShownVideo(self.clock)
         with TemporaryDirectory() as folder:
             identity = load_identity(Path(folder), self.ids, self.clock.now_ms(), "http://sightline.test")

@@ -8,6 +8,7 @@ import trio
 from sightline.domain.session.model import SessionState
 from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
 from sightline.domain.webhooks import WebhookEventType
+from sightline.http.pipeline.stream_tickets import LIFETIME_MS, StreamTickets
 from sightline.ports.identity import Nonce, Purpose, WalletSession
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import Committed, HoldRequest, SessionWrite, ShardLease
@@ -32,6 +33,7 @@ from sightline.storage.postgres.operations.retention import (
 )
 from sightline.storage.postgres.store import PostgresStore
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
+from sightline.system.ids import SystemIds
 from tests.contract.builders import (
     PAYER,
     T0,
@@ -257,6 +259,17 @@ async def test_challenges_and_sign_ins_are_deleted_when_they_have_expired(databa
     assert await database.read(lambda c: c.fetchval("SELECT string_agg(value, ' ') FROM auth_nonce")) == "young"
     assert await store.wallet_session(valid) is not None
     assert await store.wallet_session(expired) is None
+
+
+async def test_expired_stream_tickets_do_not_pile_up_and_show_no_key(database: Database) -> None:
+    clock = SettableClock(await now_of(database))
+    tickets = StreamTickets(PostgresIdentityStore(database), clock, SystemIds())
+    for _ in range(20):
+        await tickets.issue("/api/v1/x", "Bearer sl_secret")
+        clock.value_ms += LIFETIME_MS
+    assert await count(database, "stream_ticket") == 1
+    sealed = await database.read(lambda c: c.fetchval("SELECT string_agg(sealed, '') FROM stream_ticket"))
+    assert b"secret" not in sealed
 
 
 async def test_a_webhook_event_is_deleted_with_its_deliveries_after_thirty_days(database: Database) -> None:

@@ -176,7 +176,7 @@ class Pipeline:
         try:
             if ticket is not None:
                 assert self._edge.tickets is not None
-                authorization = self._edge.tickets.redeem(ticket, request.path)
+                authorization = await self._edge.tickets.redeem(ticket, request.path)
                 request.headers = request.headers.having("authorization", authorization)
             return await self._edge.authenticate(request.headers)
         except RefusedError:

@@ -74,5 +74,5 @@ class StreamTicketResources:
         body: StreamTicketBody = call.body
         authorization = call.headers.get("authorization")
         assert authorization is not None, "only API keys may make this call"
-        text, ticket = self._services.tickets.issue(body.path, authorization)
-        return Reply({"ticket": text, "expiresAt": iso(ticket.expires_at_ms)})
+        ticket = await self._services.tickets.issue(body.path, authorization)
+        return Reply({"ticket": ticket.text, "expiresAt": iso(ticket.expires_at_ms)})

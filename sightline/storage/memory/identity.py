@@ -23,13 +23,14 @@ from sightline.ports.store import CallRecordedError, IdempotencyRecord
 
 @final
 class MemoryIdentityStore:
-    """Stores nonces, API keys and wallet sessions in dictionaries."""
+    """Stores nonces, tickets, API keys and wallet sessions in dictionaries."""
 
     def __init__(self, record_call: Callable[[IdempotencyRecord], bool] = lambda _: True) -> None:
         """Create an empty store. `record_call` records an answer; False if one is recorded already."""
         self._record_call = record_call
         self._nonces: dict[str, Nonce] = {}
         self._used: set[str] = set()
+        self._tickets: dict[bytes, tuple[bytes, int]] = {}
         self._keys: dict[bytes, ApiKeyRecord] = {}
         self._sessions: dict[str, WalletSession] = {}
 
@@ -53,6 +54,17 @@ class MemoryIdentityStore:
         """Make a used challenge good again."""
         await trio.lowlevel.checkpoint()
         self._used.discard(value)
+
+    async def add_ticket(self, digest: bytes, sealed: bytes, *, expires_at_ms: int, now_ms: int) -> None:
+        """Keep the content of a ticket."""
+        await trio.lowlevel.checkpoint()
+        self._tickets[digest] = (sealed, expires_at_ms)
+
+    async def take_ticket(self, digest: bytes, *, now_ms: int) -> bytes | None:
+        """Use up a ticket."""
+        await trio.lowlevel.checkpoint()
+        sealed, expires_at_ms = self._tickets.pop(digest, (b"", 0))
+        return sealed if expires_at_ms > now_ms else None
 
     async def add_key(
         self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None

@@ -34,6 +34,14 @@ WHERE value = $1 AND address = $2 AND purpose = $3 AND used_at_ms IS NULL AND ex
 RETURNING value, address, purpose, message, chain_id, expires_at_ms
 """
 
+_ADD_TICKET = """
+WITH expired AS (
+  DELETE FROM stream_ticket WHERE digest IN (
+    SELECT digest FROM stream_ticket WHERE expires_at_ms <= $4 ORDER BY expires_at_ms LIMIT 2 FOR UPDATE SKIP LOCKED))
+INSERT INTO stream_ticket (digest, sealed, expires_at_ms) VALUES ($1, $2, $3)
+"""
+_TAKE_TICKET = "DELETE FROM stream_ticket WHERE digest = $1 RETURNING sealed, expires_at_ms"
+
 _KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
   created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit"""
 
@@ -87,7 +95,7 @@ WHERE s.session_id = u.session_id AND s.last_used_at_ms < u.at_ms
 
 @final
 class PostgresIdentityStore:
-    """Stores nonces, API keys and wallet sessions in three tables."""
+    """Stores nonces, stream tickets, API keys and wallet sessions in four tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -119,6 +127,16 @@ class PostgresIdentityStore:
         await self._database.run(
             lambda connection: connection.execute("UPDATE auth_nonce SET used_at_ms = NULL WHERE value = $1", value)
         )
+
+    async def add_ticket(self, digest: bytes, sealed: bytes, *, expires_at_ms: int, now_ms: int) -> None:
+        """Store the content of a ticket, and delete two expired tickets, so that the table does not grow."""
+        row = (digest, sealed, expires_at_ms, now_ms)
+        await self._database.run(lambda connection: connection.execute(_ADD_TICKET, *row))
+
+    async def take_ticket(self, digest: bytes, *, now_ms: int) -> bytes | None:
+        """Use up a ticket by one atomic DELETE."""
+        row = await self._database.run(lambda connection: connection.fetchrow(_TAKE_TICKET, digest))
+        return bytes(row["sealed"]) if row is not None and row["expires_at_ms"] > now_ms else None
 
     async def add_key(
         self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None

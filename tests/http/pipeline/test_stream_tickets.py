@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from sightline.domain.errors import RefusedError
+from sightline.http.pipeline.stream_tickets import StreamTickets
 from tests.http.socket_client import RefusedSocketError, open_socket
 from tests.http.stream_client import open_stream
 from tests.http.world import BERLIN, Client, Party, World, WorldOptions, data_of, error_of, open_world
@@ -42,6 +44,16 @@ async def test_a_ticket_opens_one_event_stream_once(world: World, consumer: Part
         assert status == 200
         assert headers["content-type"].startswith("text/event-stream")
     assert await refusal(world, path, ticket) == BAD
+
+
+async def test_a_ticket_of_another_server_opens_a_stream_once(world: World, consumer: Party) -> None:
+    path, other = f"{consumer.path}/events", StreamTickets(world.identity, world.clock, world.ids)
+    ticket = (await other.issue(path, consumer.key.headers["authorization"])).text
+    async with followed(world, path, ticket) as (status, _):
+        assert status == 200
+    assert await refusal(world, path, ticket) == BAD
+    with pytest.raises(RefusedError):
+        await other.redeem(ticket, path)
 
 
 async def test_a_ticket_is_refused_on_another_path_and_is_then_used(world: World, consumer: Party) -> None:
