@@ -38,9 +38,14 @@ def refund_key(settings: Settings) -> bytes | None:
     return key
 
 
-def chain_options(settings: Settings, public_url: str) -> ChainOptions:
-    """Build the chain package's options."""
+def chain_options(settings: Settings, public_url: str, *, is_running: bool = False) -> ChainOptions:
+    """Build the chain package's options.
+
+    Args:
+        is_running: Whether another process runs the embedded chain.
+    """
     return ChainOptions(
+        is_running=is_running,
         data_dir=settings.data_dir / "chain",
         rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,
         chain_id=settings.chain_id,

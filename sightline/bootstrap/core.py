@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final, final
 
 import structlog
@@ -63,7 +64,7 @@ from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_place
-from sightline.system.log_files import rotate_log_files
+from sightline.system.log_files import rotate_logs
 from sightline.system.loops import run_forever
 from sightline.system.secrets import Secrets
 
@@ -75,7 +76,6 @@ ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 ADMINISTRATION_EVERY_S: Final = 30.0
 RETENTION_EVERY_S: Final = 3_600.0
-LOG_ROTATION_EVERY_S: Final = 60.0
 
 log = structlog.get_logger("sightline")
 
@@ -108,13 +108,25 @@ class Core:
 
 @asynccontextmanager
 async def open_core(
-    settings: Settings, secrets: Secrets, public_url: str, tracer: Tracer | None = None
+    settings: Settings,
+    secrets: Secrets,
+    public_url: str,
+    tracer: Tracer | None = None,
+    *,
+    directory: Path | None = None,
 ) -> AsyncIterator[Core]:
-    """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
+    """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends.
+
+    Args:
+        directory: The directory that a worker has locked. Its supervisor runs database and chain and rotates the logs.
+            None: this process holds the data directory.
+    """
     clock, ids = SystemClock(), SystemIds()
-    server = ServerIdentity(incarnation=ids.uuid(), host=socket.gethostname(), place=lock_place(settings.data_dir, ids))
+    server = ServerIdentity(
+        incarnation=ids.uuid(), host=socket.gethostname(), place=lock_place(directory or settings.data_dir, ids)
+    )
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
-    chain_chosen = chain_options(settings, public_url)
+    chain_chosen = chain_options(settings, public_url, is_running=directory is not None)
     async with open_parts() as parts:
         database_part = parts.open(open_migrated_database(settings, retry, server.incarnation, tracer))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
@@ -191,8 +203,8 @@ async def open_core(
                     partial(run_forever, "suspensions", administration.suspensions.load, every_s=LOAD_EVERY_S)
                 )
                 services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
-                logs = partial(rotate_log_files, [settings.data_dir / "log", settings.data_dir / "chain"])
-                services.start_soon(partial(run_forever, "log_rotation", logs, every_s=LOG_ROTATION_EVERY_S))
+                if directory is None:
+                    services.start_soon(rotate_logs, settings.data_dir)
                 await ownership.wait_complete(settings.startup_timeout_seconds)
                 yield core
                 await ownership.hand_over()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, TypeAlias, final
 
 import structlog
@@ -115,12 +116,20 @@ def raise_open_file_limit() -> None:
 class ServerRun:
     """One run of a server in this process, from its start until SIGTERM."""
 
-    def __init__(self, settings: Settings, secrets: Secrets, ports: Ports, public_url: str) -> None:
+    def __init__(
+        self, settings: Settings, secrets: Secrets, ports: Ports, public_url: str, *, directory: Path | None = None
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            directory: The directory that a worker has locked; None: this process holds the data directory.
+        """
         self.is_ready = False
         self._settings = settings
         self._secrets = secrets
         self._ports = ports
         self._public_url = public_url
+        self._directory = directory
         self._stop = trio.Event()
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
@@ -139,7 +148,10 @@ class ServerRun:
             nursery.start_soon(self._await_signal, nursery.cancel_scope)
             # Half of the imports are not needed before the children are ready: import them while the children start.
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
-            async with open_tracer(settings) as tracer, open_core(settings, self._secrets, url, tracer) as core:
+            async with (
+                open_tracer(settings) as tracer,
+                open_core(settings, self._secrets, url, tracer, directory=self._directory) as core,
+            ):
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
                 await serve_http(core, self._ports, url, self._stop, note_ready)
             nursery.cancel_scope.cancel()

@@ -1,9 +1,12 @@
 """Run a server: `sightline serve`."""
 
+from collections.abc import Callable
+
 import structlog
 import trio
 
-from sightline.bootstrap.process import ServerRun, exit_code_of, prepare, say_url
+from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_url
+from sightline.bootstrap.workers.supervisor import WorkerSupervisor
 from sightline.config import Settings
 from sightline.system.logs import configure_logs
 from sightline.system.server_address_file import write_server_addresses
@@ -12,25 +15,36 @@ log = structlog.get_logger("sightline")
 
 
 def run_server(settings: Settings) -> int:
-    """Run a server until SIGTERM or SIGINT. Prints `ready URL` on stdout when it accepts calls.
+    """Run a server, or several workers, until SIGTERM or SIGINT. Prints `ready URL` on stdout when calls are accepted.
 
     Returns:
         The exit code, see `exit_code_of`.
     """
     configure_logs(settings.log_level)
-    runs: list[ServerRun] = []
+    runs: list[ServerRun | WorkerSupervisor] = []
 
     def run() -> None:
         with prepare(settings) as prepared:
-            url, data_dir = prepared.public_url, prepared.settings.data_dir
-
-            def on_ready(internal_url: str) -> None:
-                write_server_addresses(data_dir, url=url, internal_url=internal_url)
-                prepared.note_ready()
-                log.info("ready", url=url, internal_url=internal_url, data_dir=str(data_dir))
-                say_url(url)
-
-            runs.append(ServerRun(prepared.settings, prepared.secrets, prepared.ports, url))
-            trio.run(runs[0].run, on_ready)
+            runs.append(_choose(prepared))
+            trio.run(runs[0].run, _announce(prepared))
 
     return exit_code_of(settings, run, lambda: bool(runs) and runs[0].is_ready)
+
+
+def _choose(prepared: Prepared) -> ServerRun | WorkerSupervisor:
+    if prepared.settings.workers > 1:
+        return WorkerSupervisor(prepared)
+    return ServerRun(prepared.settings, prepared.secrets, prepared.ports, prepared.public_url)
+
+
+def _announce(prepared: Prepared) -> Callable[[str], None]:
+    """What to do when calls are accepted, with the URL of the internal listener."""
+    url, data_dir = prepared.public_url, prepared.settings.data_dir
+
+    def announce(internal_url: str) -> None:
+        write_server_addresses(data_dir, url=url, internal_url=internal_url)
+        prepared.note_ready()
+        log.info("ready", url=url, internal_url=internal_url, data_dir=str(data_dir))
+        say_url(url)
+
+    return announce

@@ -22,6 +22,7 @@ from sightline.system.children import ChildFailedError
 from sightline.system.data_directory import PartMissingError
 from sightline.system.lock import DataDirectoryInUseError
 
+CANNOT_START: Final = "Cannot start:"
 CHILD_SETTINGS: Final = {
     "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
     "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
@@ -65,7 +66,7 @@ def start_line(error: Exception, settings: Settings) -> str:
     if not known:
         kinds = ", ".join(sorted({f"{type(leaf).__name__}: {leaf}" for leaf in leaves}))
         known = [f"Unexpected error: {kinds}. Set SIGHTLINE_LOG_LEVEL=debug for details, and report it."]
-    return "Cannot start: " + " ".join(known[0].split())
+    return CANNOT_START + " ".join(known[0].split())
 
 
 def _explain(error: BaseException, settings: Settings) -> str | None:
@@ -108,6 +109,8 @@ def _explain_child(error: ChildFailedError, settings: Settings) -> str:
     first, *log_lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     name = first.partition(":")[0]
     reason = first.partition("; its log ends")[0]
+    if log_lines and log_lines[-1].startswith(CANNOT_START):
+        return log_lines[-1].removeprefix(CANNOT_START).strip()  # a worker has explained it
     last = f" ({log_lines[-1][:300]})" if log_lines else ""
     change = CHILD_SETTINGS.get(name.split()[0] if name else "", "SIGHTLINE_DATA_DIR")
     return f"{reason}{last}. See the logs in {settings.data_dir / 'log'}; check {change}."

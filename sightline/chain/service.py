@@ -13,7 +13,13 @@ from eth_utils.address import is_address, to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.terms import SESSION_CAP_MICRO
-from sightline.chain.embedded.node import EmbeddedFaucet, EmbeddedNode, EmbeddedOptions, open_embedded_node
+from sightline.chain.embedded.node import (
+    EmbeddedFaucet,
+    EmbeddedNode,
+    EmbeddedOptions,
+    open_embedded_node,
+    running_node,
+)
 from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
@@ -57,6 +63,8 @@ class ChainOptions:
 
     data_dir: Path
     """Directory of the embedded chain."""
+    is_running: bool = False
+    """Whether another process runs the embedded chain."""
     rpc_url: str | None = None
     """JSON-RPC endpoint of an external chain; it requires the next five settings."""
     chain_id: int | None = None
@@ -394,7 +402,8 @@ def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool)
     )
 
 
-async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Place:
+def embedded_options(options: ChainOptions) -> EmbeddedOptions:
+    """Options of the embedded chain."""
     embedded = EmbeddedOptions(
         data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro
     )
@@ -403,7 +412,15 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> P
             data_dir=options.data_dir, max_fee_bps=options.max_fee_bps,
             session_cap_micro=options.session_cap_micro, chain_id=options.chain_id,
         )  # fmt: skip
-    node: EmbeddedNode = await stack.enter_async_context(open_embedded_node(embedded))
+    return embedded
+
+
+async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Place:
+    node: EmbeddedNode = (
+        running_node(options.data_dir)
+        if options.is_running
+        else await stack.enter_async_context(open_embedded_node(embedded_options(options)))
+    )
     rpc = await stack.enter_async_context(
         open_rpc(node.url, RpcOptions(timeout_ms=max(options.rpc_timeout_ms, 15_000)), ids)
     )

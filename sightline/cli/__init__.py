@@ -43,6 +43,9 @@ def serve(
         int | None, typer.Option(help="Port of the internal listener (metrics, readiness); 0 chooses a free one.")
     ] = None,
     data_dir: DataDir = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Server processes on this machine; each uses about one processor.")
+    ] = None,
     tls: Annotated[
         str | None, typer.Option(help="auto: TLS for phones on the same network, by an own authority at /ca.crt.")
     ] = None,
@@ -53,7 +56,13 @@ def serve(
 
     if tls not in (None, "auto"):
         raise typer.BadParameter("only `auto` exists; for files set SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY")
-    wanted = {"host": host, "port": port, "internal_port": internal_port, "data_dir": data_dir}
+    wanted = {
+        "host": host,
+        "port": port,
+        "internal_port": internal_port,
+        "data_dir": data_dir,
+        "workers": workers,
+    }
     settings = settings_of(config, **wanted, tls_auto=True if tls == "auto" else None)
     raise typer.Exit(run_server(settings))
 

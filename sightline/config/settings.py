@@ -142,7 +142,6 @@ class Settings(BaseModel):
     )
 
     audit_keep_days: int = Field(400, ge=30, description="Days that entries of the audit log are kept.")
-    workers: int = Field(1, ge=1, le=64, description="Server processes on this machine.")
     secrets_file: Path | None = Field(
         None,
         description="File with the server's secrets, the same for all servers of a database; default: secrets.json in "
@@ -150,6 +149,13 @@ class Settings(BaseModel):
     )
 
     # Other servers on the same database.
+    workers: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="Server processes on this machine. More than 1: a supervisor runs database, chain and NATS server, "
+        "unless they are external, and so many workers.",
+    )
     nats_url: SecretStr | None = Field(
         None,
         description="URLs of the NATS servers that connect several servers of one database (nats:// or tls://), comma "

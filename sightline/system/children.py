@@ -1,7 +1,7 @@
 """Run child processes that end when the server ends.
 
-The parent holds the write end of a pipe on the child's stdin and never writes to it. When the parent ends, also by
-kill -9, the kernel closes that end, the child reads end-of-file and exits. The child's half is `leave_with_parent`.
+The parent holds the write end of a pipe on the child's stdin. When the parent ends, also by kill -9, the kernel closes
+that end, the child reads end-of-file and exits. The child's half is `leave_with_parent`.
 
 When a child is ready it prints one line on stdout: `ready`, a space, and what its parent needs (an address).
 All later output, and all of stderr, goes to its log file (mode 0600). If the log cannot be written because the disk
@@ -74,6 +74,10 @@ class ChildCommand:
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0
     """Seconds from end-of-file on stdin until SIGTERM."""
+    stdin: bytes = field(default=b"", repr=False)
+    """What the child reads on stdin before it waits for end-of-file. At most 60 kB, which a pipe always takes."""
+    inherited: Sequence[int] = ()
+    """Descriptors that the child inherits, under the same numbers."""
 
 
 @final
@@ -132,11 +136,16 @@ async def _started(command: ChildCommand) -> AsyncIterator[tuple[trio.Process, B
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 env=None if command.env is None else dict(command.env),
+                pass_fds=command.inherited,
                 # A Ctrl-C at the terminal must reach only the server, which stops its children in order.
                 start_new_session=True,
             )
         except OSError as error:
             raise ChildFailedError(f"{command.name}: cannot be started: {error}") from error
+        if command.stdin:
+            assert process.stdin is not None
+            with suppress(trio.BrokenResourceError):  # it ended already, which is noticed next
+                await process.stdin.send_all(command.stdin)
         yield process, log_file
 
 

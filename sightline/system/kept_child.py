@@ -1,6 +1,6 @@
 """Keeps a child process running: it is started again, with backoff, whenever it ends by itself."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, NoReturn, TypeVar, final
 
 import structlog
@@ -16,7 +16,7 @@ async def keep_child(
     command: Callable[[], ChildCommand],
     on_ready: Callable[[Child], T],
     *,
-    on_end: Callable[[], None] | None = None,
+    on_end: Callable[[], Awaitable[None]] | None = None,
     task_status: trio.TaskStatus[T] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
     """Run a child until cancelled.
@@ -24,7 +24,7 @@ async def keep_child(
     Args:
         command: Called before each start.
         on_ready: Called each time that the child is ready. Its first result is reported to the nursery.
-        on_end: Called each time that the child has ended.
+        on_end: Called each time that the child has ended by itself, and awaited before it is started again.
 
     Raises:
         ChildFailedError: It did not start the first time; the message ends with its log.
@@ -43,7 +43,7 @@ async def keep_child(
                 raise
             log.error("child_not_restarted", child=next_.name, reason=str(error))
         if on_end is not None:
-            on_end()
+            await on_end()
         await trio.sleep(pause.after(ran_s=trio.current_time() - began))
 
 

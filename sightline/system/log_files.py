@@ -2,13 +2,24 @@
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import trio
 
+from sightline.system.loops import run_forever
+
 BYTES_MAX: Final = 16 * 1024 * 1024
 """Size from which a log file is rotated. With its one older file it takes at most about twice this."""
+
+EVERY_S: Final = 60.0
+
+
+async def rotate_logs(data_dir: Path) -> NoReturn:
+    """Rotate the log files of all child processes every minute, until cancelled."""
+    directories = [data_dir / "log", data_dir / "chain"]
+    await run_forever("log_rotation", partial(rotate_log_files, directories), every_s=EVERY_S)
 
 
 async def rotate_log_files(directories: Sequence[Path]) -> None:

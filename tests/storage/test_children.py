@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -83,6 +84,7 @@ async def test_a_child_that_is_never_ready_is_a_failure_that_says_why(tmp_path: 
 def test_a_child_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     parent_program = f"""
 import sys, trio
+from dataclasses import replace
 from pathlib import Path
 from sightline.system.children import ChildCommand, run_child
 async def main():
@@ -101,3 +103,19 @@ trio.run(main)
         os.kill(parent.pid, signal.SIGKILL)
         child.wait(20)
     assert not psutil.pid_exists(child_pid)
+
+
+async def test_a_child_gets_its_input_on_stdin_and_inherits_what_is_named(tmp_path: Path) -> None:
+    program = (
+        PREAMBLE + "given = os.read(0, 100).decode().strip()\nleave_with_parent()\n"
+        "say_ready(given + ' ' + os.read(int(given), 5).decode())\nthreading.Event().wait()\n"
+    )
+    reading, writing = os.pipe()
+    os.write(writing, b"pipe!")
+    command = replace(a_command(tmp_path, program), stdin=f"{reading}\n".encode(), inherited=[reading])
+    async with trio.open_nursery() as nursery:
+        child: Child = await nursery.start(run_child, command)
+        assert child.ready == f"{reading} pipe!"
+        nursery.cancel_scope.cancel()
+    os.close(reading)
+    os.close(writing)

@@ -49,15 +49,23 @@ def reserve_ports(settings: Settings) -> Iterator[Ports]:
             public = stack.enter_context(_reserve(settings.host, settings.port))
         except OSError as error:
             raise listen_error(error, settings.host, settings.port, setting="") from error
-        internal_port = settings.internal_port or 0
-        try:
-            internal = stack.enter_context(_reserve(settings.internal_host, internal_port))
-        except OSError as error:
-            raise listen_error(error, settings.internal_host, internal_port, setting="INTERNAL_") from error
+        internal = stack.enter_context(reserve_internal(settings, settings.internal_port or 0))
         port = int(public.getsockname()[1])
         scheme = "https" if settings.tls_cert is not None else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         yield Ports(public=public, internal=internal, public_url=f"{scheme}://{host}:{port}")
+
+
+def reserve_internal(settings: Settings, port: int) -> socket.socket:
+    """Bind the address of the internal listener, without accepting connections.
+
+    Raises:
+        StartError: The address cannot be bound.
+    """
+    try:
+        return _reserve(settings.internal_host, port)
+    except OSError as error:
+        raise listen_error(error, settings.internal_host, port, setting="INTERNAL_") from error
 
 
 def _reserve(host: str, port: int) -> socket.socket:

@@ -51,7 +51,8 @@ class EmbeddedNode:
     relayer_key: bytes
     refund_key: bytes
     """Key of the fee receiver, from which refunds are paid."""
-    pid: int
+    pid: int | None
+    """None if another process runs it."""
 
 
 @asynccontextmanager
@@ -65,7 +66,7 @@ async def open_embedded_node(options: EmbeddedOptions) -> AsyncIterator[Embedded
     with lone_error():
         async with trio.open_nursery() as nursery:
             child: Child = await nursery.start(keeper.run)
-            yield _node_of(child, options.data_dir)
+            yield _node_of(json.loads(child.ready), options.data_dir, child.pid)
             keeper.leave()
 
 
@@ -132,8 +133,26 @@ class _Keeper:
         return ChildCommand(name="chain", args=args, log_path=options.data_dir / "chain.log")
 
 
-def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
-    report = json.loads(child.ready)
+def running_node(data_dir: Path) -> EmbeddedNode:
+    """The embedded chain that another process runs in this directory.
+
+    Raises:
+        ChainUnavailableError: No embedded chain has been started in this directory.
+    """
+    return _node_of(_read_report(data_dir), data_dir, None)
+
+
+def _read_report(data_dir: Path) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
+    except OSError as error:
+        raise ChainUnavailableError(
+            f"No embedded chain has been started in {data_dir}. Name the data directory of a running server."
+        ) from error
+    return report
+
+
+def _node_of(report: dict[str, Any], data_dir: Path, pid: int | None) -> EmbeddedNode:
     keys = json.loads((data_dir / "keys.json").read_text(encoding="ascii"))
     return EmbeddedNode(
         url=f"http://127.0.0.1:{report['port']}",
@@ -143,7 +162,7 @@ def _node_of(child: Child, data_dir: Path) -> EmbeddedNode:
         settlement_address=report["settlementAddress"],
         relayer_key=bytes.fromhex(keys["relayer"].removeprefix("0x")),
         refund_key=bytes.fromhex(keys["feeReceiver"].removeprefix("0x")),
-        pid=child.pid,
+        pid=pid,
     )
 
 
@@ -172,11 +191,6 @@ async def open_running_faucet(data_dir: Path, ids: Ids) -> AsyncIterator[Embedde
     Raises:
         ChainUnavailableError: No embedded chain has been started in this directory.
     """
-    try:
-        report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
-    except OSError as error:
-        raise ChainUnavailableError(
-            f"No embedded chain has been started in {data_dir}. Name the data directory of a running server."
-        ) from error
+    report = _read_report(data_dir)
     async with open_rpc(f"http://127.0.0.1:{report['port']}", RpcOptions(), ids) as rpc:
         yield EmbeddedFaucet(rpc, data_dir)

@@ -103,7 +103,8 @@ def settings(layout: Layout, *, durable: bool) -> dict[str, str]:
         "listen_addresses": "",
         "unix_socket_directories": str(layout.socket_directory),
         "unix_socket_permissions": "0700",
-        "max_connections": "60",
+        # 16 workers with 4 connections in the pool, the keeper of their lease, and tools.
+        "max_connections": "120",
         "shared_buffers": "128MB",
         "fsync": "on",
         "synchronous_commit": "on",

@@ -44,6 +44,7 @@ _END: Final = """
 WITH freed AS (UPDATE shard SET owner = NULL, incarnation = NULL WHERE incarnation = $1)
 DELETE FROM server_lease WHERE incarnation = $1
 """
+_END_PLACE: Final = "SELECT end_server(incarnation) FROM server_lease WHERE place = $1"
 _SERVERS: Final = """
 SELECT incarnation, expires_at > clock_timestamp() AS is_valid,
   ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
@@ -76,6 +77,15 @@ class PostgresLeases:
     async def leave(self, incarnation: str) -> None:
         """Give the lease up."""
         await self._database.run(lambda connection: connection.execute(_LEAVE, incarnation))
+
+
+async def end_servers_of(database: Database, place: str) -> None:
+    """End the servers of a place whose processes have ended: their connections, leases and ownership.
+
+    Raises:
+        StoreUnavailableError, OutcomeUnknownError: Call it again; it is safe to repeat.
+    """
+    await database.run(lambda connection: connection.execute(_END_PLACE, place))
 
 
 @final

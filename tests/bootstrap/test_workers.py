@@ -1,0 +1,93 @@
+"""`serve --workers 2`: both workers serve, and whatever is killed comes back or ends with the supervisor."""
+
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+import trio
+
+from sightline_client import SightlineError as ClientError
+from tests.client.api import Api
+from tests.conftest import open_data_directory
+from tests.e2e.server import Server, Tenant, a_tenant, processes_under, until
+
+SESSIONS = 12
+"""Enough that each worker owns some."""
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Server]:
+    """One data directory for the tests of this module."""
+    with open_data_directory() as directory:
+        server = Server(directory, env={"SIGHTLINE_WORKERS": "2"})
+        try:
+            yield server
+        finally:
+            server.end()
+
+
+@pytest.fixture
+async def workers(stopped: Server) -> Server:
+    """A running supervisor with two workers."""
+    if stopped.process is None:
+        await stopped.start()
+    return stopped
+
+
+def processes_of(server: Server, text: str) -> list[psutil.Process]:
+    """The processes below the supervisor whose command line contains a text."""
+    assert server.process is not None
+    found = psutil.Process(server.process.pid).children(recursive=True)
+    return [process for process in found if text in " ".join(process.cmdline())]
+
+
+async def sessions_of(server: Server, consumer: Tenant) -> list[str]:
+    async with Api(server.url, key=consumer.key) as api:
+        return [(await api.post("/sessions", lat=1.5, lng=2.5, waitTimeoutSeconds=3600))["id"] for _ in range(SESSIONS)]
+
+
+async def read_all(server: Server, consumer: Tenant, sessions: list[str]) -> bool:
+    """Whether every session answers; each call has a connection of its own, which any worker accepts."""
+    for session_id in sessions:
+        async with Api(server.url, key=consumer.key) as api:
+            try:
+                await api.get(f"/sessions/{session_id}")
+            except ClientError:
+                return False
+    return True
+
+
+async def test_what_is_killed_comes_back_and_every_session_is_served_meanwhile(workers: Server) -> None:
+    consumer = await a_tenant(workers.url, "CONSUMER", "consumer")
+    sessions = await sessions_of(workers, consumer)
+    starts = workers.log().count('"worker_ready"')
+    assert starts == 2
+    processes_of(workers, "workers/2")[0].send_signal(signal.SIGKILL)
+    await until(
+        lambda: read_all(workers, consumer, sessions), lambda all_answer: all_answer, "sessions of a killed worker"
+    )
+    assert workers.log().count('"worker_ready"') == starts, "the other worker took them over before it was back"
+    await workers.until_logged('"worker_lease_ended"')
+    with trio.fail_after(60):
+        while workers.log().count('"worker_ready"') == starts:  # noqa: ASYNC110  another process writes the file
+            await trio.sleep(0.05)
+    processes_of(workers, "nats-server -c")[0].send_signal(signal.SIGKILL)
+    await workers.until_logged('"child":"nats"')
+    await until(
+        lambda: read_all(workers, consumer, sessions), lambda all_answer: all_answer, "sessions after a lost NATS"
+    )
+    assert await workers.stop() == 0
+    assert processes_under(workers.directory) == []
+    await workers.start()
+    assert await read_all(workers, consumer, sessions), "after a restart"
+
+
+async def test_nothing_outlives_a_killed_supervisor(workers: Server) -> None:
+    assert len(processes_of(workers, "workers.worker")) == 2
+    await workers.kill()
+
+    async def left() -> list[str]:
+        return processes_under(workers.directory)
+
+    await until(left, lambda found: found == [], "children of a killed supervisor")
