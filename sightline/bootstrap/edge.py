@@ -2,6 +2,7 @@
 
 import resource
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -45,6 +46,7 @@ from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessi
 from sightline.ports.identity import IdentityStore
 from sightline.ports.video import EngineHooks
 from sightline.storage.postgres.identity import PostgresIdentityStore
+from sightline.storage.postgres.operations.ownership import read_ownership
 
 DESCRIPTORS_RESERVED: Final = 64
 """Descriptors reserved for the event loop, files, chain connections, children and their pipes; idle use is about 40."""
@@ -199,7 +201,11 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
     hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
     routes = (
         *internal_routes(deps),
-        *routes_of(OperationResources(core.actors.registry, core.ledger, core.clock, core.audit)),
+        *routes_of(
+            OperationResources(
+                core.actors.registry, core.ledger, core.clock, core.audit, partial(read_ownership, core.database)
+            )
+        ),
         *routes_of(AdminResources(core.administration, core.admin_store, core.audit)),
         *hooks,
     )

@@ -224,6 +224,14 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
 
 
 @app.command(rich_help_panel=HOST)
+def nodes(data_dir: DataDir = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Show the servers of a running service: lease, shards and roles of each."""
+    from sightline.cli.operations import print_nodes
+
+    raise typer.Exit(print_nodes(settings_of(config, data_dir=data_dir), as_json=as_json))
+
+
+@app.command(rich_help_panel=HOST)
 def actors(
     data_dir: DataDir = None,
     revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to start again.")] = None,

@@ -102,6 +102,32 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
     return 0
 
 
+def print_nodes(settings: Settings, *, as_json: bool) -> int:
+    """Print the servers of the database with their shards and roles. Returns the exit code."""
+    try:
+        found = ask(settings, "GET", "/internal/nodes")
+    except NotRunningError as error:
+        return _fail(error)
+    if as_json:
+        print_json(found)
+        return 0
+    table = Table("server", "host", "lease", "renewed", "shards", "roles")
+    for item in found["items"]:
+        table.add_row(
+            item["incarnation"],
+            item["host"],
+            "valid" if item["valid"] else "ended",
+            f"{item['renewedMsAgo'] / 1_000:.1f} s ago",
+            str(item["shards"]),
+            ", ".join(role.lower() for role in item["roles"]),
+        )
+    console = _console()
+    console.print(table)
+    if found["unownedShards"]:
+        console.print(f"{found['unownedShards']} shards and roles have no owner")
+    return 0
+
+
 def print_actors(settings: Settings, *, as_json: bool) -> int:
     """Print counts per kind of actor, and the parked actors. Returns the exit code."""
     try:

@@ -91,6 +91,32 @@ class ServerState:
     """What was released for it and it has not taken yet."""
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReport:
+    """One server with a lease, for people."""
+
+    incarnation: str
+    host: str
+    is_valid: bool
+    """Whether its lease has not ended."""
+    renewed_ms_ago: int
+    """Age of the lease's last renewal, by the clock of the database."""
+    shards: int
+    """Number of shards that it owns, without roles."""
+    roles: tuple[ServerRole, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnershipReport:
+    """Who owns what."""
+
+    servers: tuple[ServerReport, ...]
+    unowned_shards: int
+    """Shards, roles included, that belong to no server with a lease."""
+
+
 class ShardLeases(Protocol):
     """Ownership of single shards by several servers.
 

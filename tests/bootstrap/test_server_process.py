@@ -92,7 +92,8 @@ def test_the_server_does_not_run_without_its_assertions(data_directory: Path) ->
 
 
 async def test_operators_of_the_server_see_its_actors_and_what_is_not_settled(running_server: Server) -> None:
-    for command, shown in (("actors", "dispatcher"), ("settlements", "every settlement is confirmed")):
+    commands = (("actors", "dispatcher"), ("nodes", "housekeeping"), ("settlements", "every settlement is confirmed"))
+    for command, shown in commands:
         line = [sys.executable, "-m", "sightline.cli", command, "--data-dir", str(running_server.directory / "data")]
         done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -64,9 +64,10 @@ from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import IdentityStore, WorkspaceBrief
+from sightline.ports.leases import OwnershipReport, ServerReport, ServerRole
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
-from sightline.ports.store import Store
+from sightline.ports.store import SHARDS, Store
 from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
 from sightline.storage.memory.audit import MemoryAuditLog
@@ -390,7 +391,18 @@ class World:
         await self.webhooks.publish(prepared, now_ms=self.clock.now_ms())
 
     def _operation_routes(self) -> tuple[AnyRoute, ...]:
-        return routes_of(OperationResources(self.registry, self.ledger, self.clock, self.audit))
+        async def read_ownership() -> OwnershipReport:
+            alone = ServerReport(
+                incarnation="1",
+                host="here",
+                is_valid=True,
+                renewed_ms_ago=1_200,
+                shards=SHARDS,
+                roles=tuple(ServerRole),
+            )
+            return OwnershipReport(servers=(alone,), unowned_shards=0)
+
+        return routes_of(OperationResources(self.registry, self.ledger, self.clock, self.audit, read_ownership))
 
     def _internal_deps(self) -> InternalServices:
         async def readiness() -> dict[str, ReadinessCheck]:

@@ -7,6 +7,8 @@ from typing import Final
 from sightline.bootstrap.adapters.webhooks import webhook_metrics
 from sightline.bootstrap.core import Core
 from sightline.http.metrics import MetricFamily
+from sightline.ports.leases import ServerRole
+from sightline.ports.store import SHARDS
 
 WEI: Final = 10**18
 OPERATOR_STATES: Final = ("ONLINE", "BUSY")
@@ -19,11 +21,21 @@ def read_metrics(core: Core) -> Iterator[MetricFamily]:
         "build_info", "Version of the server; the value is 1",
         {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
     )  # fmt: skip
+    yield from _ownership(core)
     yield from _actors(core)
     yield from _sampled(core)
     yield from _database(core)
     yield from _chain(core)
     yield from webhook_metrics(core.webhooks)
+
+
+def _ownership(core: Core) -> Iterator[MetricFamily]:
+    epochs = core.actors.deps.owned.epochs
+    yield MetricFamily("owned_shards", "Shards that this server owns, of 256", sum(shard < SHARDS for shard in epochs))
+    yield MetricFamily(
+        "owned_role", "1 for each role that this server owns",
+        {(role.name.lower(),): int(role in epochs) for role in ServerRole}, ("role",),
+    )  # fmt: skip
 
 
 def _actors(core: Core) -> Iterator[MetricFamily]:

@@ -1,6 +1,6 @@
-"""Calls of the internal listener for administrators: parked actors and unconfirmed settlements, with reasons."""
+"""Calls of the internal listener for administrators: servers, parked actors and unconfirmed settlements."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Final, final
 
@@ -17,6 +17,7 @@ from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.base import Query, iso, iso_or_none
 from sightline.ports.administration import AuditAction
 from sightline.ports.clock import Clock
+from sightline.ports.leases import OwnershipReport
 from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
 
 log = structlog.get_logger()
@@ -39,13 +40,45 @@ class WriteOffQuery(Query):
 
 @final
 class OperationResources:
-    """/internal/actors, /internal/settlements."""
+    """/internal/nodes, /internal/actors, /internal/settlements."""
 
-    def __init__(self, registry: Registry, ledger: Ledger, clock: Clock, audit: Audit) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        ledger: Ledger,
+        clock: Clock,
+        audit: Audit,
+        read_ownership: Callable[[], Awaitable[OwnershipReport]],
+    ) -> None:
+        self._read_ownership = read_ownership
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
         self._audit = audit
+
+    @Route(
+        "GET",
+        "/internal/nodes",
+        "getNodes",
+        "internal",
+        "The servers of the database, and the shards and roles that each owns",
+        rate=RateClass.NONE,
+    )
+    async def nodes(self, _call: Call) -> Reply:
+        """Every server with a lease, as the database sees it. Each server gives the same answer."""
+        report = await self._read_ownership()
+        items = [
+            {
+                "incarnation": server.incarnation,
+                "host": server.host,
+                "valid": server.is_valid,
+                "renewedMsAgo": server.renewed_ms_ago,
+                "shards": server.shards,
+                "roles": [role.name for role in server.roles],
+            }
+            for server in report.servers
+        ]
+        return Reply({"items": items, "nextCursor": None, "unownedShards": report.unowned_shards})
 
     @Route(
         "GET",

@@ -114,6 +114,20 @@ async def test_a_wrong_hook_names_the_field(world: World, change: dict[str, Any]
     assert error_of(answer) == (400, "INVALID_INPUT", detail)
 
 
+async def test_nodes_are_listed_with_their_shards_and_roles(world: World) -> None:
+    listed = data_of(await world.internal.get("/internal/nodes"))
+    assert listed == {
+        "items": [
+            {
+                "incarnation": "1", "host": "here", "valid": True, "renewedMsAgo": 1_200, "shards": 256,
+                "roles": ["DISPATCHER", "RELAYER", "WATCHER", "HOUSEKEEPING"],
+            }
+        ],
+        "nextCursor": None,
+        "unownedShards": 0,
+    }  # fmt: skip
+
+
 async def test_actors_are_counted_by_kind(world: World) -> None:
     await world.request(await world.party("CONSUMER"))
     kinds = data_of(await world.internal.get("/internal/actors"))["kinds"]

@@ -30,12 +30,12 @@ class DatabaseProbe:
 
 
 async def probe_database(database: Database, epochs: Mapping[int, int]) -> DatabaseProbe:
-    """Write a row, commit it, and compare the shards' epochs with ours."""
+    """Write a row, commit it, and compare the epochs of our shards with those of the database."""
 
     async def unit(connection: Connection) -> int:
         await connection.execute(_WRITE)
         rows = await connection.fetch("SELECT id, epoch FROM shard")
-        return sum(epochs.get(row["id"]) != row["epoch"] for row in rows)
+        return sum(epochs.get(row["id"], row["epoch"]) != row["epoch"] for row in rows)
 
     try:
         return DatabaseProbe(problem=None, fenced_shards=await database.transact(unit, deadline_ms=DEADLINE_MS))

@@ -1,0 +1,52 @@
+"""What `sightline nodes` shows: servers, leases, shards and roles, as the database sees them."""
+
+import pytest
+
+from sightline.actors.ownership.owned_shards import EVERY_SHARD
+from sightline.ports.leases import TTL_MS, ServerIdentity, ServerRole
+from sightline.ports.store import ShardLease
+from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
+from sightline.storage.postgres.operations.ownership import read_ownership
+from sightline.storage.postgres.operations.readiness import probe_database
+
+
+def a_server(name: str) -> ServerIdentity:
+    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}")
+
+
+async def test_one_server_owns_everything(database: Database) -> None:
+    await PostgresLeases(database).join(a_server("one"))
+    report = await read_ownership(database)
+    (server,) = report.servers
+    assert (server.incarnation, server.host, server.is_valid) == ("one", "host of one", True)
+    assert (server.shards, server.roles, report.unowned_shards) == (256, tuple(ServerRole), 0)
+    assert 0 <= server.renewed_ms_ago < TTL_MS
+
+
+async def test_two_servers_and_what_neither_owns(database: Database) -> None:
+    leases = PostgresShardLeases(database)
+    for name, shards in (("a", [0, 1, ServerRole.WATCHER]), ("b", [2, ServerRole.RELAYER])):
+        await leases.enter(a_server(name))
+        await leases.take(name, shards)
+    await database.run(
+        lambda connection: connection.execute(
+            "UPDATE server_lease SET expires_at = expires_at - interval '9 s' WHERE incarnation = 'b'"
+        )
+    )
+    report = await read_ownership(database)
+    owned = [(each.incarnation, each.is_valid, each.shards, each.roles) for each in report.servers]
+    assert owned == [("a", True, 2, (ServerRole.WATCHER,)), ("b", False, 1, (ServerRole.RELAYER,))]
+    assert report.servers[1].renewed_ms_ago >= 9_000
+    assert report.unowned_shards == len(EVERY_SHARD) - 5
+
+
+@pytest.mark.parametrize(("epoch_ahead", "fenced"), [(0, 0), (-1, 1)])
+async def test_a_server_that_owns_a_part_is_fenced_only_where_its_epoch_is_old(
+    database: Database, epoch_ahead: int, fenced: int
+) -> None:
+    leases = PostgresShardLeases(database)
+    await leases.enter(a_server("a"))
+    lease = ShardLease(3, (await leases.take("a", [3]))[3])
+    probe = await probe_database(database, {lease.shard: lease.epoch + epoch_ahead})
+    assert (probe.problem, probe.fenced_shards) == (None, fenced)
