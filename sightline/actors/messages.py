@@ -391,6 +391,24 @@ class OperatorsSeen:
 
 @final
 @dataclass(frozen=True, slots=True)
+class BeginDispatch(Command["BeginDispatch", frozenset[str]]):
+    """Note that a dispatch is in flight. Answered with the sessions of its consumer whose dispatch began before it."""
+
+    consumer_workspace_id: str
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DispatchEnded:
+    """A dispatch is not in flight any more."""
+
+    consumer_workspace_id: str
+    session_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CountOperators(Command["CountOperators", int]):
     """Count the ONLINE operators that cover a point and sent a heartbeat lately."""
 
@@ -472,5 +490,12 @@ WorkspaceMessage: TypeAlias = (
 )
 
 DispatcherMessage: TypeAlias = (
-    PickOperator | OperatorChanged | OperatorSeen | OperatorsSeen | CountOperators | CountCells
+    PickOperator
+    | BeginDispatch
+    | DispatchEnded
+    | OperatorChanged
+    | OperatorSeen
+    | OperatorsSeen
+    | CountOperators
+    | CountCells
 )

@@ -39,7 +39,9 @@ async def serve_http(
     settings, metrics = core.settings, Metrics(partial(read_metrics, core))
     identity = make_identity(core, public_url)
     internal_app = make_internal_app(core, identity, metrics)
-    public_app = McpEndpoint(make_public_app(core, identity, metrics), public_url, public_hosts(settings))
+    public_app = McpEndpoint(
+        make_public_app(core, identity, metrics), public_url, public_hosts(settings), core.secrets.mcp_state_key
+    )
     internal_options = server_options(core, internal_listener(ports), INTERNAL_CONNECTIONS_MAX)
     public_options = server_options(
         core, public_listener(settings, ports), public_connections_max(settings), settings.strict_transport_s

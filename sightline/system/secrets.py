@@ -46,6 +46,11 @@ class Secrets:
         parts = (self.key_pepper, self.cookie_key, self.token_key, self.video_secret, self.webhook_secret)
         return hashlib.sha256(b"sightline fingerprint of secrets" + b"".join(parts)).hexdigest()
 
+    @property
+    def mcp_state_key(self) -> bytes:
+        """Encrypts the state of questions that an agent's host asks its user; derived like `customer_webhook_key`."""
+        return hmac.digest(self.cookie_key, b"sightline mcp questions", hashlib.sha256)
+
 
 def load_secrets(path: Path, ids: Ids) -> Secrets:
     """Read the secrets, or generate them on the first start.

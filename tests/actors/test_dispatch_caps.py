@@ -4,6 +4,8 @@ import pytest
 import trio
 
 from sightline.actors.deps import ActorLimits
+from sightline.actors.dispatch.in_flight import KEPT_MS, DispatchesInFlight
+from sightline.actors.service.broker import Broker
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.domain.session.messages import Party
@@ -71,6 +73,37 @@ async def test_dispatches_at_the_same_time_do_not_pass_the_limit_together(capped
         for session in sessions:
             nursery.start_soon(run, session)
     assert sorted(results) == ["assigned"] * 3 + ["dispatch:unstarted"] * 5
+
+
+async def test_dispatches_through_two_servers_do_not_pass_the_limit_together(capped):
+    consumer, other_server = await capped.consumer(), Broker(capped.registry, capped.deps)
+    await operators(capped, 8)
+    sessions = [await capped.request(consumer) for _ in range(8)]
+    results = []
+
+    async def run(number, session):
+        broker = other_server if number % 2 else capped.broker
+        try:
+            await broker.dispatch(session, capped.caller(consumer))
+            results.append("assigned")
+        except RefusedError as error:
+            results.append(error.refusal.detail)
+
+    async with trio.open_nursery() as nursery:
+        for number, session in enumerate(sessions):
+            nursery.start_soon(run, number, session)
+    assert sorted(results) == ["assigned"] * 3 + ["dispatch:unstarted"] * 5
+
+
+def test_a_dispatch_whose_end_was_lost_is_forgotten():
+    in_flight = DispatchesInFlight()
+    assert in_flight.begin("w", "a", 0) == frozenset()
+    assert in_flight.begin("w", "b", KEPT_MS - 1) == {"a"}
+    assert in_flight.begin("w", "a", KEPT_MS - 1) == frozenset()
+    assert in_flight.begin("w", "c", KEPT_MS) == {"b"}
+    in_flight.end("w", "b")
+    assert in_flight.begin("w", "d", KEPT_MS) == {"c"}
+    assert in_flight.begin("other", "e", KEPT_MS) == frozenset()
 
 
 async def test_accepted_sessions_and_other_consumers_do_not_count(capped):

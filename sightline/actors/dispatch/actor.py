@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from typing import Final, assert_never, final
 
 from sightline.actors.deps import WORKSPACE, Deps
+from sightline.actors.dispatch.in_flight import DispatchesInFlight
 from sightline.actors.dispatch.operator_index import OperatorIndex
 from sightline.actors.kernel import Context, Envelope, Lane
 from sightline.actors.messages import (
+    BeginDispatch,
     CountCells,
     CountOperators,
+    DispatchEnded,
     DispatcherMessage,
     GetWorkspace,
     OperatorChanged,
@@ -44,6 +47,7 @@ class DispatcherActor:
         self._seen_ms: dict[str, int] = {}
         """When operators of other servers were seen last, by their reports."""
         self._reading: set[str] = set()
+        self._in_flight = DispatchesInFlight()
 
     async def load(self) -> None:
         """Index every supplier that is ONLINE."""
@@ -72,6 +76,10 @@ class DispatcherActor:
                 self._index.seen(workspace_id, now_ms)
             case OperatorsSeen(operators=operators):
                 self._take_report(operators, now_ms)
+            case BeginDispatch(consumer_workspace_id=consumer_id, session_id=session_id):
+                envelope.reply(message, self._in_flight.begin(consumer_id, session_id, now_ms))
+            case DispatchEnded(consumer_workspace_id=consumer_id, session_id=session_id):
+                self._in_flight.end(consumer_id, session_id)
             case PickOperator():
                 envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):

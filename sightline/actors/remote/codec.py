@@ -81,6 +81,8 @@ CLASSES: Final[dict[int, type]] = {
     63: messages.CountOperators,
     64: messages.CountCells,
     65: messages.OperatorsSeen,
+    66: messages.BeginDispatch,
+    67: messages.DispatchEnded,
     # Between servers.
     70: messages.ShardsTaken,
     71: messages.ShardsReleased,

@@ -34,6 +34,7 @@ from sightline.actors.kernel import (
     Sent,
 )
 from sightline.actors.messages import (
+    BeginDispatch,
     CheckClaim,
     CountCells,
     CountOperators,
@@ -70,7 +71,9 @@ FRAME_ITEMS_MAX: Final = 256
 ASK, TELL, ANSWER, ERROR, MOVED, SERVER_ASK, SERVER_TELL = range(7)
 """Kinds of items in a frame."""
 
-QUESTIONS: Final = frozenset({GetSession, GetWorkspace, CheckClaim, CountOperators, CountCells, PickOperator})
+QUESTIONS: Final = frozenset(
+    {GetSession, GetWorkspace, CheckClaim, CountOperators, CountCells, PickOperator, BeginDispatch}
+)
 """Commands that may be handled twice: they change nothing, or only a reservation that expires."""
 
 log = structlog.get_logger("sightline.peers")

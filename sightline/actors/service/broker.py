@@ -78,7 +78,7 @@ class Broker:
         self._deps = deps
         self._replays = Replays(deps.store)
         self._look_up = LookUp(registry, deps)
-        self._caps = DispatchCaps(deps.store, deps.clock, deps.limits.unstarted_dispatches_max)
+        self._caps = DispatchCaps(registry, deps)
         self.reads = Reads(registry, deps, self._look_up)
         self.pricing = Pricing(registry, deps)
         self.coverage = CoverageMap(registry, deps)
@@ -141,8 +141,7 @@ class Broker:
             workspace = await self._look_up.require_workspace(caller.workspace_id)
             if not workspace.is_consumer:
                 raise RefusedError(NOT_CONSUMER)
-            with self._caps.dispatching(caller.workspace_id, session_id) as earlier:
-                await self._caps.check(caller.workspace_id, session_id, earlier)
+            async with self._caps.admitted(caller.workspace_id, session_id):
                 return await self._ask_session(session_id, DispatchSession(caller))
 
         return await self._once(caller.idempotency, dispatch)

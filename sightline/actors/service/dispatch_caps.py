@@ -1,19 +1,22 @@
 """Limits how many operators one consumer workspace may occupy by dispatch without a session being started.
 
 Without it, a workspace that pays nothing could make every operator BUSY. The counts come from the store, so a restart
-does not reset them. Dispatches of this process that are not stored yet are counted from memory.
+does not reset them. The dispatcher, of which there is one for all servers, counts dispatches that are not stored yet.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, final
 
-from sightline.domain.errors import RefusedError
+from sightline.actors.deps import DISPATCHER, Deps
+from sightline.actors.kernel import Registry
+from sightline.actors.messages import BeginDispatch, DispatchEnded
+from sightline.actors.ownership.owned_shards import DISPATCHER_ID
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MINUTE_MS, SECOND_MS
-from sightline.ports.clock import Clock
-from sightline.ports.store import ABANDONED_READ, ConsumerDispatches, Store
+from sightline.ports.store import ABANDONED_READ, ConsumerDispatches
 
 ABANDONED_WINDOW_MS: Final = 10 * MINUTE_MS
 """`ABANDONED_READ` abandoned dispatches within this time start a cool-down."""
@@ -24,45 +27,41 @@ RETRY_S: Final = 5
 
 @final
 class DispatchCaps:
-    """Admits the dispatches of one process."""
+    """Admits dispatches. `ActorLimits.unstarted_dispatches_max` 0 admits everything."""
 
-    def __init__(self, store: Store, clock: Clock, unstarted_max: int) -> None:
-        """Create the caps.
+    def __init__(self, registry: Registry, deps: Deps) -> None:
+        self._registry = registry
+        self._deps = deps
+        self._unstarted_max = deps.limits.unstarted_dispatches_max
 
-        Args:
-            unstarted_max: Dispatched sessions of one consumer that are not started; 0 admits everything.
-        """
-        self._store = store
-        self._clock = clock
-        self._unstarted_max = unstarted_max
-        self._in_flight: dict[str, list[str]] = {}
-
-    @contextmanager
-    def dispatching(self, workspace_id: str, session_id: str) -> Iterator[frozenset[str]]:
-        """Count a dispatch while it is in flight; yields those of the same consumer that began before it.
+    @asynccontextmanager
+    async def admitted(self, workspace_id: str, session_id: str) -> AsyncIterator[None]:
+        """Admit a dispatch that runs within the block.
 
         Of several dispatches at once each counts those before it, so that together they cannot pass the limit.
-        """
-        in_flight = self._in_flight.setdefault(workspace_id, [])
-        earlier = frozenset(in_flight)
-        in_flight.append(session_id)
-        try:
-            yield earlier
-        finally:
-            in_flight.remove(session_id)
-            if not in_flight:
-                del self._in_flight[workspace_id]
-
-    async def check(self, workspace_id: str, session_id: str, earlier: frozenset[str]) -> None:
-        """Refuse a dispatch above the limit, or during a cool-down.
 
         Raises:
-            RefusedError: RATE_LIMITED, with the seconds to wait.
+            RefusedError: RATE_LIMITED, with the seconds to wait: the dispatch is above the limit, or in a cool-down.
+            StoreUnavailableError: The dispatcher or the store did not answer.
         """
         if not self._unstarted_max:
+            yield
             return
-        found = await self._store.dispatches_of(workspace_id)
-        wait_ms = cool_down_ms(found, self._clock.now_ms())
+        dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
+        try:
+            begin = BeginDispatch(workspace_id, session_id)
+            earlier = await dispatcher.ask(begin, timeout_s=self._deps.limits.ask_timeout_s)
+        except OutcomeUnknownError as error:
+            raise StoreUnavailableError("the dispatcher did not answer in time") from error
+        try:
+            await self._check(workspace_id, session_id, earlier)
+            yield
+        finally:
+            dispatcher.tell(DispatchEnded(workspace_id, session_id))
+
+    async def _check(self, workspace_id: str, session_id: str, earlier: frozenset[str]) -> None:
+        found = await self._deps.store.dispatches_of(workspace_id)
+        wait_ms = cool_down_ms(found, self._deps.clock.now_ms())
         if wait_ms > 0:
             raise RefusedError(
                 Refusal(

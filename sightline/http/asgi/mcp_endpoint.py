@@ -33,13 +33,18 @@ SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=Fals
 class McpEndpoint:
     """The public application with /mcp added."""
 
-    def __init__(self, api: ASGIApp, public_url: str, hosts: AllowedHosts) -> None:
-        """Args: hosts: the hosts that a Host header may name; another one gets 421."""
+    def __init__(self, api: ASGIApp, public_url: str, hosts: AllowedHosts, state_key: bytes) -> None:
+        """Create the endpoint.
+
+        Args:
+            hosts: The hosts that a Host header may name; another one gets 421.
+            state_key: Encrypts what a client sends back with the answer to a question. Servers that share it accept
+                each other's.
+        """
         self._api = api
         self._hosts = hosts
         self._public_url = public_url
-        security = RequestStateSecurity.ephemeral()
-        security.bind_principal = _caller_of
+        security = RequestStateSecurity(keys=[state_key], bind_principal=_caller_of)
         self._server = build_server(self._connect, _confirm_of_context, security)
         self._mcp = self._server.streamable_http_app(
             streamable_http_path=PATH,

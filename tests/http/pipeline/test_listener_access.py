@@ -70,7 +70,7 @@ async def an_api(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
-    endpoint = McpEndpoint(an_api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()))
+    endpoint = McpEndpoint(an_api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()), b"k" * 32)
     key = {"authorization": "Bearer svc_test_key", "accept": "application/json, text/event-stream"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with trio.open_nursery() as nursery:
