@@ -15,12 +15,14 @@ from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
 from sightline.actors.messages import FactsMissed
 from sightline.actors.recovery import recover
+from sightline.actors.remote.live_updates import StreamsElsewhere
 from sightline.actors.remote.peers import Peers
 from sightline.actors.remote.seen_reports import SeenReports
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.traced import TracedTurns, traced
+from sightline.actors.watchers import Watchers
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.domain.session.model import Live
@@ -57,6 +59,8 @@ class Actors:
             else:
                 await nursery.start(self.peers.run)
                 nursery.start_soon(SeenReports(self.registry, self.deps).run)
+                streams = self.deps.watchers.elsewhere = StreamsElsewhere(self.deps.watchers, self.peers)
+                nursery.start_soon(streams.run)
             task_status.started()
             await self.registry.wait_closed()
             nursery.cancel_scope.cancel()
@@ -95,7 +99,7 @@ def build_actors(
         remote=peers,
     )  # fmt: skip
     if peers is not None:
-        peers.on_loss = partial(_reload_live_sessions, registry)
+        peers.on_loss = partial(_read_again, registry, deps.watchers)
     writer = HeartbeatWriter(deps.store)
     registry.register(SESSION, traced(turns, SESSION, lambda context: SessionActor(context, deps)))
     registry.register(WORKSPACE, traced(turns, WORKSPACE, lambda context: WorkspaceActor(context, deps, writer)))
@@ -107,13 +111,14 @@ def build_actors(
         registry=registry,
         writer=writer,
         pump=MediaPump(deps, registry),
-        broker=Broker(registry, deps),
+        broker=Broker(registry, deps, peers),
         peers=peers,
     )
 
 
-def _reload_live_sessions(registry: Registry, server: str) -> None:
-    """Let LIVE sessions read what is recorded of operators of other servers: messages of one of these may be lost."""
+def _read_again(registry: Registry, watchers: Watchers, server: str) -> None:
+    """Messages of a server may be lost: LIVE sessions of its operators, and streams, read what is recorded."""
+    watchers.wake_all()
     reloaded = 0
     for session_id, session in registry.snapshots(SESSION):
         if isinstance(session.phase, Live) and registry.peek(WORKSPACE, session.phase.operator.workspace_id) is None:

@@ -439,6 +439,70 @@ class ShardsReleased:
     """The sender has given shards up, or has found that another server ended: look at the database."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What the streams of the sender follow: all of it (kind and id), and whether one of them reports requests."""
+
+    watches: tuple[tuple[str, str], ...]
+    has_operators: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowedChanged:
+    """A stream of the sender begins, or ends, to follow an actor."""
+
+    kind: str
+    id: str
+    is_on: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ActorChanged:
+    """An actor changed that a stream of the receiver follows; see `Watchers.notify`."""
+
+    kind: str
+    id: str
+    session_id: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeviceMoved:
+    """See `Watchers.notify_move`."""
+
+    kind: str
+    id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RequestChanged:
+    """See `Watchers.notify_request`."""
+
+    session_id: str
+    lat: float
+    lng: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReadSessions(Command["ReadSessions", tuple[Session, ...]]):
+    """Answer with the sessions that the server has in memory; others are left out."""
+
+    ids: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReadWorkspaces(Command["ReadWorkspaces", tuple[Workspace, ...]]):
+    """Answer with the workspaces that the server has in memory; others are left out."""
+
+    ids: tuple[str, ...]
+
+
 SessionCommand: TypeAlias = (
     CreateSession
     | DispatchSession

@@ -1,15 +1,16 @@
 """Several servers of one service: one Postgres, one chain, one nats-server, and real processes."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import trio
 
 from tests.bus.nats_process import NatsProcess
+from tests.conftest import open_data_directory
 from tests.e2e.server import Server
-from tests.e2e.test_fencing import share_secrets, shared_parts
+from tests.e2e.test_fencing import shared_parts
 
 
 @dataclass
@@ -20,24 +21,22 @@ class Cluster:
     nats: NatsProcess
 
     async def start(self) -> None:
-        """Start the first server, whose secrets the others share, then the others at once."""
+        """Start all servers; they share the secrets that the first one makes."""
         first, *others = self.servers
-        first.spawn()
-        await first.until_secrets()
+        await first.start()
+        secrets = first.directory / "data" / "secrets.json"
         async with trio.open_nursery() as nursery:
             for server in others:
-                share_secrets(first, server)
-                server.spawn()
-            for server in self.servers:
-                nursery.start_soon(server.await_ready)
+                shutil.copy(secrets, server.directory / "data" / "secrets.json")
+                nursery.start_soon(server.start)
 
 
 @contextmanager
-def a_cluster(directory: Path, count: int) -> Iterator[Cluster]:
+def a_cluster(count: int, **settings: str) -> Iterator[Cluster]:
     """A cluster of so many servers, none of them started; all its processes end with the block."""
-    with shared_parts(directory) as env:
+    with open_data_directory() as directory, shared_parts(directory) as env:
         nats = NatsProcess(directory / "nats")
-        env |= {"SIGHTLINE_NATS_URL": nats.url, "SIGHTLINE_WORKERS": "1"}
+        env |= {"SIGHTLINE_NATS_URL": nats.url, "SIGHTLINE_DATABASE_POOL": "6", **settings}
         servers = [Server(directory / f"server-{number}", env=dict(env)) for number in range(count)]
         for server in servers:
             (server.directory / "data").mkdir(parents=True)
@@ -46,4 +45,5 @@ def a_cluster(directory: Path, count: int) -> Iterator[Cluster]:
         finally:
             for server in servers:
                 server.end()
+                print(server.log()[-5_000:])  # noqa: T201  shown by pytest after a failure
             nats.kill()

@@ -1,35 +1,159 @@
 """Several servers form one service: any of them answers, and any of them may die."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
+import trio
 
+from sightline_client import UnavailableError
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
-from tests.e2e.server import PLACE, a_tenant, go_online, until
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
+
+TAKE_OVER_S = 15.0
+"""A lease of 6 s, the look at the database, and a busy machine."""
 
 
-@pytest.fixture
-def pair(data_directory: Path) -> Iterator[Cluster]:
-    with a_cluster(data_directory, 2) as cluster:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three servers shared by the tests of this module; the last test kills one."""
+    with a_cluster(3) as cluster:
+        trio.run(cluster.start)
         yield cluster
 
 
-async def test_a_consumer_at_one_server_and_an_operator_at_another_hold_a_session(pair: Cluster) -> None:
-    await pair.start()
-    one, two = pair.servers
+async def a_session(at: Server, consumer: Tenant, place: tuple[float, float] = PLACE) -> str:
+    async with Api(at.url, key=consumer.key) as watcher:
+        made = await watcher.post("/sessions", lat=place[0], lng=place[1], maxDurationSeconds=600)
+        return str(made["id"])
+
+
+async def beat(device: Api, workspace_id: str, sequence: int) -> None:
+    fix = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": sequence}
+    await device.post(f"/workspaces/{workspace_id}/location", **fix)
+
+
+async def test_a_consumer_at_one_server_and_an_operator_at_another_hold_a_session(cluster: Cluster) -> None:
+    one, two, three = cluster.servers
     consumer = await a_tenant(one.url, "CONSUMER", "consumer")
     operator = await a_tenant(two.url, "SUPPLIER", "operator")
     await go_online(two.url, operator)
     async with Api(one.url, key=consumer.key) as watcher, Api(two.url, key=operator.key) as device:
-        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
+        session_id = await a_session(one, consumer)
         assigned = await watcher.post(f"/sessions/{session_id}/dispatch")
         assert assigned["operatorWorkspaceId"] == operator.workspace_id
         started = await device.post(f"/sessions/{session_id}/start")
         assert started["session"]["state"] == "LIVE"
-        beat = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": 1}
-        await device.post(f"/workspaces/{operator.workspace_id}/location", **beat)
-        ended = await watcher.post(f"/sessions/{session_id}/end")
-        assert ended["state"] == "ENDED"
+        await beat(device, operator.workspace_id, 1)
+        for server in cluster.servers:
+            async with Api(server.url, key=consumer.key) as reader:
+                assert (await reader.get(f"/sessions/{session_id}"))["state"] == "LIVE"
+                listed = await reader.get("/sessions", view="consumer")
+                assert [each["state"] for each in listed["items"]] == ["LIVE"]
+        async with Api(three.url, key=consumer.key) as third:
+            assert (await third.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
         await until(lambda: device.get(f"/sessions/{session_id}"), lambda found: found["settlementTxHash"], "settled")
+
+
+async def test_streams_at_every_server_show_what_happens_at_another(cluster: Cluster) -> None:
+    one, two, _ = cluster.servers
+    place = (PLACE[0] + 3, PLACE[1])
+    consumer = await a_tenant(one.url, "CONSUMER", "streams-consumer")
+    operator = await a_tenant(two.url, "SUPPLIER", "streams-operator")
+    await go_online(two.url, operator, place)
+    session_id = await a_session(one, consumer, place)
+    seen: dict[str, list[str]] = {server.url: [] for server in cluster.servers}
+
+    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+
+        async def follow(server: Server) -> None:
+            api = await stack.enter_async_context(Api(server.url, key=consumer.key))
+            async for state in states(api, session_id):
+                seen[server.url].append(state)
+
+        for server in cluster.servers:
+            nursery.start_soon(follow, server)
+        await until(lambda: read(seen), lambda all_seen: all(all_seen.values()), "the first state at each server")
+        async with Api(one.url, key=consumer.key) as watcher, Api(two.url, key=operator.key) as device:
+            await watcher.post(f"/sessions/{session_id}/dispatch")
+            await device.post(f"/sessions/{session_id}/start")
+            await device.post(f"/sessions/{session_id}/end")
+        await until(lambda: read(seen), lambda all_seen: all("ENDED" in each for each in all_seen.values()), "the end")
+        nursery.cancel_scope.cancel()
+    for told in seen.values():
+        assert told[0] == "REQUESTED"
+        assert told[-1] == "ENDED"
+
+
+async def read(seen: dict[str, list[str]]) -> dict[str, list[str]]:
+    return seen
+
+
+async def states(api: Api, session_id: str) -> AsyncIterator[str]:
+    """The states of the session as its event stream tells them."""
+    async with api.sessions.events(session_id) as events:
+        async for event in events:
+            if event.name == "session":
+                yield event.data["state"]
+
+
+async def test_parallel_dispatches_over_all_servers_take_every_operator_once(cluster: Cluster) -> None:
+    place, size = (PLACE[0] - 3, PLACE[1]), 12
+    operators: list[Tenant] = []
+    consumers: list[Tenant] = []
+
+    async def sign_up(number: int) -> None:
+        at = cluster.servers[number % len(cluster.servers)]
+        operator = await a_tenant(at.url, "SUPPLIER", f"parallel-operator-{number}")
+        await go_online(at.url, operator, place)
+        operators.append(operator)
+        consumers.append(await a_tenant(at.url, "CONSUMER", f"parallel-consumer-{number}"))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(size):
+            nursery.start_soon(sign_up, number)
+    assigned: list[str] = []
+
+    async def dispatch(number: int) -> None:
+        at = cluster.servers[number % len(cluster.servers)]
+        session_id = await a_session(at, consumers[number], place)
+        async with Api(cluster.servers[(number + 1) % 3].url, key=consumers[number].key) as watcher:
+            assigned.append((await watcher.post(f"/sessions/{session_id}/dispatch"))["operatorWorkspaceId"])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(size):
+            nursery.start_soon(dispatch, number)
+    assert sorted(assigned) == sorted(operator.workspace_id for operator in operators)
+
+
+async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster) -> None:
+    owner, two, three = cluster.servers  # the first server owns nearly all shards for as long as it runs
+    place = (PLACE[0], PLACE[1] + 3)
+    pairs: list[tuple[Tenant, Tenant, str]] = []
+    for number in range(6):
+        consumer = await a_tenant(owner.url, "CONSUMER", f"kill-consumer-{number}")
+        operator = await a_tenant(two.url, "SUPPLIER", f"kill-operator-{number}")
+        await go_online(two.url, operator, place)
+        session_id = await a_session(two, consumer, place)
+        async with Api(two.url, key=consumer.key) as watcher, Api(three.url, key=operator.key) as device:
+            await watcher.post(f"/sessions/{session_id}/dispatch")
+            await device.post(f"/sessions/{session_id}/start")
+            await beat(device, operator.workspace_id, 1)
+        pairs.append((consumer, operator, session_id))
+    await owner.kill()
+    with trio.fail_after(TAKE_OVER_S):
+        for consumer, operator, session_id in pairs:
+            async with Api(two.url, key=consumer.key) as watcher, Api(three.url, key=operator.key) as device:
+                assert await until(partial(answered, watcher, session_id), bool, "an answer") == "LIVE"
+                await beat(device, operator.workspace_id, 2)
+                assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
+
+
+async def answered(watcher: Api, session_id: str) -> str | None:
+    """The state of the session; None while its shard has no owner."""
+    try:
+        return str((await watcher.get(f"/sessions/{session_id}"))["state"])
+    except UnavailableError:
+        return None

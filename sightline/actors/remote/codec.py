@@ -86,6 +86,13 @@ CLASSES: Final[dict[int, type]] = {
     # Between servers.
     70: messages.ShardsTaken,
     71: messages.ShardsReleased,
+    72: messages.Followed,
+    73: messages.FollowedChanged,
+    74: messages.ActorChanged,
+    75: messages.DeviceMoved,
+    76: messages.RequestChanged,
+    77: messages.ReadSessions,
+    78: messages.ReadWorkspaces,
     # Answers and what they contain.
     80: types.Caller,
     81: types.Answer,

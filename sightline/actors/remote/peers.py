@@ -140,7 +140,8 @@ class Peers:
         self.on_stale: Callable[[], None] = lambda: None
         """Called when the routes are found to be outdated."""
         self._registry: Registry | None = None
-        self._serves: Callable[[str], bool] = lambda _: False
+        self.serves: Callable[[str], bool] = lambda _: False
+        """Whether this server owns an actor and holds a valid lease."""
         self._nursery: trio.Nursery | None = None
         self._numbers = 0
         self._asks: dict[int, _Message] = {}
@@ -164,7 +165,7 @@ class Peers:
             serves: Whether this server owns the actor and holds a valid lease.
         """
         self._registry = registry
-        self._serves = serves
+        self.serves = serves
 
     @property
     def is_connected(self) -> bool:
@@ -204,7 +205,7 @@ class Peers:
             self._hold(message)
         elif owner != self.routes.me:
             self._post(owner, message)
-        elif self._serves(message.actor_id):
+        elif self.serves(message.actor_id):
             self._deliver(message)
         else:
             self._hold(message)
@@ -482,7 +483,7 @@ class Peers:
             return
         envelope.conflate_key = conflate
         lane = Lane.CONTROL if is_control else Lane.DATA
-        if self._serves(actor_id):
+        if self.serves(actor_id):
             assert self._registry is not None
             self._registry.ref(KindName[Any, Any](kind), actor_id).receive(envelope, lane)
         elif hops < HOPS_MAX:
@@ -493,7 +494,7 @@ class Peers:
     async def _answer_ask(self, sender: str, item: list[Packed]) -> None:
         _, number, kind, actor_id, is_control, conflate, left_ms, payload = item
         assert self._registry is not None
-        if not self._serves(actor_id):
+        if not self.serves(actor_id):
             self._queue(sender, [MOVED, number])
             return
         lane = Lane.CONTROL if is_control else Lane.DATA

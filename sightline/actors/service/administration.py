@@ -6,7 +6,7 @@ from typing import Final, final
 
 import structlog
 
-from sightline.actors.deps import SESSION, Deps
+from sightline.actors.deps import Deps
 from sightline.actors.kernel import Registry
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
@@ -67,7 +67,8 @@ class Administration:
     async def sessions(self, wanted: SessionFilter) -> Sequence[SessionStatus]:
         """List sessions of all workspaces, newest first."""
         found = await self._store.list_sessions(wanted)
-        return [self._status(self._registry.peek(SESSION, session.id) or session) for session in found]
+        newer = await self._broker.snapshots.sessions(session.id for session in found if not session.is_terminal)
+        return [self._status(newer.get(session.id, session)) for session in found]
 
     def _status(self, session: Session) -> SessionStatus:
         consumer = session.terms.consumer_workspace_id

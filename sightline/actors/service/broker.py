@@ -25,6 +25,8 @@ from sightline.actors.messages import (
     StartSession,
 )
 from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.remote.peers import Peers
+from sightline.actors.remote.snapshots import Snapshots
 from sightline.actors.service.coverage import CoverageMap
 from sightline.actors.service.dispatch_caps import DispatchCaps
 from sightline.actors.service.idempotency import Replays
@@ -67,19 +69,21 @@ class Broker:
     A command with an idempotency key is answered from the record of an earlier call with that key, if there is one.
 
     Attributes:
+        snapshots: Present states of many actors.
         reads: Queries of sessions and workspaces.
         pricing: Quotes and spot rates.
         coverage: Where operators are online.
         updates: Subscriptions to sessions and workspaces.
     """
 
-    def __init__(self, registry: Registry, deps: Deps) -> None:
+    def __init__(self, registry: Registry, deps: Deps, peers: Peers | None = None) -> None:
         self._registry = registry
         self._deps = deps
         self._replays = Replays(deps.store)
         self._look_up = LookUp(registry, deps)
         self._caps = DispatchCaps(registry, deps)
-        self.reads = Reads(registry, deps, self._look_up)
+        self.snapshots = Snapshots(registry, peers)
+        self.reads = Reads(registry, deps, self._look_up, self.snapshots)
         self.pricing = Pricing(registry, deps)
         self.coverage = CoverageMap(registry, deps)
         self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads, deps.clock)

@@ -115,6 +115,8 @@ class _WorkspaceUpdates:
         self._coverage: Coverage | None = None
         self._told: set[str] = set()
         """Requests that the client knows as open."""
+        self._open: dict[str, None] = {}
+        """Sessions of the workspace that the client knows as open."""
 
     async def all(self) -> AsyncGenerator[Update, None]:
         """First the present state, then every change."""
@@ -125,16 +127,19 @@ class _WorkspaceUpdates:
             yield update
         while True:
             change = await self._watch.change()
+            sessions = change.sessions
             if change.is_changed:
                 workspace = await self._look_up.require_workspace(self._id)
                 yield Update("workspace", workspace)
-                if workspace.coverage != self._coverage:
+                if workspace.coverage != self._coverage or change.is_incomplete:
                     for update in await self._all_requests(workspace):
                         yield update
+                if change.is_incomplete:
+                    sessions = (*self._open, *workspace.claims, *await self._own_sessions())
             # An operator that accepts a request learns first that it is closed, then of the assignment.
             for update in await self._requests(change.requests):
                 yield update
-            for update in await self._sessions(change.sessions):
+            for update in await self._sessions(sessions):
                 yield update
 
     async def _own_sessions(self) -> list[str]:
@@ -159,6 +164,10 @@ class _WorkspaceUpdates:
             if session is None:
                 continue
             sides, status = parties_of(session, self._id), self._reads.status_of(session, self._id)
+            if status.state in OPEN_STATES:
+                self._open[session_id] = None
+            else:
+                self._open.pop(session_id, None)
             updates += [Update("assignment", status)] if Party.OPERATOR in sides else []
             updates += [Update("session", status)] if Party.CONSUMER in sides else []
         return updates

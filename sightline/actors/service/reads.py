@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, final
 
-from sightline.actors.deps import SESSION, WORKSPACE, Deps
+from sightline.actors.deps import Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.remote.snapshots import Snapshots
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
@@ -35,8 +36,9 @@ LIST_READS_MAX: Final = 20
 class Reads:
     """Answers questions. A question of the consumer about a LIVE session renews the session's consumer lease."""
 
-    def __init__(self, registry: Registry, deps: Deps, look_up: LookUp) -> None:
+    def __init__(self, registry: Registry, deps: Deps, look_up: LookUp, snapshots: Snapshots) -> None:
         self._registry = registry
+        self._snapshots = snapshots
         self._deps = deps
         self._look_up = look_up
 
@@ -69,10 +71,11 @@ class Reads:
         items: list[SessionStatus] = []
         for _ in range(LIST_READS_MAX):
             found = await self._deps.store.list_sessions(query)
+            newer = await self._snapshots.sessions(session.id for session in found if not session.is_terminal)
             for session in found:
                 if len(items) == listing.limit:
                     return SessionPage(items, query.after)
-                status = await self._listed(session, workspace_id)
+                status = await self._listed(session, newer.get(session.id), workspace_id)
                 is_still_open = listing.view is not SessionView.OPEN or (
                     status.state is SessionState.REQUESTED and workspace_id not in session.unstarted_by
                 )
@@ -153,8 +156,8 @@ class Reads:
     async def workspaces(self, ids: Sequence[str]) -> list[Workspace]:
         """Several workspaces, in the order of their ids' list; unknown ones are left out."""
         found = {workspace.id: workspace for workspace in await self._deps.store.workspaces(ids)}
-        fresh = {wanted: self._registry.peek(WORKSPACE, wanted) or found.get(wanted) for wanted in ids}
-        return [workspace for workspace in fresh.values() if workspace is not None]
+        found |= await self._snapshots.workspaces(found)
+        return [found[wanted] for wanted in dict.fromkeys(ids) if wanted in found]
 
     def _now(self) -> int:
         return self._deps.clock.now_ms()
@@ -165,9 +168,8 @@ class Reads:
         workspace = await self._look_up.require_workspace(workspace_id)
         return workspace.is_supplier and workspace.covers(session.terms.lat, session.terms.lng)
 
-    async def _listed(self, session: Session, workspace_id: str) -> SessionStatus:
-        """A stored session as a list shows it: the actor's newer one, deadlines that passed allowed for."""
-        known = self._registry.peek(SESSION, session.id)
+    async def _listed(self, session: Session, known: Session | None, workspace_id: str) -> SessionStatus:
+        """A stored session as a list shows it: what its actor published if newer, deadlines that passed allowed for."""
         latest = known if known is not None and known.version >= session.version else session
         now_ms = self._now()
         due_ms = deadline_ms(latest)
