@@ -1,6 +1,8 @@
-"""One nats-server for all tests of the bus."""
+"""nats-servers of the tests: one for all tests of the bus, and some for one test each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -12,3 +14,16 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProces
     server = NatsProcess(tmp_path_factory.mktemp("nats"))
     yield server
     server.kill()
+
+
+@pytest.fixture
+def start_nats() -> Iterator[Callable[..., NatsProcess]]:
+    """Starts nats-servers that end with the test; takes the arguments of `NatsProcess`."""
+    with ExitStack() as stack:
+
+        def start(directory: Path, *settings: str, **more: str) -> NatsProcess:
+            server = NatsProcess(directory, *settings, **more)
+            stack.callback(server.kill)
+            return server
+
+        yield start

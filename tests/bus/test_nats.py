@@ -1,9 +1,15 @@
 """The bus on NATS: servers that hang, leave or refuse, TLS, credentials, and what is logged."""
 
+import base64
+import json
 import signal
 import ssl
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
+import nkeys
 import pytest
 import trio
 from cryptography import x509
@@ -22,6 +28,8 @@ from sightline.system.x509 import certificate_builder, key_pem_of, name_of, pem_
 
 from .nats_process import TOKEN, NatsProcess, until
 
+StartNats: TypeAlias = Callable[..., NatsProcess]
+
 
 def options_of(*servers: NatsProcess, incarnation: str = "one", start_timeout_s: float = 10.0) -> NatsOptions:
     urls = tuple(server.url for server in servers)
@@ -32,8 +40,10 @@ async def until_connected(*buses: NatsBus, connections: int) -> None:
     await until(lambda: all(bus.is_connected and bus.statistics().connections >= connections for bus in buses))
 
 
-async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overtakes(tmp_path: Path) -> None:
-    server = NatsProcess(tmp_path)
+async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overtakes(
+    tmp_path: Path, start_nats: StartNats
+) -> None:
+    server = start_nats(tmp_path)
     async with open_nats_bus(options_of(server)) as one, open_nats_bus(options_of(server, incarnation="two")) as two:
         server.send_signal(signal.SIGSTOP)
         sent = 0
@@ -54,11 +64,10 @@ async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overt
         one.send("two", b"last")
         with trio.fail_after(5):
             assert await two.receive() == Received(b"last"), "an old frame came after a new one"
-    server.kill()
 
 
-async def test_a_server_in_lame_duck_mode_is_left_for_another_one(tmp_path: Path) -> None:
-    servers = [NatsProcess(tmp_path / name) for name in ("first", "second")]
+async def test_a_server_in_lame_duck_mode_is_left_for_another_one(tmp_path: Path, start_nats: StartNats) -> None:
+    servers = [start_nats(tmp_path / name) for name in ("first", "second")]
     with capture_logs() as logs:
         async with open_nats_bus(options_of(*servers)) as bus:
             (connected,) = [entry["server"] for entry in logs if entry["event"] == "bus_connected"]
@@ -66,8 +75,6 @@ async def test_a_server_in_lame_duck_mode_is_left_for_another_one(tmp_path: Path
             leaving.send_signal(signal.SIGUSR2)
             await until_connected(bus, connections=2)
             assert leaving.process.poll() is None, "it was left before it ended"
-    for server in servers:
-        server.kill()
 
 
 async def test_a_wrong_token_fails_the_start_and_no_token_is_logged(nats_server: NatsProcess) -> None:
@@ -80,8 +87,8 @@ async def test_a_wrong_token_fails_the_start_and_no_token_is_logged(nats_server:
     assert logs
 
 
-async def test_the_start_fails_within_its_limit_when_no_server_listens(tmp_path: Path) -> None:
-    server = NatsProcess(tmp_path)
+async def test_the_start_fails_within_its_limit_when_no_server_listens(tmp_path: Path, start_nats: StartNats) -> None:
+    server = start_nats(tmp_path)
     server.kill()
     with trio.fail_after(5), pytest.raises(BusUnavailableError, match=f"127.0.0.1:{server.port}"):
         async with open_nats_bus(options_of(server, start_timeout_s=0.3)):
@@ -124,10 +131,10 @@ def issue_client_certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "client.pem", folder / "client_key.pem"
 
 
-async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path) -> None:
+async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path, start_nats: StartNats) -> None:
     issued = issue(tmp_path, SystemIds(), SystemClock().now_ms(), None, "host")
     authority = tmp_path / "tls" / "ca.pem"
-    server = NatsProcess(
+    server = start_nats(
         tmp_path,
         f'authorization {{ token: "{TOKEN}" }}\n'
         f'tls {{ cert_file: "{issued.certificate}", key_file: "{issued.key}", ca_file: "{authority}", verify: true }}',
@@ -145,7 +152,43 @@ async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path
         with pytest.raises(BusUnavailableError):
             async with open_nats_bus(options_with(refused, 0.3)):
                 pass
-    server.kill()
+
+
+def a_key(kind: int) -> nkeys.KeyPair:
+    return nkeys.from_seed(nkeys.encode_seed(SystemIds().token_bytes(32), kind))
+
+
+def a_claim(issuer: nkeys.KeyPair, subject: nkeys.KeyPair, **claims: object) -> str:
+    """A JSON web token as NATS has them: about `subject`, signed by `issuer`."""
+    ids = {"iss": issuer.public_key.decode(), "sub": subject.public_key.decode()}
+    parts = ({"typ": "JWT", "alg": "ed25519-nkey"}, {"iat": 1, "name": "test", **ids, "nats": {"version": 2, **claims}})
+    text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    return f"{text}.{base64.urlsafe_b64encode(issuer.sign(text.encode())).decode().rstrip('=')}"
+
+
+async def test_a_credentials_file_lets_the_server_in(tmp_path: Path, start_nats: StartNats) -> None:
+    kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER)
+    operator, account, user = map(a_key, kinds)
+    unlimited = dict.fromkeys(("subs", "data", "payload"), -1)
+    limits = unlimited | dict.fromkeys(("imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
+    server = start_nats(
+        tmp_path,
+        f"operator: {a_claim(operator, operator, type='operator')}\nresolver: MEMORY\nresolver_preload: "
+        f"{{ {account.public_key.decode()}: {a_claim(operator, account, type='account', limits=limits)} }}",
+    )
+    credentials = tmp_path / "server.creds"
+    credentials.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{a_claim(account, user, type='user', **unlimited)}\n"
+        f"------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n"
+        "------END USER NKEY SEED------\n"
+    )
+    url = f"nats://127.0.0.1:{server.port}"
+    options = NatsOptions(servers=(url,), cluster="test", incarnation="one", credentials=credentials)
+    async with open_nats_bus(options) as bus:
+        assert bus.is_connected
+    with pytest.raises(BusUnavailableError, match="Authorization Violation"):
+        async with open_nats_bus(replace(options, credentials=None, start_timeout_s=0.3)):
+            pass
 
 
 async def test_nothing_is_sent_without_tls_when_tls_is_wanted(nats_server: NatsProcess) -> None:
