@@ -22,7 +22,7 @@ from sightline.system.children import ChildFailedError
 from sightline.system.data_directory import PartMissingError
 from sightline.system.lock import DataDirectoryInUseError
 
-CANNOT_START: Final = "Cannot start:"
+CANNOT_START: Final = "Cannot start: "
 CHILD_SETTINGS: Final = {
     "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
     "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
@@ -110,7 +110,7 @@ def _explain_child(error: ChildFailedError, settings: Settings) -> str:
     name = first.partition(":")[0]
     reason = first.partition("; its log ends")[0]
     if log_lines and log_lines[-1].startswith(CANNOT_START):
-        return log_lines[-1].removeprefix(CANNOT_START).strip()  # a worker has explained it
+        return log_lines[-1].removeprefix(CANNOT_START)  # a worker has explained it
     last = f" ({log_lines[-1][:300]})" if log_lines else ""
     change = CHILD_SETTINGS.get(name.split()[0] if name else "", "SIGHTLINE_DATA_DIR")
     return f"{reason}{last}. See the logs in {settings.data_dir / 'log'}; check {change}."

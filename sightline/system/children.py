@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from sightline.system.loops import Backoff
-from sightline.system.parent import leave_with_parent, say_ready
+from sightline.system.parent import STOP, leave_with_parent, say_ready
 
 __all__ = ["Child", "ChildCommand", "ChildFailedError", "leave_with_parent", "run_child", "say_ready"]
 
@@ -76,6 +76,8 @@ class ChildCommand:
     """Seconds from end-of-file on stdin until SIGTERM."""
     stdin: bytes = field(default=b"", repr=False)
     """What the child reads on stdin before it waits for end-of-file. At most 60 kB, which a pipe always takes."""
+    says_stop: bool = False
+    """Whether a stop is announced on stdin, so that the child can tell it from the death of its parent."""
     inherited: Sequence[int] = ()
     """Descriptors that the child inherits, under the same numbers."""
 
@@ -192,6 +194,9 @@ async def _stop_when_asked(child: Child, process: trio.Process, command: ChildCo
 async def _stop(process: trio.Process, command: ChildCommand) -> None:
     """Stop a child by end-of-file, then SIGTERM, then SIGKILL, each with a time limit; returns when it is reaped."""
     assert process.stdin is not None
+    if command.says_stop:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # it ended already, or was asked before
+            await process.stdin.send_all(STOP)
     await process.stdin.aclose()
     if await _gone_within(process, command.stop_timeout_s):
         return

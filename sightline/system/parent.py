@@ -11,6 +11,8 @@ from typing import Final
 PR_SET_PDEATHSIG: Final = 1
 """From prctl.h: the signal that the kernel sends to this process when its parent ends."""
 EXIT_FAILED: Final = 3
+STOP: Final = b"stop\n"
+"""What a parent that stops in order writes to the child's stdin before it closes it, if the child wants to know."""
 LIBC: Final = ctypes.CDLL(None)
 """Loaded here, because little may be done between fork and exec."""
 
@@ -21,23 +23,29 @@ def say_ready(text: str = "") -> None:
     sys.stdout.flush()
 
 
-def leave_with_parent(leave: Callable[[], None] | None = None) -> None:
+def leave_with_parent(leave: Callable[[], None] | None = None, *, if_killed: Callable[[], None] | None = None) -> None:
     """Exit when the parent ends or asks for it, that is, when stdin reaches end-of-file.
 
     Args:
         leave: Called once, on its own thread; must end the process soon. Default: SIGTERM to this process.
+        if_killed: Called instead when the parent ended without a word (`ChildCommand.says_stop`).
     """
-    thread = threading.Thread(target=_await_end, args=(leave or _terminate_self,), name="parent-watch", daemon=True)
+    calls = (leave or _terminate_self, if_killed or leave or _terminate_self)
+    thread = threading.Thread(target=_await_end, args=calls, name="parent-watch", daemon=True)
     thread.start()
 
 
-def _await_end(leave: Callable[[], None]) -> None:
+def _await_end(leave: Callable[[], None], if_killed: Callable[[], None]) -> None:
+    said = b""
     try:
-        while os.read(0, 4_096):
-            pass
+        while read := os.read(0, 4_096):
+            said = (said + read)[-len(STOP) :]
     except OSError:
         pass
-    leave()
+    if said == STOP:
+        leave()
+    else:
+        if_killed()
 
 
 def _terminate_self() -> None:

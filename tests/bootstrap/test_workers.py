@@ -79,11 +79,11 @@ async def test_what_is_killed_comes_back_and_every_session_is_served_meanwhile(w
     )
     assert await workers.stop() == 0
     assert processes_under(workers.directory) == []
+
+
+async def test_a_killed_supervisor_is_started_again_at_once_and_nothing_outlives_it(workers: Server) -> None:
+    await workers.kill()
     await workers.start()
-    assert await read_all(workers, consumer, sessions), "after a restart"
-
-
-async def test_nothing_outlives_a_killed_supervisor(workers: Server) -> None:
     assert len(processes_of(workers, "workers.worker")) == 2
     await workers.kill()
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, final
 
 import structlog
@@ -38,7 +39,7 @@ from sightline.system.children import Child, ChildCommand
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.kept_child import keep_child
-from sightline.system.lock import lock_directory, lock_place
+from sightline.system.lock import is_locked, lock_directory, lock_place
 from sightline.system.log_files import rotate_logs
 
 FOLDER: Final = "workers"
@@ -47,6 +48,7 @@ START_TIMEOUT_S: Final = 120.0
 """For a worker, besides the time that it waits for the database."""
 STOP_TIMEOUT_S: Final = 20.0
 """For a worker, besides the time that calls in flight get."""
+ORPHAN_WAIT_S: Final = 10.0
 END_LEASE_TIMEOUT_S: Final = 2.0
 
 log = structlog.get_logger("sightline")
@@ -118,8 +120,7 @@ class WorkerSupervisor:
     ) -> None:
         """Run a worker until cancelled; report the URL of its internal listener."""
         prepared, directory = self._prepared, settings.data_dir / FOLDER / str(number)
-        with lock_directory(directory):  # creates it; the worker holds the lock
-            place = lock_place(directory, self._ids)
+        place = await self._place_of(directory)
         sockets = [prepared.ports.public] + ([prepared.ports.internal] if number == 1 else [])
         handover = Handover(
             settings=settings_of_worker(settings, number),
@@ -136,6 +137,7 @@ class WorkerSupervisor:
             start_timeout_s=START_TIMEOUT_S + settings.startup_timeout_seconds,
             stop_timeout_s=STOP_TIMEOUT_S + settings.drain_seconds,
             stdin=handover.dump(),
+            says_stop=True,
             inherited=[listening.fileno() for listening in sockets],
         )
 
@@ -146,6 +148,17 @@ class WorkerSupervisor:
         await keep_child(
             lambda: command, note_ready, on_end=partial(_end_lease, settings, number, place), task_status=task_status
         )
+
+    async def _place_of(self, directory: Path) -> str:
+        """Create a worker's directory, and identify its lock, which the worker will hold.
+
+        The data directory's lock is held by this process. A worker of a supervisor that was killed may still be ending.
+        """
+        with trio.move_on_after(ORPHAN_WAIT_S):
+            while is_locked(directory):  # noqa: ASYNC110  another process holds it
+                await trio.sleep(0.02)
+        with lock_directory(directory):
+            return lock_place(directory, self._ids)
 
     async def _await_signal(self, start: trio.CancelScope) -> None:
         """Stop on SIGTERM or SIGINT: let the workers drain if they are ready, else cancel the start."""

@@ -1,7 +1,7 @@
 """The process of one worker: `python -m sightline.bootstrap.workers.worker`, started by the supervisor.
 
 It reads its `Handover` on stdin, serves on the sockets that it inherited, and stops like a server at SIGTERM when the
-supervisor closes its stdin or ends.
+supervisor says so. When the supervisor is killed it ends at once.
 """
 
 import os
@@ -19,7 +19,7 @@ from sightline.bootstrap.workers.handover import Handover
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_directory
 from sightline.system.logs import configure_logs
-from sightline.system.parent import leave_with_parent, say_ready
+from sightline.system.parent import EXIT_FAILED, leave_with_parent, say_ready
 from sightline.system.secrets import load_secrets
 from sightline.system.server_address_file import write_server_addresses
 
@@ -29,7 +29,8 @@ log = structlog.get_logger("sightline")
 def main() -> int:
     """Run the worker; returns its exit code, see `exit_code_of`."""
     handover = Handover.load(_read_line())
-    leave_with_parent()
+    # Without its supervisor there is no database, and the next one needs the locks: end as if killed, which is safe.
+    leave_with_parent(if_killed=lambda: os._exit(EXIT_FAILED))
     settings = handover.settings
     configure_logs(settings.log_level)
     runs: list[ServerRun] = []
