@@ -3,10 +3,12 @@
 import signal
 from collections.abc import Iterator
 
+import httpx
 import psutil
 import pytest
 import trio
 
+from sightline.system.server_address_file import read_server_addresses
 from sightline_client import SightlineError as ClientError
 from tests.client.api import Api
 from tests.conftest import open_data_directory
@@ -58,6 +60,14 @@ async def read_all(server: Server, consumer: Tenant, sessions: list[str]) -> boo
     return True
 
 
+async def metrics_of(server: Server) -> str:
+    """Metrics of the worker that `server.json` names."""
+    named = read_server_addresses(server.directory / "data")
+    assert named is not None
+    async with httpx.AsyncClient() as http:
+        return (await http.get(f"{named.internal_url}/metrics")).text
+
+
 async def test_what_is_killed_comes_back_and_every_session_is_served_meanwhile(workers: Server) -> None:
     consumer = await a_tenant(workers.url, "CONSUMER", "consumer")
     sessions = await sessions_of(workers, consumer)
@@ -76,6 +86,11 @@ async def test_what_is_killed_comes_back_and_every_session_is_served_meanwhile(w
     await workers.until_logged('"child":"nats"')
     await until(
         lambda: read_all(workers, consumer, sessions), lambda all_answer: all_answer, "sessions after a lost NATS"
+    )
+    await until(
+        lambda: metrics_of(workers),
+        lambda text: "sightline_bus_connections_total 2.0" in text,
+        "worker 1 connects again",
     )
     assert await workers.stop() == 0
     assert processes_under(workers.directory) == []

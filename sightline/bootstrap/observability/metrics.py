@@ -22,6 +22,7 @@ def read_metrics(core: Core) -> Iterator[MetricFamily]:
         {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
     )  # fmt: skip
     yield from _ownership(core)
+    yield from _bus(core)
     yield from _actors(core)
     yield from _sampled(core)
     yield from _database(core)
@@ -36,6 +37,19 @@ def _ownership(core: Core) -> Iterator[MetricFamily]:
         "owned_role", "1 for each role that this server owns",
         {(role.name.lower(),): int(role in epochs) for role in ServerRole}, ("role",),
     )  # fmt: skip
+
+
+def _bus(core: Core) -> Iterator[MetricFamily]:
+    bus = core.ownership.bus_statistics()
+    if bus is not None:
+        yield MetricFamily("bus_connected", "1 while a NATS server is connected", int(bus.is_connected))
+        yield MetricFamily(
+            "bus_connections_total", "Connections to NATS since the start", bus.connections, is_counter=True
+        )
+        yield MetricFamily(
+            "bus_frames_total", "Frames to or from other servers that were not sent, or lost",
+            {("refused",): bus.frames_refused, ("lost",): bus.frames_lost}, ("outcome",), is_counter=True,
+        )  # fmt: skip
 
 
 def _actors(core: Core) -> Iterator[MetricFamily]:

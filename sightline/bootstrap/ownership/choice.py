@@ -11,6 +11,7 @@ from sightline.bootstrap.ownership.bus import open_bus
 from sightline.bootstrap.ownership.several import ClusterMember
 from sightline.bootstrap.ownership.single import ShardOwnership
 from sightline.bootstrap.retry import StartRetry
+from sightline.bus.nats import BusStatistics
 from sightline.config import Settings
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database
@@ -27,6 +28,10 @@ class Ownership(Protocol):
     @property
     def peers(self) -> Peers | None:
         """The other servers, if this is one of several."""
+        ...
+
+    def bus_statistics(self) -> BusStatistics | None:
+        """Counts of the connection to the other servers, if this is one of several."""
         ...
 
     def note_fenced(self) -> None:

@@ -15,8 +15,8 @@ from sightline.actors.recovery import recover_shards
 from sightline.actors.remote.peers import Peers
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, TakenOverError
+from sightline.bus.nats import BusStatistics, NatsBus
 from sightline.domain.errors import SightlineError
-from sightline.ports.bus import Bus
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.leases import PostgresShardLeases
@@ -31,7 +31,7 @@ log = structlog.get_logger("sightline")
 class ClusterMember:
     """The part of a server in a service of several servers, from joining to leaving."""
 
-    def __init__(self, database: Database, server: ServerIdentity, bus: Bus, *, servers_expected: int) -> None:
+    def __init__(self, database: Database, server: ServerIdentity, bus: NatsBus, *, servers_expected: int) -> None:
         """Create the part of a server that has not joined.
 
         Args:
@@ -40,11 +40,16 @@ class ClusterMember:
         self.owned = OwnedShards()
         self.routes = Routes(server.incarnation)
         self.peers = Peers(bus, self.routes)
+        self._bus = bus
         self._leases = PostgresShardLeases(database)
         self._server = server
         self._servers_expected = servers_expected
         self._host: ShardHost | None = None
         self._keeping = trio.CancelScope()
+
+    def bus_statistics(self) -> BusStatistics:
+        """Counts of the connection to the other servers."""
+        return self._bus.statistics()
 
     def is_valid(self) -> bool:
         """Whether this server holds a valid lease, so that what it has in memory is true."""

@@ -113,6 +113,9 @@ class WorkerSupervisor:
             self.is_ready = True
             on_ready(ready[1])
             await self._stop.wait()
+            # New connections are refused from the time on when the workers have closed the sockets too.
+            self._prepared.ports.public.close()
+            self._prepared.ports.internal.close()
             workers.cancel_scope.cancel()
 
     async def _keep_worker(
