@@ -503,6 +503,28 @@ class ReadWorkspaces(Command["ReadWorkspaces", tuple[Workspace, ...]]):
     ids: tuple[str, ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class WakeRole:
+    """The server that owns this role, a `ServerRole`, looks for work now."""
+
+    role: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SuspensionsChanged:
+    """Read the suspended workspaces now."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SignInEnded:
+    """A sign-in was ended: read its row before it is accepted again."""
+
+    session_id: str
+
+
 SessionCommand: TypeAlias = (
     CreateSession
     | DispatchSession

@@ -23,7 +23,6 @@ from sightline.actors.messages import RecordSettlement
 from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
 from sightline.actors.service.look_up import LookUp
-from sightline.actors.service.suspensions import LOAD_EVERY_S
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
@@ -31,6 +30,7 @@ from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.evidence import open_evidence
 from sightline.bootstrap.ownership.choice import Ownership, open_ownership
+from sightline.bootstrap.ownership.hints import connect_hints
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
@@ -171,7 +171,9 @@ async def open_core(
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
             await retry.run(administration.suspensions.load)
-            sampler = Sampler(database, video, chain, clock)
+            if ownership.peers is not None:
+                connect_hints(ownership.peers, chain, administration.suspensions)
+            sampler = Sampler(database, video, chain, clock, ownership.owned)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -199,9 +201,7 @@ async def open_core(
                 await services.start(actors.run)
                 works = _role_works(core, store, outbox, wallets, refunds)
                 services.start_soon(run_roles, deps.owned, works)
-                services.start_soon(
-                    partial(run_forever, "suspensions", administration.suspensions.load, every_s=LOAD_EVERY_S)
-                )
+                services.start_soon(partial(run_forever, "suspensions", administration.suspensions.watch, every_s=0))
                 services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 if directory is None:
                     services.start_soon(rotate_logs, settings.data_dir)

@@ -11,6 +11,7 @@ from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
+from sightline.bootstrap.ownership.hints import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Principal
@@ -102,6 +103,8 @@ def make_identity(core: Core, public_url: str) -> Identity:
         core.ids,
         WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
     )
+    if core.ownership.peers is not None:
+        connect_sign_ins(core.ownership.peers, sessions)
     return Identity(
         store=store,
         authenticator=Authenticator(store, cookies, sessions, hasher, core.clock),

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.chain.service import ChainService
 from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock
+from sightline.ports.leases import ServerRole
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.operations.counts import Counts, read_counts
@@ -24,14 +26,20 @@ class Figures:
     """Sums over the video workers."""
     relayer_balance_wei: int | None = None
     counted_at_ms: int = 0
-    """When the database was last counted; 0: not yet."""
+    """When the database was last counted; 0: not by this server."""
 
 
 @final
 class Sampler:
-    """Takes samples. `run_once` is called every SAMPLE_EVERY_S."""
+    """Takes samples. `run_once` is called every SAMPLE_EVERY_S.
 
-    def __init__(self, database: Database, video: VideoBackend, chain: ChainService, clock: Clock) -> None:
+    What concerns all servers is counted by one: rows by the one that keeps house, the relayer's coin by the relayer's.
+    """
+
+    def __init__(
+        self, database: Database, video: VideoBackend, chain: ChainService, clock: Clock, owned: OwnedShards
+    ) -> None:
+        self._owned = owned
         self._database = database
         self._video = video
         self._chain = chain
@@ -47,15 +55,21 @@ class Sampler:
         failure: SightlineError | None = None
         counts, video, balance = self.figures.counts, self.figures.video, self.figures.relayer_balance_wei
         counted_at_ms = self.figures.counted_at_ms
-        try:
-            counts = await read_counts(self._database)
-            counted_at_ms = self._clock.now_ms()
-        except SightlineError as error:
-            failure = error
-        try:
-            balance = await self._chain.relayer_balance_wei()
-        except SightlineError as error:
-            failure = error
+        if self._owned.role_lease(ServerRole.HOUSEKEEPING) is None:
+            counted_at_ms = 0
+        else:
+            try:
+                counts = await read_counts(self._database)
+                counted_at_ms = self._clock.now_ms()
+            except SightlineError as error:
+                failure = error
+        if self._owned.role_lease(ServerRole.RELAYER) is None:
+            balance = None
+        else:
+            try:
+                balance = await self._chain.relayer_balance_wei()
+            except SightlineError as error:
+                failure = error
         if isinstance(self._video, EmbeddedBackend):
             try:
                 video = _sums(await self._video.stats())

@@ -4,6 +4,7 @@ The cookie alone proves who signed in and until when (`cookies`). The row record
 it has not been ended by a logout or from another device, and its last use is recent enough. ADR 0110.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -47,6 +48,8 @@ class WalletSessions:
             size_max=self._options.cached_max, ttl_ms=self._options.cache_ms
         )
         self._uses = LastUses("wallet_session", store.mark_wallet_sessions_used)
+        self.on_ended: Callable[[str], None] = lambda _: None
+        """Called with the id of a sign-in that this server has ended."""
 
     async def open(self, wallet_address: str, *, client_ip: str, user_agent: str) -> WalletPrincipal:
         """Record a sign-in. The principal has no workspace yet."""
@@ -107,7 +110,12 @@ class WalletSessions:
         if ended is None:
             raise RefusedError(refusals.UNKNOWN_WALLET_SESSION)
         self._recent.put(session_id, ended, read_at_ms=self._clock.now_ms())
+        self.on_ended(session_id)
         return ended
+
+    def forget(self, session_id: str) -> None:
+        """Read the row of a sign-in again before it is accepted, because another server has ended it."""
+        self._recent.drop(session_id)
 
     async def flush(self) -> None:
         """Write the last uses collected so far."""

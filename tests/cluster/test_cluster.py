@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 
+import httpx
 import pytest
 import trio
 
-from sightline_client import UnavailableError
+from sightline.system.server_address_file import read_server_addresses
+from sightline_client import NotAuthorizedError, UnavailableError
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -128,6 +130,56 @@ async def test_parallel_dispatches_over_all_servers_take_every_operator_once(clu
     assert sorted(assigned) == sorted(operator.workspace_id for operator in operators)
 
 
+async def internal(server: Server, path: str) -> httpx.Response:
+    addresses = read_server_addresses(server.directory / "data")
+    assert addresses is not None
+    async with httpx.AsyncClient(base_url=addresses.internal_url) as http:
+        return await http.get(path)
+
+
+async def test_each_role_runs_on_one_server_and_every_server_is_ready(cluster: Cluster) -> None:
+    for role in ("dispatcher", "relayer", "watcher", "housekeeping"):
+        line = f'owned_role{{role="{role}"}} 1'
+        assert sum([line in (await internal(server, "/metrics")).text for server in cluster.servers]) == 1
+    for server in cluster.servers:
+        assert (await internal(server, "/readyz")).status_code == 200
+        found = (await internal(server, "/internal/nodes")).json()["data"]
+        assert sum(item["shards"] for item in found["items"]) == 256
+        assert (len(found["items"]), found["unownedShards"]) == (3, 0)
+
+
+async def test_a_stream_ticket_of_one_server_opens_a_stream_at_another_once(cluster: Cluster) -> None:
+    one, two, three = cluster.servers
+    consumer = await a_tenant(one.url, "CONSUMER", "ticket-consumer")
+    path = f"/api/v1/workspaces/{consumer.workspace_id}/events"
+    async with Api(one.url, key=consumer.key) as watcher, httpx.AsyncClient() as browser:
+        ticket = (await watcher.call("POST", "/stream-tickets", {"path": path}))["ticket"]
+        async with browser.stream("GET", f"{two.url}{path}?ticket={ticket}") as answer:
+            assert answer.status_code == 200
+        assert (await browser.get(f"{three.url}{path}?ticket={ticket}")).status_code == 401
+
+
+async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Cluster) -> None:
+    one, two, _ = cluster.servers
+    consumer = await a_tenant(one.url, "CONSUMER", "suspended-consumer")
+    addresses = read_server_addresses(one.directory / "data")
+    assert addresses is not None
+    async with httpx.AsyncClient() as admin, Api(two.url, key=consumer.key) as caller:
+        body = {"operator": "Ada", "osUser": "ada", "reason": "fraud"}
+        url = f"{addresses.internal_url}/internal/admin/workspaces/{consumer.workspace_id}/suspend"
+        assert (await admin.post(url, json=body)).status_code == 200
+
+        async def is_refused() -> bool:
+            try:
+                await caller.get("/me")
+            except NotAuthorizedError:
+                return True
+            return False
+
+        with trio.fail_after(3):
+            await until(is_refused, bool, "refused")
+
+
 async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster) -> None:
     owner, two, three = cluster.servers  # the first server owns nearly all shards for as long as it runs
     place = (PLACE[0], PLACE[1] + 3)
@@ -149,6 +201,10 @@ async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(c
                 assert await until(partial(answered, watcher, session_id), bool, "an answer") == "LIVE"
                 await beat(device, operator.workspace_id, 2)
                 assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
+    # The relayer ran on the server that was killed.
+    async with Api(two.url, key=consumer.key) as watcher:
+        read = partial(watcher.get, f"/sessions/{session_id}")
+        await until(read, lambda session: session["settlementTxHash"], "settled")
 
 
 async def answered(watcher: Api, session_id: str) -> str | None:

@@ -44,6 +44,16 @@ async def test_another_process_refuses_an_ended_sign_in_within_five_seconds(worl
     assert await refusal_of(world, principal) == refusals.EXPIRED_SESSION
 
 
+async def test_another_server_that_is_told_refuses_an_ended_sign_in_at_once(world: World) -> None:
+    other = WalletSessions(world.store, world.clock, world.ids)
+    principal = await sign_in(world)
+    await other.require_open(principal)
+    world.sessions.on_ended = other.forget
+    await world.sessions.end(principal.wallet_address, principal.session_id)
+    with pytest.raises(RefusedError):
+        await other.require_open(principal)
+
+
 async def test_a_sign_in_without_requests_ends_after_the_idle_timeout(world: World) -> None:
     principal = await sign_in(world)
     world.clock.at_ms += IDLE_MS - 1

@@ -1,13 +1,16 @@
 """A suspension on one server holds on every other one after its next load, and is not undone by an older read."""
 
+from functools import partial
+
 import pytest
 import trio
 
-from sightline.actors.service.suspensions import Suspensions
+from sightline.actors.service.suspensions import LOAD_EVERY_S, Suspensions
 from sightline.ports.administration import Suspension
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.system.ids import SystemIds
+from sightline.system.loops import run_forever
 
 
 def a_suspension() -> Suspension:
@@ -41,3 +44,15 @@ async def test_a_load_that_began_before_a_suspension_does_not_undo_it(servers: t
             for _ in range(4):
                 nursery.start_soon(one.load)
         assert one.is_suspended(suspension.workspace_id)
+
+
+async def test_a_server_that_is_told_reads_the_suspensions_at_once(servers: tuple[Suspensions, Suspensions]) -> None:
+    (one, two), suspension = servers, a_suspension()
+    one.on_changed = two.wake
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(run_forever, "suspensions", two.watch, every_s=0))
+        await one.add(suspension)
+        with trio.fail_after(LOAD_EVERY_S / 2):
+            while not two.is_suspended(suspension.workspace_id):  # noqa: ASYNC110  # the other server reads the database
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()

@@ -28,6 +28,7 @@ OTHER_LOOPS: Final = {
     "actors/service/live_updates.py:watch_session": "one stream: an error ends the stream",
     "actors/watchers.py:change": "touches no store, chain or file",
     "actors/remote/peers.py:_sweep_forever": "touches no store, chain or file",
+    "actors/remote/live_updates.py:run": "touches no store, chain or file",
     "actors/remote/seen_reports.py:run": "touches no store, chain or file",
     "bootstrap/ownership/single.py:join": "a start may fail: it ends at its deadline",
     "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",

@@ -74,6 +74,10 @@ CLASSES: Final[dict[int, type]] = {
     49: messages.RestoreClaim,
     50: messages.ReportHeartbeat,
     51: messages.ReportHeartbeats,
+    # Hints between servers.
+    56: messages.WakeRole,
+    57: messages.SuspensionsChanged,
+    58: messages.SignInEnded,
     # To the dispatcher.
     60: messages.PickOperator,
     61: messages.OperatorChanged,

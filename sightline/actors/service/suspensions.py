@@ -1,6 +1,9 @@
 """The suspended workspaces, whose calls every server refuses."""
 
+from collections.abc import Callable
 from typing import Final, final
+
+import trio
 
 from sightline.ports.administration import AdminStore, Suspension
 
@@ -13,22 +16,37 @@ class Suspensions:
     """Keeps the suspended workspaces in memory.
 
     A suspension takes effect at once on the server that was asked, and on each other server with its next `load`.
+    Call `watch` for ever.
     """
 
     def __init__(self, store: AdminStore) -> None:
         self._store = store
         self._suspended: dict[str, Suspension] = {}
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called after this server has changed a suspension."""
+        self._wake = trio.Event()
         self._changes = 0
         """Suspensions and their ends by this server."""
 
     async def load(self) -> None:
-        """Read the suspensions. Call it before the first call is answered, then every LOAD_EVERY_S."""
+        """Read the suspensions. Call it before the first call is answered."""
         while True:
             changes = self._changes
             suspended = {each.workspace_id: each for each in await self._store.suspensions()}
             if changes == self._changes:  # otherwise what was read may be older than what this server did meanwhile
                 self._suspended = suspended
                 return
+
+    async def watch(self) -> None:
+        """Read the suspensions, then wait for LOAD_EVERY_S, or until `wake`."""
+        self._wake = trio.Event()
+        await self.load()
+        with trio.move_on_after(LOAD_EVERY_S):
+            await self._wake.wait()
+
+    def wake(self) -> None:
+        """Read the suspensions now, because another server has changed one."""
+        self._wake.set()
 
     def is_suspended(self, workspace_id: str) -> bool:
         """Whether calls of the workspace are refused."""
@@ -48,9 +66,11 @@ class Suspensions:
         await self._store.suspend(suspension)
         self._changes += 1
         self._suspended.setdefault(suspension.workspace_id, suspension)
+        self.on_changed()
 
     async def remove(self, workspace_id: str) -> None:
         """End a suspension."""
         await self._store.unsuspend(workspace_id)
         self._changes += 1
         self._suspended.pop(workspace_id, None)
+        self.on_changed()
