@@ -35,7 +35,7 @@ from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
 from sightline.bootstrap.start_errors import database_setting
-from sightline.bootstrap.video import open_video_backend
+from sightline.bootstrap.video import join_video, open_video_backend
 from sightline.chain.refunds import Refunds
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.config import Settings
@@ -95,6 +95,8 @@ class Core:
     relations: Relations
     chain: ChainService
     video: VideoBackend
+    own_video: VideoBackend
+    """The part of `video` on this server's own media workers."""
     evidence: FrameEvidence
     actors: Actors
     administration: Administration
@@ -114,10 +116,12 @@ async def open_core(
     tracer: Tracer | None = None,
     *,
     directory: Path | None = None,
+    internal_url: str = "",
 ) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends.
 
     Args:
+        internal_url: URL of the internal listener, as other servers reach it.
         directory: The directory that a worker has locked. Its supervisor runs database and chain and rotates the logs.
             None: this process holds the data directory.
     """
@@ -150,7 +154,10 @@ async def open_core(
                     )
                 )
             )
-            video = await video_part.ready()
+            own_video = await video_part.ready()
+            video = await stack.enter_async_context(
+                join_video(own_video, ownership, url=internal_url, secrets=secrets, clock=clock)
+            )
             await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
@@ -173,7 +180,7 @@ async def open_core(
             await retry.run(administration.suspensions.load)
             if ownership.peers is not None:
                 connect_hints(ownership.peers, chain, administration.suspensions)
-            sampler = Sampler(database, video, chain, clock, ownership.owned)
+            sampler = Sampler(database, own_video, chain, clock, ownership.owned)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -185,6 +192,7 @@ async def open_core(
                 relations=relations,
                 chain=chain,
                 video=video,
+                own_video=own_video,
                 evidence=open_evidence(settings, ids, clock, public_url),
                 actors=actors,
                 administration=administration,

@@ -22,6 +22,7 @@ from sightline.http.asgi.traced import TracedApp, observing
 from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
+from sightline.http.internal.peer_frames import PeerFrameResources
 from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
@@ -46,6 +47,7 @@ from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.identity import IdentityStore
 from sightline.ports.video import EngineHooks
+from sightline.ports.video_peers import FrameSource
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.ownership import read_ownership
 
@@ -202,6 +204,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         ids=core.ids,
     )
     hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
+    frames = routes_of(PeerFrameResources(core.video)) if isinstance(core.video, FrameSource) else ()
     routes = (
         *internal_routes(deps),
         *routes_of(
@@ -211,6 +214,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIA
         ),
         *routes_of(AdminResources(core.administration, core.admin_store, core.audit)),
         *hooks,
+        *frames,
     )
     settings, token = core.settings, core.settings.internal_token
     access = ListenerAccess(

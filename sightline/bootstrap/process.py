@@ -150,7 +150,14 @@ class ServerRun:
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
             async with (
                 open_tracer(settings) as tracer,
-                open_core(settings, self._secrets, url, tracer, directory=self._directory) as core,
+                open_core(
+                    settings,
+                    self._secrets,
+                    url,
+                    tracer,
+                    directory=self._directory,
+                    internal_url=self._ports.internal_url,
+                ) as core,
             ):
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
                 await serve_http(core, self._ports, url, self._stop, note_ready)

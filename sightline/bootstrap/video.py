@@ -3,11 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from sightline.actors.remote.video_peers import RemoteVideoPeers
+from sightline.bootstrap.ownership.choice import Ownership
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.ports.video import VideoBackend
 from sightline.system.secrets import Secrets
+from sightline.video.cluster.backend import OwnBackend, open_cluster_backend
 from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, open_external
@@ -68,7 +71,7 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
 @asynccontextmanager
 async def open_video_backend(
     settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock
-) -> AsyncIterator[VideoBackend]:
+) -> AsyncIterator[OwnBackend]:
     """Run the chosen video backend until the block ends."""
     options = video_options(settings, secrets, public_url)
     engine = external_engine(settings, secrets, clock)
@@ -78,3 +81,20 @@ async def open_video_backend(
     else:
         async with open_external(engine, options, clock=clock) as external:
             yield external
+
+
+@asynccontextmanager
+async def join_video(
+    own: OwnBackend, ownership: Ownership, *, url: str, secrets: Secrets, clock: Clock
+) -> AsyncIterator[VideoBackend]:
+    """Join the video of this server with that of the other servers, if this is one of several.
+
+    Args:
+        url: URL of this server's internal listener, as other servers reach it.
+    """
+    if ownership.peers is None:
+        yield own
+    else:
+        peers = RemoteVideoPeers(ownership.peers, ownership.owned.owns)
+        async with open_cluster_backend(own, peers, url=url, secret=secrets.video_secret, clock=clock) as video:
+            yield video

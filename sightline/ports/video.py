@@ -25,6 +25,8 @@ class MediaKind(Enum):
     """Packets arrive, but no complete frame for two seconds; `at_ms` is the time of the last frame."""
     WATCHED = "watched"
     """Viewers are connected. Sent every few seconds while they are; external media servers do not send it."""
+    LOST = "lost"
+    """The server that held the input has ended: the input must be opened again."""
 
 
 @final
@@ -72,7 +74,8 @@ class Frame:
 
     jpeg: bytes = field(repr=False)
     sequence: int
-    """Strictly increasing per session, across publisher takeovers, worker restarts and server restarts."""
+    """Strictly increasing per session, across publisher takeovers, restarts, and servers: the Unix time in ms at which
+    the frame was complete, or more."""
     captured_at_ms: int
     """Capture time by the publisher's RTCP sender reports, else `received_at_ms`."""
     received_at_ms: int
@@ -145,13 +148,21 @@ class VideoBackend(Protocol):
     """A media server."""
 
     async def create_input(self, session_id: str) -> VideoInput:
-        """Open the input of a session. Idempotent: the same session always gets the same input.
-
-        Nothing is stored: call it again for each live session after a restart of the server. Until then publishers
-        and viewers get 404.
+        """Open the input of a session that starts. Idempotent: the same session always gets the same input.
 
         Raises:
             VideoUnavailableError: The engine is down; nothing was opened.
+        """
+        ...
+
+    async def reopen_input(self, session_id: str) -> VideoInput:
+        """Find the input of a LIVE session, or open it again. Idempotent.
+
+        Nothing is stored: call it for each LIVE session after a restart of the server. Until then publishers and
+        viewers get 404. One of several servers first looks for the input on the others.
+
+        Raises:
+            VideoUnavailableError: The engine is down, or a server that may have the input does not answer.
         """
         ...
 

@@ -55,6 +55,18 @@ class EmbeddedBackend:
         await self._pool.open(session_id, described.ref)
         return described
 
+    async def reopen_input(self, session_id: str) -> VideoInput:
+        """Open the input of a session. Idempotent."""
+        return await self.create_input(session_id)
+
+    def has_input(self, session_id: str) -> bool:
+        """Whether the session's input is open."""
+        return self._pool.has(session_id)
+
+    def session_of_signal(self, request: SignalRequest) -> str | None:
+        """The session that a WHIP or WHEP request names; None if its token is not valid."""
+        return self._mint.session_of(request.kind, request.token)
+
     async def close_input(self, ref: str) -> None:
         """Disconnect all peers and remove the input. Idempotent."""
         session_id = session_of_ref(ref)
@@ -74,7 +86,7 @@ class EmbeddedBackend:
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer one WHIP or WHEP request."""
-        session_id = self._mint.session_of(request.kind, request.token)
+        session_id = self.session_of_signal(request)
         if session_id is None or not self._pool.has(session_id):
             if request.method.upper() == "OPTIONS":  # a CORS preflight must succeed; ICE servers need a valid token
                 return signalling.options_reply(request, ())

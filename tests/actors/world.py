@@ -125,6 +125,9 @@ class Video:
         self.inputs.add(f"ref-{session_id}")
         return self.describe_input(session_id)
 
+    async def reopen_input(self, session_id):
+        return await self.create_input(session_id)
+
     def describe_input(self, session_id):
         ref = f"ref-{session_id}"
         return VideoInput(ref=ref, whip_url=f"http://video/whip/{ref}", whep_url=f"http://video/whep/{ref}")

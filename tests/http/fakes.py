@@ -91,6 +91,9 @@ class ShownVideo:
         self.inputs[made.ref] = session_id
         return made
 
+    async def reopen_input(self, session_id: str) -> VideoInput:
+        return await self.create_input(session_id)
+
     async def close_input(self, ref: str) -> None:
         await trio.lowlevel.checkpoint()
         self.inputs.pop(ref, None)

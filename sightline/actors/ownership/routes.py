@@ -16,6 +16,7 @@ class Routes:
         self.me = me
         self._owners: dict[int, str] = {}
         self._servers: frozenset[str] = frozenset({me})
+        self._leased: frozenset[str] = frozenset()
         self.changed = trio.Event()
         """Set, and replaced by a new event, at each change."""
 
@@ -29,6 +30,11 @@ class Routes:
         """All servers but this one."""
         return self._servers - {self.me}
 
+    @property
+    def leased(self) -> frozenset[str]:
+        """All servers but this one that had a valid lease at the last look at the database, reachable or not."""
+        return self._leased
+
     def owner(self, shard: int) -> str | None:
         """The owner of a shard; None while it has none, or none is known."""
         return self._owners.get(shard)
@@ -40,9 +46,9 @@ class Routes:
     def read(self, owned: Mapping[str, Collection[int]]) -> None:
         """Take over what the database says: the shards of each server with a valid lease."""
         owners = {shard: server for server, shards in owned.items() for shard in shards}
-        servers = frozenset(owned) | {self.me}
-        if owners != self._owners or servers != self._servers:
-            self._owners, self._servers = owners, servers
+        servers, leased = frozenset(owned) | {self.me}, frozenset(owned) - {self.me}
+        if owners != self._owners or servers != self._servers or leased != self._leased:
+            self._owners, self._servers, self._leased = owners, servers, leased
             self._wake()
 
     def took(self, server: str, shards: Collection[int]) -> None:

@@ -22,6 +22,7 @@ from sightline.actors.kernel import (
     SupersededError,
     TurnLostError,
 )
+from sightline.actors.remote import video_messages
 from sightline.domain import access, errors, geofence, metering, refusal, settlement
 from sightline.domain.operator import coverage_map
 from sightline.domain.operator import machine as operator_machine
@@ -29,7 +30,7 @@ from sightline.domain.operator import model as operator_model
 from sightline.domain.session import messages as session_messages
 from sightline.domain.session import model as session_model
 from sightline.domain.session import status
-from sightline.ports import relations, store
+from sightline.ports import relations, store, video, video_peers
 
 Packed: TypeAlias = Any
 """Numbers, texts, bytes and lists of them."""
@@ -159,6 +160,15 @@ CLASSES: Final[dict[int, type]] = {
     210: relations.TupleUpdate,
     211: relations.RelationTuple,
     212: relations.ObjectRef,
+    # Video inputs that other servers hold.
+    300: video_messages.FindInputs,
+    301: video_messages.CloseHeldInput,
+    302: video_messages.SignalHeldInput,
+    303: video_messages.HandleEngineHook,
+    304: video_messages.InputOpened,
+    305: video_peers.HeldInput,
+    306: video.SignalRequest,
+    307: video.SignalReply,
 }
 
 ERRORS: Final[dict[int, type[Exception]]] = {

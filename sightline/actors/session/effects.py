@@ -92,7 +92,7 @@ def reopen_video(context: Context[SessionMessage], deps: Deps, session_id: str) 
     def retry_later(_error: Exception) -> None:
         context.timers.set(context.ref, context.clock.now_ms() + REOPEN_DELAY_MS, ReopenVideo(), name=VIDEO_TIMER)
 
-    context.spawn(lambda: open_video(deps, session_id), on_value=VideoReopened, on_error=retry_later)
+    context.spawn(lambda: open_video(deps, session_id, is_live=True), on_value=VideoReopened, on_error=retry_later)
 
 
 def _tell_operator(context: Context[SessionMessage], workspace_id: str, message: FreeOperator | VacateOperator) -> None:

@@ -8,6 +8,7 @@ import trio
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel.mailbox import Lane
 from sightline.actors.kernel.registry import Registry
+from sightline.actors.messages import ReopenVideo
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import ConsumerSeen, MediaBroke, MediaProved
@@ -54,6 +55,8 @@ class MediaPump:
                     renew_lease(self._registry, known, event.at_ms)
                 else:  # loading, or another server's
                     session.tell(ConsumerSeen(), conflate_key="consumer")
+            case MediaKind.LOST:
+                session.tell(ReopenVideo(), lane=Lane.CONTROL)
             case MediaKind.NO_RTP | MediaKind.NO_FRAME:
                 pass  # the meter measures silence by itself
 

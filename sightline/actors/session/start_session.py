@@ -11,15 +11,19 @@ from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import Session, VideoInput
 
 
-async def open_video(deps: Deps, session_id: str) -> VideoInput:
+async def open_video(deps: Deps, session_id: str, *, is_live: bool) -> VideoInput:
     """Create the session's live input, or find the existing one.
+
+    Args:
+        is_live: The session is LIVE already: publishers and viewers may use its input.
 
     Raises:
         VideoUnavailableError: The backend refused or did not answer in `video_timeout_s`. Creation is idempotent, so a
             retry is safe.
     """
+    open_input = deps.video.reopen_input if is_live else deps.video.create_input
     with trio.move_on_after(deps.limits.video_timeout_s):
-        return await deps.video.create_input(session_id)
+        return await open_input(session_id)
     raise VideoUnavailableError("the video backend took too long")
 
 
@@ -43,7 +47,7 @@ async def occupy_and_open(registry: Directory, deps: Deps, session: Session) -> 
     if isinstance(answer, Refusal):
         raise RefusedError(answer)
     try:
-        return VideoReady(await open_video(deps, session.id))
+        return VideoReady(await open_video(deps, session.id, is_live=False))
     except BaseException:
         workspace.tell(VacateOperator(session.id), lane=Lane.CONTROL)
         raise

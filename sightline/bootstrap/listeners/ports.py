@@ -1,12 +1,14 @@
 """Bind the addresses of both listeners before anything else starts."""
 
 import errno
+import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import final
 
+from sightline.bootstrap.listeners.own_tls import own_address
 from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 
@@ -32,6 +34,14 @@ class Ports:
     def internal_port(self) -> int:
         """Port of the internal listener."""
         return int(self.internal.getsockname()[1])
+
+    @property
+    def internal_url(self) -> str:
+        """URL of the internal listener as other servers reach it; one bound to every address gives this machine's."""
+        host = str(self.internal.getsockname()[0])
+        if ipaddress.ip_address(host).is_unspecified:
+            host = own_address() or "127.0.0.1"
+        return f"http://[{host}]:{self.internal_port}" if ":" in host else f"http://{host}:{self.internal_port}"
 
 
 @contextmanager

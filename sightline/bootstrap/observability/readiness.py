@@ -36,8 +36,8 @@ class Readiness:
             "watcher": self._watcher(),
             "disk": self._disk(),
         }
-        if isinstance(self._core.video, EmbeddedBackend):
-            ready, wanted = self._core.video.worker_counts()
+        if isinstance(self._core.own_video, EmbeddedBackend):
+            ready, wanted = self._core.own_video.worker_counts()
             checks["video"] = ReadinessCheck(
                 is_ok=ready > 0,
                 detail=f"{ready} of {wanted} video workers are ready.",

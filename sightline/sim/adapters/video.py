@@ -51,6 +51,10 @@ class SimVideo:
         self._inputs.add(session_id)
         return self.describe_input(session_id)
 
+    async def reopen_input(self, session_id: str) -> VideoInput:
+        """Open the input of a session again."""
+        return await self.create_input(session_id)
+
     async def close_input(self, ref: str) -> None:
         """Remove the input."""
         await self._line.pass_through()

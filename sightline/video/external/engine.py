@@ -104,6 +104,17 @@ class ExternalBackend:
         await self._pool.open(session_id, opened.input.ref, read=read)
         return opened.input
 
+    async def reopen_input(self, session_id: str) -> VideoInput:
+        """Find the input on the engine and read it."""
+        return await self.create_input(session_id)
+
+    def has_input(self, session_id: str) -> bool:
+        """Whether this process reads the session's input."""
+        return self._pool.has(session_id)
+
+    def session_of_signal(self, _request: SignalRequest) -> None:
+        """None: publishers and viewers connect to the engine."""
+
     async def close_input(self, ref: str) -> None:
         """Stop reading and remove the input from the engine."""
         session_id = self._engine.session_of(ref)
