@@ -31,7 +31,7 @@ class _Question:
 class Homes:
     """The homes that this server has found, among other servers with a valid lease.
 
-    Searches that are due at the same time are one question to each server, because after a take-over many sessions load.
+    Searches that are due at the same time are one question to each server: after a take-over, many sessions load.
     """
 
     def __init__(self, peers: VideoPeers) -> None:
