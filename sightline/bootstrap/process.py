@@ -145,7 +145,7 @@ class ServerRun:
 
         settings, url = self._settings, self._public_url
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._await_signal, nursery.cancel_scope)
+            nursery.start_soon(stop_on_signal, self._stop, nursery.cancel_scope, lambda: self.is_ready)
             # Half of the imports are not needed before the children are ready: import them while the children start.
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
             async with (
@@ -163,14 +163,15 @@ class ServerRun:
                 await serve_http(core, self._ports, url, self._stop, note_ready)
             nursery.cancel_scope.cancel()
 
-    async def _await_signal(self, start: trio.CancelScope) -> None:
-        """Stop on SIGTERM or SIGINT: drain if calls are accepted already, else cancel the start."""
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for number in signals:
-                log.info("stopping", signal=signal.Signals(number).name)
-                self._stop.set()
-                if not self.is_ready:
-                    start.cancel()
+
+async def stop_on_signal(stop: trio.Event, start: trio.CancelScope, is_ready: Callable[[], bool]) -> None:
+    """At SIGTERM or SIGINT set `stop`, or cancel the start if no calls are accepted yet."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("stopping", signal=signal.Signals(number).name)
+            stop.set()
+            if not is_ready():
+                start.cancel()
 
 
 def exit_code_of(settings: Settings, run: Callable[[], None], is_ready: Callable[[], bool]) -> int:

@@ -7,7 +7,6 @@ first, so that the other workers take its shards at once.
 Order of a stop: all workers drain and stop together, then the children that they used.
 """
 
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from pydantic import SecretStr
 
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.parts import open_parts
-from sightline.bootstrap.process import Prepared
+from sightline.bootstrap.process import Prepared, stop_on_signal
 from sightline.bootstrap.start_errors import check_setting
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.bus.server import EmbeddedNatsOptions, run_embedded_nats
@@ -83,7 +82,7 @@ class WorkerSupervisor:
             with check_setting("SIGHTLINE_DATA_DIR"):
                 load_identity(settings.data_dir, self._ids, SystemClock().now_ms(), prepared.public_url)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._await_signal, nursery.cancel_scope)
+            nursery.start_soon(stop_on_signal, self._stop, nursery.cancel_scope, lambda: self.is_ready)
             nursery.start_soon(rotate_logs, settings.data_dir)
             async with self._shared_parts() as shared:
                 await self._run_workers(shared, on_ready)
@@ -162,15 +161,6 @@ class WorkerSupervisor:
                 await trio.sleep(0.02)
         with lock_directory(directory):
             return lock_place(directory, self._ids)
-
-    async def _await_signal(self, start: trio.CancelScope) -> None:
-        """Stop on SIGTERM or SIGINT: let the workers drain if they are ready, else cancel the start."""
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for number in signals:
-                log.info("stopping", signal=signal.Signals(number).name)
-                self._stop.set()
-                if not self.is_ready:
-                    start.cancel()
 
 
 async def _end_lease(settings: Settings, number: int, place: str) -> None:
