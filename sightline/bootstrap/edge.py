@@ -54,6 +54,8 @@ from sightline.storage.postgres.operations.ownership import read_ownership
 DESCRIPTORS_RESERVED: Final = 64
 """Descriptors reserved for the event loop, files, chain connections, children and their pipes; idle use is about 40."""
 INTERNAL_CONNECTIONS_MAX: Final = 16
+PEER_CONNECTIONS_MAX: Final = 512
+"""Connections on which other servers read frames; one for each of their callers that waits for a frame."""
 CONNECTIONS_MIN: Final = 16
 SHARED_ACCEPT_BATCH: Final = 4
 """Connections that a process accepts at once when others accept on the same socket."""
@@ -256,6 +258,11 @@ def public_listener(settings: Settings, ports: Ports) -> ListenerOptions:
     )
 
 
+def internal_connections_max(settings: Settings) -> int:
+    """Maximum number of connections on the internal listener."""
+    return INTERNAL_CONNECTIONS_MAX + (PEER_CONNECTIONS_MAX if settings.nats_url is not None else 0)
+
+
 def public_connections_max(settings: Settings) -> int:
     """Maximum number of connections on the public listener; leaves descriptors for database, chain and child processes.
 
@@ -263,7 +270,9 @@ def public_connections_max(settings: Settings) -> int:
     restarted.
     """
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    reserve = DESCRIPTORS_RESERVED + INTERNAL_CONNECTIONS_MAX + settings.database_pool
+    reserve = DESCRIPTORS_RESERVED + internal_connections_max(settings) + settings.database_pool
+    if settings.nats_url is not None:
+        reserve += PEER_CONNECTIONS_MAX  # to other servers
     return max(CONNECTIONS_MIN, min(HttpLimits().connections_max, soft - reserve))
 
 

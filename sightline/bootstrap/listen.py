@@ -8,7 +8,7 @@ import trio
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.edge import (
-    INTERNAL_CONNECTIONS_MAX,
+    internal_connections_max,
     internal_listener,
     make_identity,
     make_internal_app,
@@ -42,7 +42,7 @@ async def serve_http(
     public_app = McpEndpoint(
         make_public_app(core, identity, metrics), public_url, public_hosts(settings), core.secrets.mcp_state_key
     )
-    internal_options = server_options(core, internal_listener(ports), INTERNAL_CONNECTIONS_MAX)
+    internal_options = server_options(core, internal_listener(ports), internal_connections_max(settings))
     public_options = server_options(
         core, public_listener(settings, ports), public_connections_max(settings), settings.strict_transport_s
     )

@@ -1,16 +1,24 @@
-"""The contract of every video backend: embedded, on a real MediaMTX, and on stand-ins for MediaMTX and Cloudflare."""
+"""The contract of every video backend: embedded, that of another server, on a real MediaMTX, and on stand-ins for
+MediaMTX and Cloudflare."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import final
 
 import orjson
 import pytest
 import trio
 
+from sightline.actors.ownership.routes import Routes
+from sightline.actors.remote.peers import Peers
+from sightline.actors.remote.video_peers import RemoteVideoPeers
+from sightline.bus.memory import MemoryNetwork
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, SignalRequest, VideoBackend
 from sightline.system.clock import SystemClock
+from sightline.video.cluster.backend import ClusterBackend, open_cluster_backend
+from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
@@ -18,6 +26,7 @@ from sightline.video.options import Options
 from tests.video.support.engines import FakeCloudflare, FakeMediaMtx
 from tests.video.support.harness import (
     SECRET,
+    Middle,
     Recorder,
     a_frame,
     a_rig,
@@ -25,8 +34,9 @@ from tests.video.support.harness import (
     counter_of,
     play_json,
     publishing,
+    signal_handler,
 )
-from tests.video.support.http_server import listen, serve
+from tests.video.support.http_server import Reply, listen, serve
 from tests.video.support.real_engines import a_mediamtx, hooks_of
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=1000)
@@ -44,6 +54,46 @@ class Setup(Recorder):
 async def embedded() -> AsyncIterator[Setup]:
     async with a_rig(OPTIONS) as rig:
         yield Setup(backend=rig.backend, events=rig.events, _more=rig._more)
+
+
+@final
+class AtAnotherServer:
+    """A session of one server whose publishers, viewers and pollers use another one. Implements `VideoBackend`."""
+
+    def __init__(self, home: ClusterBackend, other: ClusterBackend) -> None:
+        self.create_input, self.events = home.create_input, home.events
+        self.reopen_input, self.describe_input = other.reopen_input, other.describe_input
+        self.frame, self.signal, self.close_input = other.frame, other.signal, other.close_input
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Setup]:
+    listeners, public_url = await listen()
+    internal_listeners, internal_url = await listen()
+    options = replace(OPTIONS, public_url=public_url)
+    network = MemoryNetwork()
+    async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
+        backends = []
+        for name in ("home", "other"):
+            own = await stack.enter_async_context(open_embedded(options, clock=SystemClock()))
+            peers = Peers(network.join(name), Routes(name))
+            peers.routes.read({"home": (), "other": ()})
+            await nursery.start(peers.run)
+            port = RemoteVideoPeers(peers, lambda _: False)
+            opened = open_cluster_backend(own, port, url=internal_url, secret=SECRET, clock=SystemClock())
+            backends.append(await stack.enter_async_context(opened))
+        home, other = backends
+
+        async def frames(_method: str, target: str, headers: dict[str, str], _body: bytes) -> Reply:
+            reply = await home.answer_frame(target.rpartition("/")[2], headers)
+            return reply.status, list(reply.headers), reply.body
+
+        serve(nursery, internal_listeners, frames)
+        serve(nursery, listeners, signal_handler(other, public_url, Middle()))
+        setup = Setup(backend=AtAnotherServer(home, other))
+        nursery.start_soon(setup.record)
+        yield setup
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -98,7 +148,7 @@ async def real_mediamtx() -> AsyncIterator[Setup]:
 Opener = Callable[[], AbstractAsyncContextManager[Setup]]
 
 
-OPENERS = [embedded, mediamtx, cloudflare, pytest.param(real_mediamtx, marks=pytest.mark.interop)]
+OPENERS = [embedded, cluster, mediamtx, cloudflare, pytest.param(real_mediamtx, marks=pytest.mark.interop)]
 
 
 @pytest.mark.parametrize("opener", OPENERS)

@@ -1,0 +1,191 @@
+"""One server has the input of a session; the others find it. When that server has ended, the owner opens it again."""
+
+import pytest
+import trio
+import trio.testing
+
+from sightline.domain.errors import VideoUnavailableError
+from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, SignalRequest
+from sightline.video.cluster.backend import CLOSE_RETRY_S
+from sightline.video.cluster.frames import credential_of
+from sightline.video.tokens import ref_of
+from tests.video.cluster.service import OwnEngine, Service, a_service
+from tests.video.support.harness import SECRET, a_session_id
+
+
+def an_offer(service: Service, session_id: str, method: str = "POST") -> SignalRequest:
+    token = service.members["one"].own.mint.token("whip", session_id)
+    headers = {"content-type": "application/sdp", "cookie": "a secret", "authorization": "Bearer secret"}
+    return SignalRequest(kind="whip", method=method, token=token, headers=headers, body=b"v=0", base_url="http://door")
+
+
+async def test_a_new_owner_finds_the_input_where_it_is_and_opens_none(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_service("one", "two", "three") as service:
+        one, two, three = service.members.values()
+        made = await one.backend.create_input(session_id := a_session_id())
+        assert await two.backend.reopen_input(session_id) == made
+        assert (one.own.sessions, two.own.sessions, three.own.sessions) == ({session_id}, set(), set())
+
+
+async def test_many_sessions_that_load_at_once_are_one_question_to_each_server(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        sessions = [a_session_id() for _ in range(200)]
+        for session_id in sessions[:100]:
+            await one.backend.create_input(session_id)
+        frames_before = two.peers.counts.messages_sent
+        async with trio.open_nursery() as nursery:
+            for session_id in sessions:
+                nursery.start_soon(two.backend.reopen_input, session_id)
+        assert two.own.sessions == set(sessions[100:])
+        assert two.peers.counts.messages_sent == frames_before + 1
+
+
+async def test_while_a_server_does_not_answer_nothing_is_opened_and_after_its_lease_it_is(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two", "three") as service:
+        one, two, three = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        one.bus.disconnect()
+        with pytest.raises(VideoUnavailableError):
+            await two.backend.reopen_input(session_id)
+        assert (two.own.sessions, three.own.sessions) == (set(), set())
+        service.lease("two", "three")
+        await two.backend.reopen_input(session_id)
+        assert two.own.sessions == {session_id}
+
+
+async def test_a_start_does_not_wait_for_a_server_that_does_not_answer(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        one.bus.disconnect()
+        before = trio.current_time()
+        await two.backend.create_input(a_session_id())
+        assert trio.current_time() == before
+
+
+async def test_the_owner_is_told_when_the_server_that_has_the_input_ends(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two", "three") as service:
+        one, two, three = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        for member in (two, three):
+            assert (await member.backend.signal(an_offer(service, session_id))).status == 201
+        two.owned.add(session_id)
+        service.network.leave("one")
+        assert (await two.backend.signal(an_offer(service, session_id))).status == 503
+        service.lease("two", "three")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(event.kind, event.session_id) for event in two.events] == [(MediaKind.LOST, session_id)]
+        assert three.events == []
+
+
+async def test_whip_and_whep_are_answered_by_the_server_that_has_the_input_without_the_callers_credentials(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        reply = await two.backend.signal(an_offer(service, session_id))
+        assert (reply.status, reply.body) == (201, b"v=0 answer")
+        assert ("location", "http://door/whip/t/r1") in reply.headers
+        (received,) = one.own.signals
+        assert received.headers == {"content-type": "application/sdp"}
+        assert (received.method, received.body) == ("POST", b"v=0")
+        assert two.own.signals == []
+
+
+async def test_a_session_without_an_input_is_answered_by_the_server_that_was_asked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        await two.backend.signal(an_offer(service, a_session_id()))
+        assert (len(one.own.signals), len(two.own.signals)) == (0, 1)
+        nothing = await two.backend.frame(ref_of(a_session_id()), FrameQuery())
+        assert nothing == FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+
+
+async def test_a_home_that_moved_is_found_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_service("one", "two", "three") as service:
+        one, two, three = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        assert (await three.backend.signal(an_offer(service, session_id))).status == 201
+        await one.own.close_input(ref_of(session_id))
+        await two.own.create_input(session_id)
+        assert (await three.backend.signal(an_offer(service, session_id))).status == 201
+        assert len(two.own.signals) == 1
+
+
+async def test_an_input_is_closed_where_it_is_and_later_if_that_server_does_not_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two", "three") as service:
+        one, two, _ = service.members.values()
+        for is_reachable in (True, False):
+            made = await one.backend.create_input(a_session_id())
+            if not is_reachable:
+                one.bus.disconnect()
+            await two.backend.close_input(made.ref)
+            assert (one.own.sessions == set()) == is_reachable
+        one.bus.connect()
+        await trio.sleep(CLOSE_RETRY_S + 1)  # of the test's clock
+        assert one.own.sessions == set()
+
+
+async def test_one_server_has_the_input_after_two_have_opened_it_and_the_owner_keeps_its_own(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        two.owned.add(session_id)
+        await two.backend.create_input(session_id)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (one.own.sessions, two.own.sessions) == (set(), {session_id})
+        await one.backend.create_input(session_id)
+        await trio.testing.wait_all_tasks_blocked()
+        assert two.own.sessions == {session_id}
+
+
+async def test_every_server_handles_a_callback_of_an_engine_and_one_permission_is_enough(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two", "three", own=OwnEngine) as service:
+        for member in service.members.values():
+            assert isinstance(member.own, OwnEngine)
+            member.own.hook_status = 401
+        backend = service.members["one"].backend
+        assert await backend.engine_hook("mediamtx", {"a": "b"}, b"{}") == 401
+        service.members["three"].own.hook_status = 200
+        assert await backend.engine_hook("mediamtx", {"a": "b"}, b"{}") == 200
+        assert [member.own.hooks for member in service.members.values()] == [[b"{}", b"{}"]] * 3
+
+
+async def test_frames_for_other_servers_need_the_credential_and_a_valid_query() -> None:
+    async with a_service("one", "two") as service:
+        backend = service.members["one"].backend
+        made = await backend.create_input(a_session_id())
+        credential = {"authorization": credential_of(SECRET)}
+        query = {"x-svc-frame-query": '{"width": 320, "quality": 80, "after": null, "wait_ms": 0, "max_age_ms": 1000}'}
+        for headers, status in (
+            (query, 401),
+            (query | {"authorization": credential_of(b"the secret of another service")}, 401),
+            (credential, 400),
+            (credential | {"x-svc-frame-query": '{"what": 1}'}, 400),
+            (credential | query, 200),
+        ):
+            assert (await backend.answer_frame(made.ref, headers)).status == status
+        assert (await backend.answer_frame(ref_of(a_session_id()), credential | query)).status == 404
+
+
+async def test_a_home_that_cannot_be_reached_is_unavailable_and_not_without_a_frame() -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        made = await one.backend.create_input(a_session_id())
+        with pytest.raises(VideoUnavailableError):
+            await two.backend.frame(made.ref, FrameQuery())
