@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
+from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.ownership.hints import connect_sign_ins
@@ -245,8 +246,9 @@ def internal_listener(ports: Ports) -> ListenerOptions:
     return ListenerOptions(sock=ports.internal)
 
 
-def public_listener(settings: Settings, ports: Ports) -> ListenerOptions:
-    """Options of the public listener: socket, TLS and trusted proxies."""
+def public_listener(core: Core, ports: Ports) -> ListenerOptions:
+    """Options of the public listener: socket, TLS and trusted proxies, and the processes that share the socket."""
+    settings = core.settings
     tls = None
     if settings.tls_cert is not None and settings.tls_key is not None:
         tls = TlsOptions(cert_file=str(settings.tls_cert), key_file=str(settings.tls_key))
@@ -254,7 +256,8 @@ def public_listener(settings: Settings, ports: Ports) -> ListenerOptions:
         sock=ports.public,
         tls=tls,
         trusted_proxies=frozenset(settings.trusted_proxies),
-        accept_batch=SHARED_ACCEPT_BATCH if ports.is_shared else ListenerOptions().accept_batch,
+        accept_batch=ListenerOptions().accept_batch if ports.shared_from is None else SHARED_ACCEPT_BATCH,
+        passing=None if tls is not None else connection_passing(core.ownership.peers, ports.shared_from),
     )
 
 

@@ -44,7 +44,7 @@ async def serve_http(
     )
     internal_options = server_options(core, internal_listener(ports), internal_connections_max(settings))
     public_options = server_options(
-        core, public_listener(settings, ports), public_connections_max(settings), settings.strict_transport_s
+        core, public_listener(core, ports), public_connections_max(settings), settings.strict_transport_s
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)

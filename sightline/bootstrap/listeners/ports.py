@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from sightline.bootstrap.listeners.own_tls import own_address
@@ -22,8 +23,8 @@ class Ports:
     internal: socket.socket
     public_url: str
     """URL of the public listener itself, as if SIGHTLINE_PUBLIC_URL were not set."""
-    is_shared: bool = False
-    """Whether other processes accept connections on the public socket too."""
+    shared_from: Path | None = None
+    """Directory of this process, if others beside it accept connections on the public socket too."""
 
     @property
     def public_port(self) -> int:

@@ -51,7 +51,9 @@ def main() -> int:
                 internal = stack.enter_context(reserve_internal(settings, 0))
             else:
                 internal = stack.enter_context(socket.socket(fileno=handover.internal_socket))
-            ports = Ports(public=public, internal=internal, public_url=handover.public_url, is_shared=True)
+            ports = Ports(
+                public=public, internal=internal, public_url=handover.public_url, shared_from=handover.directory
+            )
             with check_setting(f"The secrets in {settings.secrets_path}"):
                 secrets = load_secrets(settings.secrets_path, SystemIds())
             runs.append(ServerRun(settings, secrets, ports, handover.public_url, directory=handover.directory))

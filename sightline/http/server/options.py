@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sightline.http.server.passing import ConnectionPassing
 from sightline.ports.clock import Clock
 
 
@@ -26,6 +27,7 @@ class ListenerOptions:
 
     `sock` is a bound socket, used in place of host and port. `accept_batch` is how many connections are accepted before
     others get the processor: few if several processes accept on one socket, so that they share the connections.
+    `passing` gives connections to other processes; not with TLS.
     """
 
     host: str = "127.0.0.1"
@@ -36,6 +38,7 @@ class ListenerOptions:
     backlog: int = 1024
     sock: socket.socket | None = None
     accept_batch: int = 64
+    passing: ConnectionPassing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from sightline.http.server.connection import Connection
 from sightline.http.server.h2 import PREFACE, Http2Server
 from sightline.http.server.lifespan import lifespan
 from sightline.http.server.options import Bound, Fault, ListenerOptions, ServerOptions, TlsOptions
+from sightline.http.server.passing import ConnectionPassing
 from sightline.http.server.scope import Peer
 from sightline.http.server.shared import Shared
 from sightline.http.server.transport import SocketTransport, StreamTransport
@@ -77,6 +78,8 @@ class _Listener:
         self.bound = Bound(host, port, self.tls is not None)
 
     def close(self) -> None:
+        if self.options.passing is not None:
+            self.options.passing.close()
         if self.socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
@@ -110,6 +113,8 @@ class _Server:
             async with trio.open_nursery() as accepting:
                 for listener in self._listeners:
                     accepting.start_soon(self._accept, listener, connections)
+                    if listener.options.passing is not None:
+                        accepting.start_soon(self._take_passed, listener, listener.options.passing, connections)
                 connections.start_soon(self._sweep)
                 task_status.started([listener.bound for listener in self._listeners])
                 await shutdown.wait()
@@ -157,7 +162,26 @@ class _Server:
                     break
                 self._admit(listener, sock, address[0], address[1], connections)
 
-    def _admit(self, listener: _Listener, sock: socket.socket, host: str, port: int, connections: trio.Nursery) -> None:
+    async def _take_passed(self, listener: _Listener, passing: ConnectionPassing, connections: trio.Nursery) -> None:
+        """Serve connections that other processes accepted."""
+        async for sock in passing.received():
+            try:
+                address = sock.getpeername()
+            except OSError:  # the client has gone
+                sock.close()
+                continue
+            self._admit(listener, sock, address[0], address[1], connections, is_passed=True)
+
+    def _admit(
+        self,
+        listener: _Listener,
+        sock: socket.socket,
+        host: str,
+        port: int,
+        connections: trio.Nursery,
+        *,
+        is_passed: bool = False,
+    ) -> None:
         limits = self._options.limits
         counted = host not in limits.per_ip_exempt
         crowded = counted and self._per_ip[host] >= limits.connections_per_ip_max
@@ -180,7 +204,8 @@ class _Server:
         self._count += 1
         if counted:
             self._per_ip[host] += 1
-        connections.start_soon(self._connect, listener, sock, peer, counted)
+        passing = None if is_passed else listener.options.passing
+        connections.start_soon(self._connect, listener, sock, peer, counted, passing)
 
     def _turn_away(self, listener: _Listener, sock: socket.socket) -> None:
         """Answer 503 to a connection over the limit; close without an answer if too many are being refused."""
@@ -206,8 +231,17 @@ class _Server:
             self._turning_away -= 1
             sock.close()
 
-    async def _connect(self, listener: _Listener, sock: socket.socket, peer: Peer, counted: bool) -> None:
+    async def _connect(
+        self,
+        listener: _Listener,
+        sock: socket.socket,
+        peer: Peer,
+        counted: bool,
+        passing: ConnectionPassing | None,
+    ) -> None:
         try:
+            if passing is not None and await self._give(passing, sock):
+                return
             if listener.tls is not None:
                 await self._serve_tls(listener.tls, sock, peer)
             elif listener.options.h2c:
@@ -224,6 +258,11 @@ class _Server:
                 self._forget(peer.client[0])
             if self._count == 0 and self._shared.draining:
                 self._idle.set()
+
+    async def _give(self, passing: ConnectionPassing, sock: socket.socket) -> bool:
+        with trio.move_on_after(self._options.limits.idle_s):
+            return await passing.give(sock)
+        return False
 
     def _forget(self, host: str) -> None:
         self._per_ip[host] -= 1

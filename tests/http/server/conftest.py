@@ -13,6 +13,7 @@ import trio
 from sightline.http.server import (
     ASGIApp,
     Bound,
+    ConnectionPassing,
     Fault,
     Limits,
     ListenerOptions,
@@ -148,6 +149,7 @@ async def _running(
     limits: dict[str, Any] | None = None,
     lifespan: bool = False,
     patience_s: float = 20,
+    passing: ConnectionPassing | None = None,
 ) -> AsyncIterator[Running]:
     async def without_lifespan(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -155,7 +157,7 @@ async def _running(
         await app(scope, receive, send)
 
     options = ServerOptions(
-        listeners=(ListenerOptions(port=0, tls=tls, h2c=h2c, trusted_proxies=trusted_proxies),),
+        listeners=(ListenerOptions(port=0, tls=tls, h2c=h2c, trusted_proxies=trusted_proxies, passing=passing),),
         render_fault=render_fault,
         clock=FixedClock(),
         limits=Limits(**(limits or {})),
