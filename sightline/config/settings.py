@@ -133,7 +133,13 @@ class Settings(BaseModel):
     database_account: str = Field(
         "nobody", description="System account of the embedded Postgres when the server runs as root."
     )
-    database_pool: int = Field(12, ge=2, le=200, description="Maximum number of database connections.")
+    database_pool: int = Field(
+        12,
+        ge=2,
+        le=200,
+        description="Maximum number of database connections, of each worker if there are several (then 40 / WORKERS by "
+        "default, at least 4).",
+    )
     heartbeat_keep_days: int = Field(30, ge=1, description="Days that heartbeats are kept, besides today.")
     history_keep_days: int = Field(
         400,
@@ -229,7 +235,9 @@ class Settings(BaseModel):
     )
 
     # Video.
-    video_workers: int = Field(0, ge=0, le=64, description="Video worker processes; 0: one per processor.")
+    video_workers: int = Field(
+        0, ge=0, le=64, description="Video worker processes on this machine; 0: one per processor."
+    )
     video_bind_addresses: CommaList = Field(
         (), description="Local addresses for media, comma list; default: every interface."
     )
