@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
 
-.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop web nemesis attack mutants bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop web nemesis cluster-soak attack mutants bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -26,6 +26,7 @@ help:
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
 	@echo "make attack    replay the findings of the security audit on a real server"
+	@echo "make cluster-soak  inject faults into three servers under load (minutes=, rounds=, seed=, only=, where=)"
 	@echo "make mutants   plant bugs in a sample of lines and list those that no test notices"
 	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
 	@echo "make sbom      write sbom.cdx.json, the CycloneDX list of runtime dependencies"
@@ -103,6 +104,10 @@ wheels: docs
 nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh
 	$(BIN)/python -m tests.nemesis --minutes $(or $(minutes),2) --seed $(or $(seed),1) $(if $(only),--only '$(only)') $(ARGS)
+
+cluster-soak: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.nemesis --minutes $(or $(minutes),30) --rounds $(or $(rounds),50) --seed $(or $(seed),1) \
+		$(if $(only),--only '$(only)') $(if $(where),--where $(where)) $(ARGS)
 
 attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attack $(ARGS)

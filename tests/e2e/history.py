@@ -4,12 +4,13 @@ Calls that change something have an idempotency key and are repeated until their
 history says for each call whether it took effect. Every effect that no answer reports is a violation.
 """
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, Final
 
 TERMINAL: Final = frozenset({"CANCELLED", "EXPIRED", "ENDED"})
@@ -104,6 +105,16 @@ class History:
         return (made for made in self.made if made.is_done and made.action in actions)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded event of a session."""
+
+    session_id: str
+    kind: str
+    at_ms: int
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass
 class Rows:
     """The contents of the database, read by SQL without the server."""
@@ -114,8 +125,12 @@ class Rows:
     """State by session id."""
     settlements: dict[str, str]
     """State by session id."""
-    reopened: Counter[str] = field(default_factory=Counter)
-    """By session id: how often its operator did not start in time, so that it was assigned again or not at all."""
+    events: list[Recorded] = field(default_factory=list)
+    """Those of each session in their order."""
+
+    def reopened(self, session_id: str) -> int:
+        """How often the operator of a session did not start in time, so that it was assigned again or not at all."""
+        return sum(event.kind == "REOPENED" and event.session_id == session_id for event in self.events)
 
 
 @dataclass
@@ -152,6 +167,7 @@ def violations(history: History, found: Found) -> list[str]:
         *_records(history, found),
         *_heartbeats(history, found),
         *_rows(history, found),
+        *_assignments(history, found),
         *state_violations(found),
     ]
 
@@ -171,7 +187,7 @@ def _answers(history: History) -> Iterator[str]:
 
 
 def _reopened(found: Found, session_id: str) -> int:
-    return 0 if found.rows is None else found.rows.reopened[session_id]
+    return 0 if found.rows is None else found.rows.reopened(session_id)
 
 
 def _effects(history: History, found: Found) -> Iterator[str]:
@@ -276,6 +292,50 @@ def _rows(history: History, found: Found) -> Iterator[str]:
         wanted_state = "CONFIRMED" if session["state"] == "ENDED" else None
         if found.rows.settlements.get(session_id) != wanted_state:
             yield f"session {session_id}: its settlement's row is {found.rows.settlements.get(session_id)}"
+
+
+@dataclass
+class _Assignment:
+    """One assignment of an operator, by the recorded events."""
+
+    session_id: str
+    operator: str
+    began_ms: int
+    is_dispatched: bool
+    live_ms: int | None = None
+    ended_ms: int = sys.maxsize
+
+    @property
+    def taken_ms(self) -> int:
+        """From when on no dispatch may take the operator."""
+        if self.is_dispatched:
+            return self.began_ms
+        return sys.maxsize if self.live_ms is None else self.live_ms + 1
+
+
+def _assignments(history: History, found: Found) -> Iterator[str]:
+    """Check by the recorded events that no dispatch took an operator that was dispatched elsewhere or was LIVE."""
+    dispatched = {(made.session_id, _ms(made.told[0].data["assignedAt"])) for made in history.done("dispatch")}
+    assignments: dict[str, list[_Assignment]] = defaultdict(list)
+    last: dict[str, _Assignment] = {}
+    for event in () if found.rows is None else found.rows.events:
+        match event.kind:
+            case "ASSIGNED":
+                operator, is_dispatched = (
+                    event.facts["operatorWorkspaceId"],
+                    (event.session_id, event.at_ms) in dispatched,
+                )
+                last[event.session_id] = _Assignment(event.session_id, operator, event.at_ms, is_dispatched)
+                assignments[operator].append(last[event.session_id])
+            case "STARTED":
+                last[event.session_id].live_ms = event.at_ms
+            case "REOPENED" | "ENDED" | "CANCELLED" | "EXPIRED" if event.session_id in last:
+                last.pop(event.session_id).ended_ms = event.at_ms
+    for operator, all_of_it in assignments.items():
+        for one, other in permutations(all_of_it, 2):
+            if one.is_dispatched and other.taken_ms <= one.began_ms < other.ended_ms:
+                early = f"{other.ended_ms - one.began_ms} ms before {other.session_id} ended"
+                yield f"operator {operator} was dispatched to {one.session_id} {early}"
 
 
 def _life(session: dict[str, Any]) -> str:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.e2e.history import Found, History, Made, Outcome, Rows, Told, violations
+from tests.e2e.history import Found, History, Made, Outcome, Recorded, Rows, Told, violations
 
 CONSUMER, OPERATOR, SESSION = "consumer", "operator", "s1"
 
@@ -195,6 +196,23 @@ def live_twice_at_once(_history: History, found: Found) -> None:
     found.settlements["s2"] = found.settlements[SESSION] | {"sessionId": "s2", "txHash": "0x2"}
 
 
+def dispatched_while_live(history: History, found: Found) -> None:
+    assert found.rows is not None
+    assigned = found.sessions[SESSION]["assignedAt"]
+    a_dispatch = Made(CONSUMER, "POST", "/sessions/s2/dispatch", "d2")
+    a_dispatch.told.append(Told(200, {"data": {"operatorWorkspaceId": OPERATOR, "assignedAt": assigned}}))
+    history.made.append(a_dispatch)
+    at_ms = round(datetime.fromisoformat(assigned).timestamp() * 1000)
+    operator = {"operatorWorkspaceId": OPERATOR}
+    found.rows.events += [
+        Recorded("s3", "ASSIGNED", at_ms - 9_000, operator),
+        Recorded("s3", "STARTED", at_ms - 8_000),
+        Recorded("s3", "ENDED", at_ms + 1_000),
+        Recorded("s2", "ASSIGNED", at_ms, operator),
+        Recorded("s2", "CANCELLED", at_ms + 2_000),
+    ]
+
+
 def settled_never(_history: History, found: Found) -> None:
     found.settlements[SESSION]["state"] = "PENDING"
 
@@ -244,6 +262,7 @@ LIES: dict[Callable[[History, Found], None], str] = {
     lost_a_heartbeat: "heartbeat 3 of operator is lost",
     left_busy: "is still BUSY",
     left_live: "is still LIVE",
+    dispatched_while_live: "was dispatched to s2 1000 ms before s3 ended",
     live_twice_at_once: "was live in s1 and s2 at once",
     settled_never: "settlement PENDING",
     settled_twice: "settlements in the ledger differ",

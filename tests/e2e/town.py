@@ -73,8 +73,12 @@ async def _prepare(town: Town, tenant: Tenant, number: int) -> None:
         await go_online(town.stage.server.url, tenant, place)
 
 
-def start_traffic(town: Town, nursery: trio.Nursery) -> None:
-    """Start every consumer, operator and device; they stop when the stage is closed."""
+def start_traffic(town: Town, nursery: trio.Nursery, *, is_filmed: bool = True) -> None:
+    """Start every consumer, operator and device; they stop when the stage is closed.
+
+    Args:
+        is_filmed: Also publish video, in the sessions of the last consumer and the last operator.
+    """
     for consumer in town.consumers[:-1]:
         nursery.start_soon(consumer.consume)
         nursery.start_soon(consumer.consume)
@@ -82,7 +86,8 @@ def start_traffic(town: Town, nursery: trio.Nursery) -> None:
         nursery.start_soon(operator.operate)
         nursery.start_soon(operator.beat)
     nursery.start_soon(town.operators[-1].beat, STUDIO)
-    nursery.start_soon(film, town.consumers[-1], town.operators[-1])
+    if is_filmed:
+        nursery.start_soon(film, town.consumers[-1], town.operators[-1])
 
 
 async def repeat_some(town: Town) -> None:

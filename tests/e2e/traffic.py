@@ -1,7 +1,7 @@
 """Consumers and operators that call a server while it is killed repeatedly, and a record of all answers."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -31,6 +31,8 @@ class Stage:
     history: History = field(default_factory=History)
     closed: trio.Event = field(default_factory=trio.Event)
     """Once set, callers start no new sessions."""
+    note: Callable[[httpx.Response], None] = lambda _: None
+    """Called with every answer."""
     up: trio.Event = field(default_factory=trio.Event)
     down: trio.Event = field(default_factory=trio.Event)
 
@@ -128,8 +130,10 @@ class Caller:
             answer = await self._http.request(method, url, json=body, headers=headers, params=query)
         except httpx.TransportError:
             return None
-        if answer.status_code == 500:
-            self.stage.history.unexpected.append(f"{method} {path} was answered 500: {answer.text[:300]}")
+        self.stage.note(answer)
+        if answer.status_code >= 500 and answer.status_code not in (503, 504):
+            said = f"{method} {path} was answered {answer.status_code}: {answer.text[:300]}"
+            self.stage.history.unexpected.append(said)
             return None
         return Told(answer.status_code, answer.json())
 

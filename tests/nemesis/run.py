@@ -6,6 +6,7 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -107,10 +108,9 @@ async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = No
     arrangement = outcome.arrangement
     rng = Random(f"{seed}:{arrangement.value}")
     async with open_system(arrangement) as system:
-        chain_directory = None if system.chain is None else system.chain.directory
-        async with a_town(system.server, seed, chain_directory) as town, trio.open_nursery() as nursery:
+        async with a_town(system.server, seed, system.chain_directory) as town, trio.open_nursery() as nursery:
             start_traffic(town, nursery)
-            async with a_probe(town, system) as probe:
+            async with a_probe(town, system.chain_directory) as probe:
                 nursery.start_soon(snoop, town)
                 await probe.whole_session()
                 await inject_faults(system, town, probe, outcome, faults_drawn(arrangement, rng, only), minutes, rng)
@@ -206,9 +206,8 @@ def growth(sizes: list[Size]) -> list[str]:
 
 
 @asynccontextmanager
-async def a_probe(town: Town, system: System) -> AsyncIterator[Probe]:
+async def a_probe(town: Town, chain_directory: Path) -> AsyncIterator[Probe]:
     """Sign up a consumer and an operator at their own place; the final check includes them."""
-    chain_directory = system.chain.directory if system.chain is not None else system.data / "chain"
     made: dict[str, Any] = {}
     async with open_running_faucet(chain_directory, SystemIds()) as faucet:
         for role in ("CONSUMER", "SUPPLIER"):

@@ -15,13 +15,14 @@ import psutil
 
 from sightline.storage.embedded.postgres_child import Layout, find_binaries, lay_out
 from tests.conftest import open_data_directory
-from tests.e2e.history import Rows
+from tests.e2e.history import Recorded, Rows
 from tests.e2e.server import Server
 from tests.nemesis.clock_shim import ClockShim
 from tests.nemesis.parts import Disk, ExternalChain, ExternalPostgres, on_database
 from tests.storage.proxy import Wire, open_wire
 
 PATIENCE_S: Final = 60.0
+EVENTS: Final = "SELECT session_id, kind, at_ms, facts FROM session_event ORDER BY session_id, sequence"
 
 
 class Arrangement(Enum):
@@ -52,6 +53,10 @@ class System:
     @property
     def data(self) -> Path:
         return self.server.directory / "data"
+
+    @property
+    def chain_directory(self) -> Path:
+        return self.data / "chain" if self.chain is None else self.chain.directory
 
     @property
     def process(self) -> psutil.Process:
@@ -119,21 +124,7 @@ class System:
 
     async def rows(self) -> Rows:
         """Read the contents of the database."""
-        heartbeats: dict[str, Counter[int]] = defaultdict(Counter)
-        found = Rows(heartbeats, {}, {})
-
-        async def read(connection: Any) -> None:
-            for row in await connection.fetch("SELECT workspace_id, sequence FROM heartbeat"):
-                heartbeats[str(row["workspace_id"])][row["sequence"]] += 1
-            for row in await connection.fetch("SELECT id, state FROM session"):
-                found.sessions[str(row["id"])] = row["state"]
-            for row in await connection.fetch("SELECT session_id, state FROM settlement"):
-                found.settlements[str(row["session_id"])] = row["state"]
-            for row in await connection.fetch("SELECT session_id FROM session_event WHERE kind = 'REOPENED'"):
-                found.reopened[str(row["session_id"])] += 1
-
-        await on_database(self.database_dsn, read)
-        return found
+        return await read_rows(self.database_dsn)
 
     def end(self) -> None:
         for server in self.servers:
@@ -141,6 +132,26 @@ class System:
         for part in (self.chain, self.postgres):
             if part is not None:
                 part.end()
+
+
+async def read_rows(dsn: str) -> Rows:
+    """Read the contents of a database by SQL."""
+    heartbeats: dict[str, Counter[int]] = defaultdict(Counter)
+    found = Rows(heartbeats, {}, {})
+
+    async def read(connection: Any) -> None:
+        for row in await connection.fetch("SELECT workspace_id, sequence FROM heartbeat"):
+            heartbeats[str(row["workspace_id"])][row["sequence"]] += 1
+        for row in await connection.fetch("SELECT id, state FROM session"):
+            found.sessions[str(row["id"])] = row["state"]
+        for row in await connection.fetch("SELECT session_id, state FROM settlement"):
+            found.settlements[str(row["session_id"])] = row["state"]
+        for row in await connection.fetch(EVENTS):
+            event = Recorded(str(row["session_id"]), row["kind"], row["at_ms"], dict(json.loads(row["facts"])))
+            found.events.append(event)
+
+    await on_database(dsn, read)
+    return found
 
 
 @asynccontextmanager

@@ -1,0 +1,261 @@
+"""The service into which faults are injected: three servers with their Postgres, chain and NATS server."""
+
+import json
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import httpx
+import psutil
+import trio
+
+from sightline.bootstrap.ownership.single import EXIT_FENCED
+from sightline.storage.embedded.postgres_child import SOCKET_NAME, Layout, find_binaries, lay_out
+from tests.bus.nats_process import TOKEN, NatsProcess
+from tests.cluster.nemesis.link import Link, open_link
+from tests.conftest import open_data_directory
+from tests.e2e.server import Server
+from tests.nemesis.parts import ExternalChain, ExternalPostgres
+
+SERVERS: Final = 3
+SETTINGS: Final = {"SIGHTLINE_DISPATCH_MODE": "strict", "SIGHTLINE_LOG_LEVEL": "info"}
+
+
+class Arrangement(Enum):
+    """How the three servers run."""
+
+    SERVERS = "servers"
+    """Three `serve` with NATS; each reaches Postgres and NATS through a proxy. Nothing restarts them but the test."""
+    WORKERS = "workers"
+    """`serve --workers 3`: a supervisor restarts everything."""
+
+
+@dataclass
+class Member:
+    """One of the three servers."""
+
+    number: int
+    directory: Path
+    """With the file that names its listeners."""
+    server: Server
+    """Its own process; in `serve --workers` that of the supervisor."""
+    database: Link | None = None
+    nats: Link | None = None
+    is_door: bool = True
+    """Whether callers use it, as a load balancer would that checks its health."""
+
+    @property
+    def internal_url(self) -> str:
+        return str(json.loads((self.directory / "server.json").read_text())["internalUrl"])
+
+    def process(self) -> psutil.Process | None:
+        """Its process; None while it does not run."""
+        started = self.server.process
+        if started is None or started.poll() is not None:
+            return None
+        if self.directory == self.server.directory / "data":
+            return psutil.Process(started.pid)
+        for child in children(started.pid, f"workers/{self.number}"):
+            return child
+        return None
+
+
+def children(pid: int, text: str) -> list[psutil.Process]:
+    """The processes below a process whose command line contains a text."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if text in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+@dataclass
+class Service:
+    """Three servers and what they depend on. Its `url` is that of a random server that is a door."""
+
+    arrangement: Arrangement
+    directory: Path
+    members: list[Member]
+    rng: Random
+    layout: Layout
+    """Of the database."""
+    postgres: ExternalPostgres | None = None
+    chain: ExternalChain | None = None
+    nats: NatsProcess | None = None
+    exits: list[str] = field(default_factory=list)
+    """Servers that ended by themselves, and were started again."""
+
+    @property
+    def url(self) -> str:
+        return self.rng.choice([member for member in self.members if member.is_door]).server.url
+
+    @property
+    def chain_directory(self) -> Path:
+        return self.directory / "data" / "chain" if self.chain is None else self.chain.directory
+
+    @property
+    def supervisor(self) -> Server:
+        """The supervisor of the workers."""
+        return self.members[0].server
+
+    async def start(self) -> None:
+        """Start all servers; they share the secrets that the first one makes."""
+        first, *others = self.members
+        await first.server.start()
+        if self.arrangement is Arrangement.WORKERS:
+            return
+        async with trio.open_nursery() as nursery:
+            for member in others:
+                shutil.copy(first.directory / "secrets.json", member.directory / "secrets.json")
+                nursery.start_soon(member.server.start)
+
+    async def kill(self, member: Member) -> None:
+        """Kill a server by SIGKILL. A supervisor starts it again; otherwise it stays ended."""
+        process = member.process()
+        assert process is not None, f"server {member.number} does not run"
+        if self.arrangement is Arrangement.SERVERS:
+            member.is_door = False
+            await member.server.kill()
+        else:
+            process.kill()
+
+    async def stop(self, member: Member) -> None:
+        """Stop a server by SIGTERM, as a rolling upgrade does. It takes no new callers from the beginning."""
+        member.is_door = False
+        code = await member.server.stop()
+        if code != 0:
+            self.exits.append(f"server {member.number} ended with exit code {code} after SIGTERM")
+
+    async def restart(self, member: Member) -> None:
+        """Start a server that has ended."""
+        await member.server.start()
+        member.is_door = True
+
+    async def restart_ended(self) -> None:
+        """Start every server that has ended by itself, as its supervisor would, and record that it ended."""
+        if self.arrangement is Arrangement.WORKERS:
+            return
+        for member in self.members:
+            process = member.server.process
+            if process is not None and process.poll() is not None:
+                member.is_door = False
+                said = "" if process.returncode == EXIT_FENCED else member.server.log().strip()[-2_000:]
+                self.exits.append(f"server {member.number} ended by itself with exit code {process.returncode} {said}")
+                await member.server._reap()
+                await self.restart(member)
+
+    def postgres_process(self) -> psutil.Process:
+        """The first process of Postgres."""
+        return psutil.Process(int((self.layout.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
+
+    def kill_nats(self) -> None:
+        """Kill the NATS server, and start it again on its port unless its supervisor does."""
+        if self.nats is None:
+            assert self.supervisor.process is not None
+            (process,) = children(self.supervisor.process.pid, "nats-server -c")
+            process.kill()
+        else:
+            self.nats.kill()
+            self.nats.start()
+
+    def kill_postgres(self) -> None:
+        """Kill Postgres, and start it again unless its supervisor does."""
+        process = self.postgres_process()
+        process.send_signal(signal.SIGKILL)
+        if self.postgres is not None:
+            assert self.postgres.process is not None
+            self.postgres.process.wait(30)
+            self.postgres.start()
+
+    async def unready(self) -> str | None:
+        """Return why the service is not whole; None if every server runs, is ready and has no parked actor."""
+        for member in self.members:
+            if member.process() is None:
+                return f"server {member.number} does not run"
+            try:
+                async with httpx.AsyncClient(base_url=member.internal_url, timeout=5.0) as http:
+                    ready = await http.get("/readyz")
+                    actors = (await http.get("/internal/actors")).json()["data"]["kinds"]
+            except (httpx.TransportError, OSError, ValueError, KeyError) as error:
+                return f"server {member.number} does not answer: {error!r}"
+            parked = {kind: counts["parked"] for kind, counts in actors.items() if counts["parked"]}
+            if parked:
+                return f"actors of server {member.number} are parked: {parked}"
+            if ready.status_code != 200:
+                return f"server {member.number} is not ready: {ready.text[:600]}"
+        return None
+
+    def logs(self) -> str:
+        """The end of every server's log."""
+        files = {member.server.log_path for member in self.members}
+        if self.arrangement is Arrangement.WORKERS:
+            files |= set((self.directory / "data" / "log").glob("worker-*.log"))
+        return "\n".join(f"== {path}\n{_without_calls(path)[-8_000:]}" for path in sorted(files))
+
+    def end(self) -> None:
+        for member in self.members:
+            member.server.end()
+        if self.nats is not None:
+            self.nats.kill()
+        for part in (self.chain, self.postgres):
+            if part is not None:
+                part.end()
+
+
+def _without_calls(log: Path) -> str:
+    return "\n".join(line for line in log.read_text().splitlines() if '"http_call"' not in line)
+
+
+@asynccontextmanager
+async def open_service(arrangement: Arrangement, seed: str) -> AsyncIterator[Service]:
+    """Create a service whose servers are not yet started, and remove everything at the end."""
+    rng = Random(f"{seed}:doors")
+    with ExitStack() as stack:
+        root = stack.enter_context(open_data_directory())
+        root.chmod(0o711)
+        if arrangement is Arrangement.WORKERS:
+            supervisor = Server(root, env=SETTINGS | {"SIGHTLINE_WORKERS": str(SERVERS)})
+            data = root / "data"
+            members = [Member(number, data / "workers" / str(number), supervisor) for number in range(1, SERVERS + 1)]
+            service = Service(arrangement, root, members, rng, lay_out(data / "postgres", find_binaries()))
+            stack.callback(service.end)
+            yield service
+            return
+        (root / "postgres").mkdir(mode=0o700)
+        postgres, chain = ExternalPostgres(root / "postgres"), ExternalChain(root / "chain")
+        nats = NatsProcess(root / "nats")
+        service = Service(arrangement, root, [], rng, postgres.layout, postgres, chain, nats)
+        stack.callback(service.end)
+        postgres.start()
+        chain.start()
+        async with trio.open_nursery() as nursery:
+            for number in range(1, SERVERS + 1):
+                service.members.append(await _a_server(service, number, nursery))
+            yield service
+            nursery.cancel_scope.cancel()
+
+
+async def _a_server(service: Service, number: int, nursery: trio.Nursery) -> Member:
+    """Create a server that reaches Postgres and NATS through proxies of its own."""
+    assert service.chain is not None
+    assert service.nats is not None
+    to_postgres = partial(trio.open_unix_socket, str(service.layout.socket_directory / SOCKET_NAME))
+    database = await open_link(nursery, to_postgres)
+    nats = await open_link(nursery, partial(trio.open_tcp_stream, "127.0.0.1", service.nats.port))
+    env = {
+        "SIGHTLINE_DATABASE_URL": f"postgresql://postgres@127.0.0.1:{database.port}/postgres?sslmode=disable",
+        "SIGHTLINE_NATS_URL": f"nats://{TOKEN}@127.0.0.1:{nats.port}",
+        "SIGHTLINE_DATABASE_POOL": "6",
+    }
+    server = Server(service.directory / f"server-{number}", env=SETTINGS | service.chain.env | env)
+    data = server.directory / "data"
+    data.mkdir(parents=True)
+    return Member(number, data, server, database, nats)
