@@ -525,6 +525,14 @@ class SignInEnded:
     session_id: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RatesSpent:
+    """What callers took from their rate limits at the sender: (class, key, tokens)."""
+
+    spent: tuple[tuple[str, str, int], ...]
+
+
 SessionCommand: TypeAlias = (
     CreateSession
     | DispatchSession

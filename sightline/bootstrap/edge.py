@@ -29,7 +29,7 @@ from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.pipeline.options import Edge, EdgeOptions
-from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.routes import routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.resources.table import internal_routes, public_routes
@@ -135,7 +135,9 @@ def _check_origin(
     return check_origin(principal, method, headers, own_origins, is_websocket=is_websocket)
 
 
-def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
+def make_public_app(
+    core: Core, identity: Identity, metrics: Metrics, rate_sharing: RateSharing | None = None
+) -> ASGIApp:
     """Create the application of the public listener."""
     settings = core.settings
     tickets = StreamTickets(identity.store, core.clock, core.ids)
@@ -170,6 +172,7 @@ def make_public_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp
         ids=core.ids,
         observe=metrics.observe if core.tracer is None else observing(metrics.observe, core.tracer),
         owns_data=core.ownership.is_valid,
+        rate_sharing=rate_sharing,
         tickets=tickets,
     )
     options = EdgeOptions(

@@ -6,6 +6,7 @@ from functools import partial
 
 import trio
 
+from sightline.actors.remote.rate_sharing import RatesElsewhere
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.edge import (
     internal_connections_max,
@@ -38,9 +39,10 @@ async def serve_http(
     """
     settings, metrics = core.settings, Metrics(partial(read_metrics, core))
     identity = make_identity(core, public_url)
+    rates = RatesElsewhere(core.ownership.peers) if core.ownership.peers is not None else None
     internal_app = make_internal_app(core, identity, metrics)
     public_app = McpEndpoint(
-        make_public_app(core, identity, metrics), public_url, public_hosts(settings), core.secrets.mcp_state_key
+        make_public_app(core, identity, metrics, rates), public_url, public_hosts(settings), core.secrets.mcp_state_key
     )
     internal_options = server_options(core, internal_listener(ports), internal_connections_max(settings))
     public_options = server_options(
@@ -48,6 +50,8 @@ async def serve_http(
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
+        if rates is not None:
+            background.start_soon(rates.run)
         await background.start(public_app.run)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")

@@ -98,6 +98,7 @@ CLASSES: Final[dict[int, type]] = {
     76: messages.RequestChanged,
     77: messages.ReadSessions,
     78: messages.ReadWorkspaces,
+    79: messages.RatesSpent,
     # Answers and what they contain.
     80: types.Caller,
     81: types.Answer,

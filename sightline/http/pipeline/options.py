@@ -8,7 +8,7 @@ from sightline.domain.access import Operation, Principal
 from sightline.domain.refusal import Refusal
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
-from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -45,7 +45,8 @@ class Edge:
 
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
     `observe` is called once for each request. `owns_data` says whether this server holds a valid lease on the database:
-    without one, what it has in memory may be outdated. `tickets` is None where no route takes one.
+    without one, what it has in memory may be outdated. `tickets` is None where no route takes one. `rate_sharing`
+    connects the rate limits of several servers.
     """
 
     authenticate: Authenticate
@@ -56,6 +57,7 @@ class Edge:
     observe: Observe = _observe_nothing
     owns_data: Callable[[], bool] = lambda: True
     tickets: StreamTickets | None = None
+    rate_sharing: RateSharing | None = None
 
 
 @final

@@ -85,7 +85,7 @@ class Pipeline:
         self.router = router
         self._edge = edge
         self._options = options
-        self._limiter = RateLimiter(options.rate_limits)
+        self._limiter = RateLimiter(options.rate_limits, edge.rate_sharing)
         self._standing = standing_headers(options.strict_transport_s)
         self._log = structlog.get_logger().bind()  # bound once: each call writes a line
         self._heartbeats = 0

@@ -5,10 +5,12 @@ Sources: ITU-T I.371 (GCRA); draft-ietf-httpapi-ratelimit-headers-10 for the hea
 
 import ipaddress
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Self, final
+from typing import Final, Protocol, Self, final
+
+import trio
 
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.errors import ApiError
@@ -102,12 +104,39 @@ class RateLimits:
         return cls(is_enabled=is_enabled, budgets={**DEFAULT_BUDGETS, **changed})
 
 
+class RateSharing(Protocol):
+    """Tells other servers what was taken from buckets here, and the other way round."""
+
+    @property
+    def servers(self) -> int:
+        """Number of servers that take from the same buckets."""
+        ...
+
+    def spent(self, rate: str, key: str, cost: int) -> None:
+        """Tell the others soon."""
+        ...
+
+    def attach(self, take: Callable[[str, str, int], None]) -> None:
+        """Call `take` with the class, key and tokens of what others tell."""
+        ...
+
+
 @final
 class RateLimiter:
-    """All buckets of one server process."""
+    """All buckets of one server process.
 
-    def __init__(self, limits: RateLimits) -> None:
+    With several servers each has its own buckets, and the servers tell each other what they take from a bucket. They do
+    so only for callers that use more than this server's part of the rate, so nearly all requests cause no message. A
+    caller of N servers can take N bursts once; its long-term rate is that of one bucket.
+    """
+
+    def __init__(self, limits: RateLimits, sharing: RateSharing | None = None) -> None:
         self._limits = limits
+        self._sharing = sharing
+        self._part_full_at: dict[tuple[RateClass, str], float] = {}
+        """As `_full_at`, of buckets with this server's part of the rate."""
+        if sharing is not None:
+            sharing.attach(self._take_elsewhere)
         self._full_at: dict[tuple[RateClass, str], float] = {}
         self._names = {name: name.encode() for name in limits.budgets}
         self._policies = {
@@ -138,10 +167,39 @@ class RateLimiter:
             raise ApiError(Code.RATE_LIMITED, f"rate:{rate}", retry_after_s=math.ceil(wait), headers=headers)
         full_at += cost * interval
         self._full_at[bucket] = full_at
+        if self._sharing is not None:
+            self._share(self._sharing, bucket, cost, interval, capacity, now_s)
         if len(self._full_at) > _BUCKETS_MAX:
             self._drop_full(now_s)
         left = max(0, int((capacity - (full_at - now_s)) / interval + 1e-9))
         return self._headers(rate, left, math.ceil(full_at - now_s))
+
+    def _share(
+        self,
+        sharing: RateSharing,
+        bucket: tuple[RateClass, str],
+        cost: int,
+        interval: float,
+        capacity: float,
+        now_s: float,
+    ) -> None:
+        """Tell the other servers of a caller that takes more than this server's part of the rate."""
+        servers = sharing.servers
+        if servers > 1:
+            part_full_at = max(self._part_full_at.get(bucket, 0.0), now_s) + cost * interval * servers
+            self._part_full_at[bucket] = min(part_full_at, now_s + capacity)
+            if part_full_at - now_s > capacity / servers:
+                sharing.spent(*bucket, cost)
+
+    def _take_elsewhere(self, rate: str, key: str, cost: int) -> None:
+        """Another server took tokens from its bucket."""
+        budget = self._limits.budgets.get(RateClass(rate))
+        if budget is None:
+            return
+        bucket, now_s = (RateClass(rate), key), trio.current_time()
+        full_at = max(self._full_at.get(bucket, 0.0), now_s) + cost / budget.per_s
+        # Not further ahead than one burst: after that this server refuses, and takes nothing more.
+        self._full_at[bucket] = min(full_at, now_s + budget.burst / budget.per_s)
 
     def wait_s(self, rate: RateClass, key: str, now_s: float) -> float:
         """Seconds until the bucket has a token; 0 if it has one now."""
@@ -156,6 +214,7 @@ class RateLimiter:
     def _drop_full(self, now_s: float) -> None:
         """Forget buckets that are full: a new one is full too."""
         self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if full_at > now_s}
+        self._part_full_at = {bucket: at_s for bucket, at_s in self._part_full_at.items() if at_s > now_s}
 
 
 def address_key(client_ip: str) -> str:
