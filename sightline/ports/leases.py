@@ -89,6 +89,8 @@ class ServerState:
     """What it owns, roles included."""
     offered: frozenset[int] = frozenset()
     """What was released for it and it has not taken yet."""
+    clock_offset_ms: int = 0
+    """How far its clock is ahead of the database's, as it reported last."""
 
 
 @final
@@ -154,4 +156,8 @@ class ShardLeases(Protocol):
 
     async def servers(self) -> Sequence[ServerState]:
         """Every server that has entered and was not ended, by incarnation."""
+        ...
+
+    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+        """Say what this server's clock shows now, for `ServerState.clock_offset_ms`."""
         ...

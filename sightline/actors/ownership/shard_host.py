@@ -5,7 +5,7 @@ owns and hands shards to servers that have too few. Actors of a shard run only w
 before it is released, and loaded after it was taken.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, final
 
 import structlog
@@ -16,7 +16,7 @@ from sightline.actors.ownership.owned_shards import EVERY_SHARD, OwnedShards, sh
 from sightline.actors.ownership.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import to_give, to_take
-from sightline.ports.leases import ServerIdentity, ShardLeases
+from sightline.ports.leases import ServerIdentity, ServerState, ShardLeases
 
 VALID_MS: Final = 5_000
 """How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
@@ -24,6 +24,11 @@ RENEW_EVERY_S: Final = 1.5
 RENEW_DEADLINE_S: Final = 1.0
 ASSIGN_EVERY_S: Final = 1.0
 EXPECTED_S: Final = 10.0
+CLOCK_EVERY_S: Final = 5.0
+CLOCK_TAKE_MS: Final = 250
+"""A server takes no shards while its clock differs more than this from the database's, and that of another does not."""
+CLOCK_GIVE_MS: Final = 1_000
+"""Above this it hands all its shards over: the stamps of several servers decide what a session costs."""
 LOOK_PAUSE_S: Final = 0.05
 """Least time between two looks at the database."""
 STABLE_S: Final = 10.0
@@ -51,6 +56,7 @@ class ShardHost:
         *,
         recover: Callable[[Collection[int]], Awaitable[None]],
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int] | None = None,
         shards: Collection[int] = EVERY_SHARD,
         routes: Routes | None = None,
         servers_expected: int = 1,
@@ -62,6 +68,8 @@ class ShardHost:
         Args:
             recover: Loads the unfinished actors of shards that were taken.
             now_ms: A clock that never steps and goes on while the process is suspended.
+            clock_ms: The wall clock, by which actors stamp. A server whose clock differs takes nothing, see
+                `CLOCK_TAKE_MS`. None: it is not compared.
             shards: All shards of the service.
             routes: Learns which server owns what.
             servers_expected: This server takes nothing before so many have entered, for `EXPECTED_S` at most. Servers
@@ -75,6 +83,8 @@ class ShardHost:
         self._registry = registry
         self._recover = recover
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
+        self._clock_due_ms = 0
         self._shards = shards
         self._routes = routes or Routes(server.incarnation)
         self._servers_expected = servers_expected
@@ -185,6 +195,9 @@ class ShardHost:
 
     async def _assign(self) -> None:
         me = self._server.incarnation
+        if self._clock_ms is not None and self._now_ms() >= self._clock_due_ms:
+            await self._leases.report_clock(me, self._clock_ms())
+            self._clock_due_ms = self._now_ms() + int(CLOCK_EVERY_S * 1_000)
         servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
         valid = {incarnation: server.shards for incarnation, server in servers.items()}
         self._routes.read(valid)
@@ -193,16 +206,35 @@ class ShardHost:
         if len(valid) < self._servers_expected and self._now_ms() < self._expected_until_ms:
             return
         self._servers_expected = 0
+        right = {incarnation for incarnation, server in servers.items() if _is_right(server, CLOCK_TAKE_MS)}
+        if right and me not in right:
+            await self._mistrust_own_clock(servers[me], sorted(right))
+            return
+        if not right:  # no server has a reason to believe another one
+            right = set(valid)
+        kept = set[int]().union(*(valid[incarnation] for incarnation in valid.keys() - right))
+        valid = {incarnation: shards for incarnation, shards in valid.items() if incarnation in right}
         # In the database but not in memory: the answer to an earlier `take` or `release` was lost.
         unknown = valid[me] - self._owned.epochs.keys()
         if unknown:
             await self._leases.release(me, unknown, to=me)
-        wanted = unknown | servers[me].offered | to_take(me, self._shards, valid)
+        wanted = (
+            unknown | servers[me].offered | to_take(me, [shard for shard in self._shards if shard not in kept], valid)
+        )
         if wanted:
             await self._adopt(await self._leases.take(me, wanted))
         if self._is_stable(frozenset(valid)):
             for receiver, shards in to_give(me, self._shards, valid).items():
                 await self._hand_over(frozenset(shards), receiver)
+
+    async def _mistrust_own_clock(self, own: ServerState, right: Sequence[str]) -> None:
+        """Take nothing while this server's clock differs and that of others does not; give all away above a second."""
+        log.error("clock_differs", ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
+        if _is_right(own, CLOCK_GIVE_MS):
+            return
+        shards = sorted(self._owned.epochs)
+        for place, receiver in enumerate(right):
+            await self._hand_over(frozenset(shards[place :: len(right)]), receiver)
 
     def _is_stable(self, members: frozenset[str]) -> bool:
         if members != self._members:
@@ -230,3 +262,7 @@ class ShardHost:
         await self._leases.release(self._server.incarnation, shards, to=receiver)
         self._on_released()
         log.info("shards_handed_over", shards=len(shards), receiver=receiver)
+
+
+def _is_right(server: ServerState, bound_ms: int) -> bool:
+    return abs(server.clock_offset_ms) <= bound_ms

@@ -73,6 +73,7 @@ class ClusterMember:
             registry,
             recover=partial(recover_shards, store, registry),
             now_ms=boot_now_ms,
+            clock_ms=actors.deps.clock.now_ms,
             routes=self.routes,
             servers_expected=self._servers_expected,
             on_taken=self.peers.announce,

@@ -355,6 +355,10 @@ class RemoteLeases:
         """Every server that has entered."""
         return await self._call(self._inner.servers)
 
+    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+        """Say what this server's clock shows now."""
+        await self._call(lambda: self._inner.report_clock(incarnation, clock_ms))
+
 
 def counters_of(shards: Collection[int]) -> tuple[str, ...]:
     """Two counters in each shard."""

@@ -49,6 +49,7 @@ class _Lease:
     place: str
     held_since_ms: int
     expires_at_ms: int
+    clock_offset_ms: int = 0
 
 
 def _is_valid(lease: _Lease, now_ms: int) -> bool:
@@ -148,9 +149,16 @@ class MemoryShardLeases:
                     for shard, owned in self._shards.items()
                     if owned.owner is None and owned.handing_to == incarnation
                 ),
+                clock_offset_ms=lease.clock_offset_ms,
             )
             for incarnation, lease in sorted(self._leases.items())
         ]
+
+    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+        """Say what this server's clock shows now."""
+        await trio.lowlevel.checkpoint()
+        if incarnation in self._leases:
+            self._leases[incarnation].clock_offset_ms = clock_ms - self._now_ms()
 
     def _end(self, incarnation: str) -> None:
         self._leases.pop(incarnation, None)

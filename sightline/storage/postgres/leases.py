@@ -40,13 +40,17 @@ _TAKE: Final = "SELECT id, epoch FROM take_free_shards($1, $2, $3)"
 _RELEASE: Final = """
 UPDATE shard SET owner = NULL, incarnation = NULL, handing_to = $3 WHERE incarnation = $1 AND id = ANY($2::integer[])
 """
+_REPORT_CLOCK: Final = """
+UPDATE server_lease SET clock_offset_ms = $2 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE incarnation = $1
+"""
 _END: Final = """
 WITH freed AS (UPDATE shard SET owner = NULL, incarnation = NULL WHERE incarnation = $1)
 DELETE FROM server_lease WHERE incarnation = $1
 """
 _END_PLACE: Final = "SELECT end_server(incarnation) FROM server_lease WHERE place = $1"
 _SERVERS: Final = """
-SELECT incarnation, expires_at > clock_timestamp() AS is_valid,
+SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms,
   ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
   ARRAY(SELECT s.id FROM shard s WHERE s.handing_to = l.incarnation AND s.incarnation IS NULL) AS offered
 FROM server_lease l ORDER BY incarnation
@@ -129,9 +133,14 @@ class PostgresShardLeases:
                 is_valid=row["is_valid"],
                 shards=frozenset(row["shards"]),
                 offered=frozenset(row["offered"]),
+                clock_offset_ms=row["clock_offset_ms"],
             )
             for row in rows
         ]
+
+    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+        """Say what this server's clock shows now."""
+        await self._database.run(lambda connection: connection.execute(_REPORT_CLOCK, incarnation, clock_ms))
 
 
 async def _renew(connection: Connection, incarnation: str) -> bool:

@@ -1,0 +1,92 @@
+"""A server whose clock differs from that of the others owns nothing."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from sightline.actors.kernel import Registry
+from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.ownership.shard_host import ShardHost
+from sightline.ports.leases import ServerIdentity
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.leases import MemoryShardLeases
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
+
+SHARDS = range(12)
+
+
+def now_ms() -> int:
+    return 1_767_225_600_000 + round(trio.current_time() * 1_000)
+
+
+class Clock:
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+@asynccontextmanager
+async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Clock]]]:
+    """Servers whose clocks are ahead of the database's by these times."""
+    store = MemoryStore(relations=MemoryRelations(token_key=b"k" * 32), ledger=MemoryLedger())
+    leases = MemoryShardLeases(store, now_ms)
+    owned: list[OwnedShards] = []
+    clocks = [Clock(ahead) for ahead in ahead_ms]
+
+    async def recover(_shards: object) -> None:
+        """These shards have no actors."""
+
+    async with trio.open_nursery() as nursery:
+        for number, clock in enumerate(clocks):
+            mine = OwnedShards()
+            registry = Registry(clock=clock, rng=random.Random(number), owns=mine.owns)
+            await nursery.start(registry.run)
+            name = str(number)
+            identity = ServerIdentity(incarnation=name, host=name, place=name)
+            host = ShardHost(
+                leases, identity, mine, registry, recover=recover, now_ms=now_ms, clock_ms=clock.now_ms, shards=SHARDS,
+                servers_expected=len(clocks),
+            )  # fmt: skip
+            nursery.start_soon(host.run)
+            owned.append(mine)
+        yield owned, clocks
+        nursery.cancel_scope.cancel()
+
+
+def counts(owned: list[OwnedShards]) -> list[int]:
+    return [len(each.epochs) for each in owned]
+
+
+async def test_a_server_whose_clock_is_a_second_off_takes_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with hosts(0, 1_200, 0) as (owned, _):
+        await trio.sleep(30)
+        mine = counts(owned)
+        assert mine[1] == 0
+        assert sum(mine) == len(SHARDS)
+
+
+async def test_a_server_whose_clock_steps_hands_its_shards_over_and_takes_some_again_when_it_is_right(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(0, 0) as (owned, clocks):
+        await trio.sleep(20)
+        assert all(counts(owned))
+        clocks[1].ahead_ms = -3_600_000
+        await trio.sleep(20)
+        assert counts(owned) == [len(SHARDS), 0]
+        clocks[1].ahead_ms = 100
+        await trio.sleep(40)
+        assert all(counts(owned))
+
+
+async def test_servers_that_all_differ_from_the_database_go_on(autojump_clock: trio.testing.MockClock) -> None:
+    async with hosts(3_600_000, 3_600_000) as (owned, _):
+        await trio.sleep(30)
+        assert sum(counts(owned)) == len(SHARDS)
+        assert all(counts(owned))
