@@ -23,6 +23,7 @@ class PeerFrameResources:
         "The newest frame of an input that this server holds, for another server",
         params={"ref": Param.TEXT},
         rate=RateClass.NONE,
+        is_hot=True,
         checks_origin=False,
         has_own_credential=True,
     )
