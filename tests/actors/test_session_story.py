@@ -11,7 +11,7 @@ from sightline.domain.refusal import Code
 from sightline.domain.session.messages import FixReported, MediaProved, Party
 from sightline.ports.relations import OPERATOR_WORKSPACE, session_ref, workspace_ref
 from sightline.ports.store import SessionKey, SessionView
-from sightline.ports.video import MediaKind
+from sightline.ports.video import MediaEvent, MediaKind
 from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
 
@@ -53,6 +53,19 @@ async def test_a_session_is_requested_dispatched_filmed_paused_resumed_and_ended
 
 async def no_inputs(world):
     return not world.video.inputs
+
+
+async def test_the_input_of_a_live_session_is_opened_again_when_its_server_has_ended(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    ref = world.video.describe_input(session).ref
+    world.video.inputs.clear()
+    await world.video.send.send(MediaEvent(ref=ref, session_id=session, kind=MediaKind.LOST, at_ms=0))
+
+    async def is_open():
+        return ref in world.video.inputs
+
+    await world.until(is_open)
 
 
 async def test_the_meter_shows_its_windows_and_the_head_of_its_chain(world):

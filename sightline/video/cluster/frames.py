@@ -54,8 +54,14 @@ def to_http(reply: FrameReply) -> SignalReply:
 class FrameClient:
     """Reads frames from other servers over connections that stay open."""
 
-    def __init__(self, credential: str) -> None:
+    def __init__(self, credential: str, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Create a client without connections.
+
+        Args:
+            answer_timeout_s: How long a server may take, in addition to the wait that the query asks for.
+        """
         self._credential = credential.encode()
+        self._answer_timeout_s = answer_timeout_s
         self._pool = httpcore.AsyncConnectionPool(
             max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX, keepalive_expiry=IDLE_S
         )
@@ -78,8 +84,8 @@ class FrameClient:
             (b"authorization", self._credential),
             (QUERY_HEADER.encode(), orjson.dumps(messages.query_to_wire(query))),
         ]
-        answer_s = ANSWER_TIMEOUT_S + query.wait_ms / 1_000
-        timeouts = {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": ANSWER_TIMEOUT_S, "pool": answer_s}
+        answer_s = self._answer_timeout_s + query.wait_ms / 1_000
+        timeouts = {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
         try:
             reply = await self._pool.request("GET", url + PATH + ref, headers=headers, extensions={"timeout": timeouts})
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:

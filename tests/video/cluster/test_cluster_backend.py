@@ -7,10 +7,11 @@ import trio.testing
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, SignalRequest
 from sightline.video.cluster.backend import CLOSE_RETRY_S
-from sightline.video.cluster.frames import credential_of
+from sightline.video.cluster.frames import FrameClient, credential_of
 from sightline.video.tokens import ref_of
 from tests.video.cluster.service import OwnEngine, Service, a_service
 from tests.video.support.harness import SECRET, a_session_id
+from tests.video.support.http_server import listen
 
 
 def an_offer(service: Service, session_id: str, method: str = "POST") -> SignalRequest:
@@ -82,6 +83,23 @@ async def test_the_owner_is_told_when_the_server_that_has_the_input_ends(
         await trio.testing.wait_all_tasks_blocked()
         assert [(event.kind, event.session_id) for event in two.events] == [(MediaKind.LOST, session_id)]
         assert three.events == []
+
+
+async def test_a_server_that_cannot_be_reached_keeps_its_inputs_while_its_lease_is_valid(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_service("one", "two") as service:
+        one, two = service.members.values()
+        await one.backend.create_input(session_id := a_session_id())
+        await two.backend.reopen_input(session_id)
+        two.owned.add(session_id)
+        two.peers.routes.gone("one")  # a message to it was not delivered
+        await trio.testing.wait_all_tasks_blocked()
+        assert two.events == []
+        with pytest.raises(VideoUnavailableError):
+            one.bus.disconnect()
+            await two.backend.reopen_input(session_id)
+        assert two.own.sessions == set()
 
 
 async def test_whip_and_whep_are_answered_by_the_server_that_has_the_input_without_the_callers_credentials(
@@ -189,3 +207,15 @@ async def test_a_home_that_cannot_be_reached_is_unavailable_and_not_without_a_fr
         made = await one.backend.create_input(a_session_id())
         with pytest.raises(VideoUnavailableError):
             await two.backend.frame(made.ref, FrameQuery())
+
+
+async def test_a_home_that_takes_the_connection_and_does_not_answer_is_unavailable() -> None:
+    listeners, url = await listen()
+    client = FrameClient(credential_of(SECRET), answer_timeout_s=0.2)
+    try:
+        with pytest.raises(VideoUnavailableError), trio.fail_after(3):
+            await client.fetch(url, ref_of(a_session_id()), FrameQuery())
+    finally:
+        await client.close()
+        for listener in listeners:
+            await listener.aclose()
