@@ -62,7 +62,7 @@ async def main() -> None:
     """Measure."""
     with a_cluster(2) as cluster:
         await cluster.start()
-        live = await a_live_session(cluster, "bench")
+        live = await a_live_session(cluster, "bench", 0)
         async with publishing(live.other.url + live.whip):
             await live.frame(live.other)
             await measure(live)

@@ -1,18 +1,21 @@
 """Any server takes and shows the video of any session; its home may die."""
 
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import trio
 
 from sightline.video.assets import clip_path
-from sightline_client import Frame, UnavailableError
+from sightline_client import Frame, OutcomeUnknownError, UnavailableError
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
-from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.video.support.harness import play_json
 
 TAKE_OVER_S = 25.0
@@ -52,13 +55,15 @@ class Live:
             return await until(poll, lambda frame: frame is not None, "a frame")
 
 
-async def a_live_session(cluster: Cluster, name: str) -> Live:
+async def a_live_session(cluster: Cluster, name: str, degrees_north: int) -> Live:
+    """A session that starts at a place of its own, so that no other operator is dispatched."""
     one, two = cluster.servers
+    place = (PLACE[0] + degrees_north, PLACE[1])
     consumer = await a_tenant(one.url, "CONSUMER", f"consumer-{name}")
     operator = await a_tenant(two.url, "SUPPLIER", f"operator-{name}")
-    await go_online(two.url, operator)
+    await go_online(two.url, operator, place)
     async with Api(one.url, key=consumer.key) as watcher, Api(two.url, key=operator.key) as device:
-        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
+        session_id = (await watcher.post("/sessions", lat=place[0], lng=place[1], maxDurationSeconds=600))["id"]
         await watcher.post(f"/sessions/{session_id}/dispatch")
         started = await device.post(f"/sessions/{session_id}/start")
         whep = (await watcher.get(f"/sessions/{session_id}"))["whepUrl"]
@@ -71,6 +76,18 @@ async def a_live_session(cluster: Cluster, name: str) -> Live:
         home,
         other,
     )
+
+
+@asynccontextmanager
+async def a_device(server: Server, operator: Tenant) -> AsyncIterator[None]:
+    """Run `sightline device` at a server."""
+    place = (f"--lat={PLACE[0]}", f"--lng={PLACE[1]}")
+    command = [sys.executable, "-m", "sightline.cli", "device", "--api", server.url, *place]
+    env = os.environ | {"SIGHTLINE_API_KEY": operator.key}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(trio.run_process, command, env=env, capture_stdout=True, capture_stderr=True))
+        yield
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -88,8 +105,26 @@ async def publishing(url: str) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_device_at_one_server_films_for_a_consumer_at_another_who_is_charged(pair: Cluster) -> None:
+    one, two = pair.servers
+    consumer = await a_tenant(one.url, "CONSUMER", "consumer-device")
+    operator = await a_tenant(two.url, "SUPPLIER", "operator-device")
+    await go_online(two.url, operator)
+    async with Api(one.url, key=consumer.key) as api, a_device(two, operator):
+        path = f"/sessions/{(await api.post('/sessions', lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))['id']}"
+        await api.post(f"{path}/dispatch")
+        # Time is charged only if the heartbeats at one server and the media of the home meet in the session.
+        seen = await until(lambda: api.get(path), lambda session: session["cleanSeconds"] >= 2, "charged")
+        assert seen["meterState"] == "RUNNING"
+        for server in pair.servers:
+            async with Api(server.url, key=consumer.key) as poller:
+                assert await poller.frame(seen["id"]) is not None
+        ended = await api.post(f"{path}/end")
+        assert int(ended["chargedMicroUsdc"]) == ended["cleanSeconds"] * int(ended["ratePerSecondMicroUsdc"]) > 0
+
+
 async def test_a_session_is_published_watched_and_polled_at_a_server_that_is_not_its_home(pair: Cluster) -> None:
-    live = await a_live_session(pair, "first")
+    live = await a_live_session(pair, "first", 1)
     async with publishing(live.other.url + live.whip):
         first = await live.frame(live.other)
         second = await live.frame(live.home, first.sequence)
@@ -97,10 +132,15 @@ async def test_a_session_is_published_watched_and_polled_at_a_server_that_is_not
         assert (await play_json(live.other.url + live.whep, 1.0))["frames"] > 10
 
 
-async def test_when_the_home_dies_the_survivor_takes_the_publisher_and_sequences_rise(pair: Cluster) -> None:
-    live = await a_live_session(pair, "second")
+async def test_when_the_home_hangs_and_dies_the_survivor_takes_the_publisher_and_sequences_rise(pair: Cluster) -> None:
+    live = await a_live_session(pair, "second", 2)
     async with publishing(live.other.url + live.whip):
         before = await live.frame(live.other)
+        assert live.home.process is not None
+        live.home.process.send_signal(signal.SIGSTOP)
+        async with Api(live.other.url, key=live.consumer_key) as poller:
+            with trio.move_on_after(2), suppress(UnavailableError, OutcomeUnknownError):
+                assert await poller.frame(live.session_id) is None  # no old picture
         await live.home.kill()
         with trio.fail_after(TAKE_OVER_S):
             assert (await live.frame(live.other, before.sequence)).sequence > before.sequence

@@ -96,8 +96,8 @@ async def test_a_server_that_cannot_be_reached_keeps_its_inputs_while_its_lease_
         two.peers.routes.gone("one")  # a message to it was not delivered
         await trio.testing.wait_all_tasks_blocked()
         assert two.events == []
+        one.bus.disconnect()
         with pytest.raises(VideoUnavailableError):
-            one.bus.disconnect()
             await two.backend.reopen_input(session_id)
         assert two.own.sessions == set()
 
