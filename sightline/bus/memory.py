@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 
 import trio
 
-from sightline.ports.bus import Arrival, Received, Undelivered
+from sightline.ports.bus import Arrival, Interrupted, Received, Undelivered
 
 FRAME_MAX: Final = 1_048_576
 
@@ -105,9 +105,12 @@ class MemoryBus:
 
     def disconnect(self) -> None:
         """Cut this server off: frames on their way to it are lost."""
+        if not self._is_connected:
+            return
         self._is_connected = False
         self._inbox.clear()
         self.queued_bytes = 0
+        self.put(trio.current_time(), -1, Interrupted(), 0)
 
     def send(self, to: str, frame: bytes) -> int | None:
         """Send a frame to one server; None if it was surely not sent."""

@@ -30,7 +30,7 @@ import uvloop
 
 from sightline.bus.client import NatsClient, endpoint
 from sightline.domain.errors import BusUnavailableError
-from sightline.ports.bus import Arrival, Received, Undelivered
+from sightline.ports.bus import Arrival, Interrupted, Received, Undelivered
 from sightline.system.loops import Backoff
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -46,7 +46,7 @@ LOG_EVERY_S: Final = 10.0
 SENDERS_MAX: Final = 1_024
 """How many senders are remembered; the first ones are forgotten."""
 UNDELIVERED_BYTES: Final = 64
-"""What an `Undelivered` counts in the queue of arrivals."""
+"""What an arrival without a frame counts in the queue of arrivals."""
 MAX_PAYLOAD: Final = 1_048_576
 """What a NATS server accepts by default; used until the first connection."""
 
@@ -285,6 +285,8 @@ class NatsBus:
             log.info("bus_connected", server=endpoint(url))
             await self._carry(client)
         finally:
+            if self._connection is not None:
+                self._arrive(Interrupted(), UNDELIVERED_BYTES)
             self._connection = None
             self._discard()
             await client.abort()
@@ -349,6 +351,9 @@ class NatsBus:
         if self._arrived_bytes - self._delivered_bytes + size > self._options.incoming_bytes_max:
             self._lose()
             return
+        self._arrive(arrival, size)
+
+    def _arrive(self, arrival: Arrival, size: int) -> None:
         self._arrived_bytes += size
         self._arrivals.append((arrival, size))
         self._tell()

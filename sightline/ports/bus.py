@@ -24,7 +24,13 @@ class Undelivered:
     """What `send` returned for the frame."""
 
 
-Arrival: TypeAlias = Received | Undelivered
+@final
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """This server was disconnected: frames that were sent to it or by it before may be lost."""
+
+
+Arrival: TypeAlias = Received | Undelivered | Interrupted
 
 
 class Bus(Protocol):

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from sightline.actors.deps import SESSION
+from sightline.actors.messages import FactsMissed, GetSession
 from sightline.actors.ownership.owned_shards import shard_of
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
@@ -207,3 +208,16 @@ async def test_frames_after_a_gap_whose_pause_is_not_stored_yet_do_not_prove_the
     # Frames until 18 s and again from 32 s on; the row that would show the frames from 32 s on was not stored.
     assert ended.phase.clean_seconds <= 18 + 2 + 10
     assert "MEDIA_LOST" in {window.reason for window in ended.phase.windows}
+
+
+async def test_a_live_session_reads_its_row_once_when_messages_may_be_lost(world, nursery):
+    consumer, operator = await world.consumer(), await world.operator()
+    await nursery.start(world.run)
+    session = await world.live(consumer, operator)
+    ref = world.registry.ref(SESSION, session)
+    before = world.registry.statistics().kinds["session"].reloads
+    began = trio.current_time()
+    ref.tell(FactsMissed())
+    assert (await ref.ask(GetSession(), timeout_s=30)).state is SessionState.LIVE
+    assert world.registry.statistics().kinds["session"].reloads == before + 1
+    assert trio.current_time() - began < 1

@@ -10,7 +10,7 @@ import trio
 
 from sightline.bus.memory import MemoryBus, MemoryNetwork
 from sightline.bus.nats import NatsOptions, open_nats_bus
-from sightline.ports.bus import Arrival, Bus, Received, Undelivered
+from sightline.ports.bus import Arrival, Bus, Interrupted, Received, Undelivered
 
 from .nats_process import NatsProcess, until
 
@@ -147,13 +147,14 @@ async def test_no_arrival_is_lost_when_its_reader_is_cancelled(network: Network)
     assert arrived == [Received(b"%d" % number) for number in range(100)]
 
 
-async def test_while_cut_off_frames_are_refused_and_none_arrives_later(network: Network) -> None:
+async def test_a_server_that_is_cut_off_is_told_so_and_its_frames_are_refused(network: Network) -> None:
     one, two = await network.join("one"), await network.join("two")
     one.send("two", b"before")
     assert await next_of(two) == Received(b"before")
     await network.cut()
     assert one.send("two", b"during") is None
     assert not one.broadcast(b"during")
+    assert await next_of(one) == await next_of(two) == Interrupted()
     await network.heal()
     assert one.send("two", b"after") is not None
     assert two.send("one", b"back") is not None

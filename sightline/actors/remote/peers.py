@@ -7,7 +7,7 @@ a sender may conclude:
 |---|---|---|
 | the receiver does not own the actor (`MOVED`), or does not exist | is sent to the next owner | the same |
 | no owner is known for `HOLD_S` | UnavailableError: it had no effect | is lost, and logged |
-| the receiver ended after the ask was sent | OutcomeUnknownError; a question is asked again | may be lost |
+| the receiver ended after that, or frames were lost | OutcomeUnknownError; a question is asked again | may be lost |
 | no answer until the deadline | AskTimeoutError | |
 | the bus is not connected | UnavailableError | is lost |
 
@@ -15,7 +15,7 @@ A server that misses a frame of another one, or sees it end, calls `on_loss`: fa
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast, final
 
@@ -49,7 +49,7 @@ from sightline.actors.ownership.routes import Routes
 from sightline.actors.remote import codec
 from sightline.actors.remote.codec import NotPortableError, Packed
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
-from sightline.ports.bus import Bus, Received, Undelivered
+from sightline.ports.bus import Bus, Interrupted, Received, Undelivered
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -149,6 +149,7 @@ class Peers:
         self._due: dict[str, list[tuple[Packed, _Message | None]]] = {}
         """Items that are to be sent, by server."""
         self._held: list[_Message] = []
+        self._was_interrupted = False
         self._wakeup = trio.Event()
         self._frames_to: dict[str, int] = {}
         self._frames_from: dict[str, int] = {}
@@ -232,7 +233,8 @@ class Peers:
     def _deliver(self, message: _Message) -> None:
         """This server has become the owner."""
         assert self._registry is not None
-        self._asks.pop(message.number, None)
+        if message.envelope.is_ask and self._asks.pop(message.number, None) is None:
+            return  # answered, given up or delivered
         ref = self._registry.ref(KindName[Any, Any](message.kind), message.actor_id)
         sent = ref.receive(message.envelope, message.lane)
         if message.envelope.is_ask and sent not in (Sent.ADMITTED, Sent.CONFLATED):
@@ -319,6 +321,10 @@ class Peers:
                             log.error("frame_not_understood", error=str(error))
                     case Undelivered(serial=serial):
                         self._take_back(serial)
+                    case Interrupted():
+                        self._was_interrupted = True
+                        for server in {*self._asked_servers()}:
+                            self._doubt(server)
 
     async def _send_forever(self) -> None:
         while True:
@@ -366,7 +372,8 @@ class Peers:
         self.routes.gone(server)
         self.on_stale()
         for message in messages:
-            if not message.envelope.is_ask or message.number in self._asks:
+            # An ask may have been sent to another server, or be held, since.
+            if not message.envelope.is_ask or (message.number in self._asks and message.sent_to == server):
                 message.sent_to = None
                 self._route(message)
 
@@ -382,18 +389,27 @@ class Peers:
             for server in ended:
                 self._server_ended(server)
 
-    def _server_ended(self, server: str) -> None:
+    def _asked_servers(self) -> Iterator[str]:
+        """Servers of which answers are expected."""
+        yield from (message.sent_to for message in self._asks.values() if message.sent_to is not None)
+        yield from (question.server for question in self._questions.values())
+
+    def _doubt(self, server: str) -> None:
+        """Expect no more answers of a server to what it was asked: the ask or the answer may be lost."""
         for message in [each for each in self._asks.values() if each.sent_to == server]:
             if type(message.envelope.message) in self._repeatable:
                 message.sent_to = None
                 self._route(message)
             else:
                 del self._asks[message.number]
-                message.envelope.fail_if_open(OutcomeUnknownError("the server that handled this has ended"))
+                message.envelope.fail_if_open(OutcomeUnknownError("the answer of another server may be lost"))
         for question in self._questions.values():
             if question.server == server:
-                question.error = OutcomeUnknownError("the server that handled this has ended")
+                question.error = OutcomeUnknownError("the answer of another server may be lost")
                 question.task.set()
+
+    def _server_ended(self, server: str) -> None:
+        self._doubt(server)
         self._frames_to.pop(server, None)
         self._frames_from.pop(server, None)
         self.on_loss(server)
@@ -401,6 +417,11 @@ class Peers:
     async def _sweep_forever(self) -> None:
         while True:
             await trio.sleep(SWEEP_EVERY_S)
+            if self._was_interrupted and self._bus.is_connected:
+                self._was_interrupted = False
+                for server in self.routes.others:
+                    # An empty frame: its number tells the receiver whether it missed one.
+                    self._send(server, [])
             held, self._held = self._held, []
             for message in held:
                 self._route(message)
@@ -421,6 +442,7 @@ class Peers:
             if number != expected:
                 self.counts.lost_frames += 1
                 log.warning("frames_lost", sender=sender, expected=expected, received=number)
+                self._doubt(sender)
                 self.on_loss(sender)
         for item in items:
             self._take_item(sender, item)

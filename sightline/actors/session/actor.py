@@ -141,7 +141,9 @@ class SessionActor:
                     self._require_version(version)
                 case FactsMissed():
                     session = self._durable.session
-                    if session is not None and isinstance(session.phase, Live) and self._pending is None:
+                    # Handled again after the load that it caused, it is done.
+                    is_done = envelope.retries > 0 or self._pending is not None
+                    if session is not None and isinstance(session.phase, Live) and not is_done:
                         raise ReloadRequestedError("messages of another server may be lost")
                 case OperatorAssigned() | OperatorFound() | VideoReady() | OperationFailed():
                     await self._finish_pending(message)

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 import trio
 
@@ -16,8 +17,9 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="decides the order of the faults and what the callers do")
     parser.add_argument("--only", help="inject only faults whose name contains one of these texts, with commas between")
     parser.add_argument("--where", choices=[each.value for each in Arrangement], help="one arrangement only")
+    parser.add_argument("--logs", type=Path, help="directory to which the logs of all servers are copied")
     chosen = parser.parse_args()
-    plan = Plan(chosen.minutes, chosen.rounds, chosen.seed, chosen.only)
+    plan = Plan(chosen.minutes, chosen.rounds, chosen.seed, chosen.only, chosen.logs)
     arrangements = [Arrangement(chosen.where)] if chosen.where else list(Arrangement)
     return 0 if trio.run(run_all, plan, arrangements) else 1
 

@@ -5,6 +5,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Final
@@ -32,6 +33,8 @@ class Plan:
     rounds: int
     seed: str
     only: str | None = None
+    logs: Path | None = None
+    """Directory for the logs of all servers."""
 
     def faults(self, arrangement: Arrangement, rng: Random) -> Iterator[Fault]:
         wanted = (self.only or "").split(",")
@@ -89,6 +92,9 @@ async def run(outcome: Outcome, plan: Plan) -> None:
         except BaseException:
             _say(service.logs())
             raise
+        finally:
+            if plan.logs is not None:
+                service.keep_logs(plan.logs / arrangement.value)
         outcome.exits = service.exits
         outcome.load = (
             f"{len(history.made)} changes ({sum(made.lost for made in history.made)} repeats of unknown outcomes), "

@@ -193,11 +193,20 @@ class Service:
                 return f"server {member.number} is not ready: {ready.text[:600]}"
         return None
 
+    @property
+    def log_files(self) -> set[Path]:
+        files = {member.server.log_path for member in self.members}
+        return files | set((self.directory / "data" / "log").glob("*.log"))
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy every log into a directory."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in self.log_files:
+            shutil.copy(path, directory / str(path.relative_to(self.directory)).replace("/", "-"))
+
     def logs(self) -> str:
         """The end of every server's log."""
-        files = {member.server.log_path for member in self.members}
-        if self.arrangement is Arrangement.WORKERS:
-            files |= set((self.directory / "data" / "log").glob("worker-*.log"))
+        files = self.log_files
         return "\n".join(f"== {path}\n{_without_calls(path)[-8_000:]}" for path in sorted(files))
 
     def end(self) -> None:
