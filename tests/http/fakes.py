@@ -76,6 +76,8 @@ class ShownVideo:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.is_down = False
+        self.refused = trio.Event()
+        """A frame was asked for while it was down."""
         self.base_url = "http://video.test"
         self.inputs: dict[str, str] = {}
         self.signals: list[SignalRequest] = []
@@ -110,6 +112,7 @@ class ShownVideo:
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
         if self.is_down:
+            self.refused.set()
             raise VideoUnavailableError("the engine is down")
         with trio.move_on_after(query.wait_ms / 1_000):
             while not self._is_newer(ref, query):

@@ -153,7 +153,7 @@ class Peers:
         self._wakeup = trio.Event()
         self._frames_to: dict[str, int] = {}
         self._frames_from: dict[str, int] = {}
-        self._sent: OrderedDict[int, tuple[str, list[_Message]]] = OrderedDict()
+        self._sent: OrderedDict[int, tuple[str, list[_Message], list[_Question]]] = OrderedDict()
         self._answers: dict[type, Callable[[Any], Awaitable[object]]] = {}
         self._listeners: dict[type, Callable[[str, Any], None]] = {}
         self.listen(ShardsTaken, lambda sender, taken: self.routes.took(sender, taken.shards))
@@ -350,7 +350,9 @@ class Peers:
             return
         self.counts.frames_sent += 1
         self.counts.messages_sent += len(items)
-        self._sent[serial] = (server, messages)
+        numbers = [item[1] for item, _ in items if item[0] == SERVER_ASK]
+        questions = [self._questions[number] for number in numbers if number in self._questions]
+        self._sent[serial] = (server, messages, questions)
         if len(self._sent) > SENT_KEPT:
             self._sent.popitem(last=False)
 
@@ -366,11 +368,14 @@ class Peers:
 
     def _take_back(self, serial: int) -> None:
         """A frame was surely not delivered, because its receiver does not exist any more."""
-        server, messages = self._sent.pop(serial, ("", []))
+        server, messages, questions = self._sent.pop(serial, ("", [], []))
         if not server:
             return
         self.routes.gone(server)
         self.on_stale()
+        for question in questions:
+            question.error = UnavailableError("the server has ended")
+            question.task.set()
         for message in messages:
             # An ask may have been sent to another server, or be held, since.
             if not message.envelope.is_ask or (message.number in self._asks and message.sent_to == server):

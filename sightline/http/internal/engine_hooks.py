@@ -1,7 +1,7 @@
-"""The internal listener's door for external video engines: their own callbacks, in their own formats.
+"""Callbacks of external media servers on the internal listener, in their own formats.
 
 POST /internal/engines/mediamtx is MediaMTX's auth callback, POST /internal/engines/cloudflare takes Cloudflare's
-notifications. Each engine's adapter checks who speaks; here only bytes pass.
+notifications. The adapter of the media server checks the credential and parses the body.
 """
 
 from typing import final
@@ -32,6 +32,6 @@ class EngineHookResources:
         has_own_credential=True,
     )
     async def take(self, call: Call) -> Raw:
-        """Hand over; the answer is a bare status, which is all that engines look at."""
+        """Pass the callback to the adapter, and answer with its status and an empty body."""
         status = await self._hooks.engine_hook(call.params["engine"], call.headers.as_dict(), call.raw_body)
         return Raw(status=status)

@@ -10,7 +10,7 @@ import trio
 
 from sightline.actors.types import LiveFeed
 from sightline.domain.access import Operation
-from sightline.domain.errors import RefusedError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import MeterState
@@ -241,18 +241,21 @@ class FrameResources:
             next_s = trio.current_time() + 1 / query.fps
             try:
                 feed = await self._services.broker.reads.live_feed(session_id, workspace_id)
+                reply = await self._services.video.frame(
+                    feed.video_ref,
+                    FrameQuery(
+                        width=query.width,
+                        quality=query.quality,
+                        after=after,
+                        wait_ms=_WAIT_MS,
+                        max_age_ms=query.max_age_ms,
+                    ),
+                )
             except RefusedError:
                 return
-            reply = await self._services.video.frame(
-                feed.video_ref,
-                FrameQuery(
-                    width=query.width,
-                    quality=query.quality,
-                    after=after,
-                    wait_ms=_WAIT_MS,
-                    max_age_ms=query.max_age_ms,
-                ),
-            )
+            except (UnavailableError, OutcomeUnknownError):  # a media worker or another server is being replaced
+                await trio.sleep(self._services.options.frame_retry_ms / 1_000)
+                continue
             if isinstance(reply, FrameMissing):
                 if reply.reason is not FrameMissingReason.NOT_NEWER:
                     await trio.sleep(self._services.options.frame_retry_ms / 1_000)

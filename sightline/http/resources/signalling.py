@@ -1,7 +1,7 @@
-"""WHIP and WHEP: everything under /whip and /whep goes to the video engine word for word.
+"""WHIP and WHEP: passes every request under /whip and /whep to the video backend unchanged.
 
-No credential, envelope or origin check: the token in the path is the capability, and the page that publishes may be
-anybody's. Source: RFC 9725 (WHIP), draft-ietf-wish-whep.
+There is no credential, error envelope or origin check: the token in the path is the credential, and the page that
+publishes may belong to any site. Source: RFC 9725 (WHIP), draft-ietf-wish-whep.
 """
 
 from typing import Final, final
@@ -14,7 +14,7 @@ from sightline.ports.video import SignalRequest
 
 KINDS: Final = ("whip", "whep")
 METHODS: Final = ("GET", "POST", "PATCH", "DELETE", "OPTIONS")
-"""HEAD comes in as GET's."""
+"""A HEAD request uses the route of GET."""
 
 
 def _all_routes(method: Method) -> Method:
@@ -47,7 +47,7 @@ class SignallingResources:
 
     @_all_routes
     async def signal(self, call: Call) -> Raw:
-        """Hand over, and answer what the engine answers."""
+        """Pass the request to the video backend, and answer with its reply."""
         reply = await self._services.video.signal(
             SignalRequest(
                 kind=call.path.split("/", 2)[1],

@@ -35,8 +35,10 @@ from sightline.video.cluster.homes import Homes, servers_of
 from sightline.video.tokens import ref_of, session_of_ref
 
 CLOSE_RETRY_S: Final = 5.0
+SETTLE_S: Final = 5.0
+"""After servers have come or gone, sessions load and open their inputs within this time."""
 NO_SERVER: Final = signalling.problem(
-    503, "The server that has this live input does not answer", headers=[("Retry-After", "2")]
+    503, "The server that has this live input does not answer, or has ended", headers=[("Retry-After", "2")]
 )
 
 log = structlog.get_logger()
@@ -72,6 +74,7 @@ class ClusterBackend:
         self._frames = frames.FrameClient(self._credential)
         self._homes = Homes(peers)
         self._opening: Counter[str] = Counter()
+        self._settled_at = 0.0
         self._unclosed: set[tuple[str, str]] = set()
         """Servers that may still hold an input that is to be closed, and its ref."""
         self._to_close_here, self._closed_here = trio.open_memory_channel[str](1_000)
@@ -147,6 +150,8 @@ class ClusterBackend:
                 reply = None if home is None else await self._peers.signal(home[0], request)
         except VideoUnavailableError:
             return NO_SERVER
+        if reply is None and trio.current_time() < self._settled_at:
+            return NO_SERVER  # and not 404, after which a publisher need not try again
         return reply or await self._own.signal(request)
 
     # For the other servers.
@@ -228,6 +233,7 @@ class ClusterBackend:
                         MediaEvent(ref=held.input.ref, session_id=session_id, kind=MediaKind.LOST, at_ms=now_ms)
                     )
             servers = await self._peers.await_change(servers)
+            self._settled_at = trio.current_time() + SETTLE_S
 
     async def _close_here(self) -> None:
         async for ref in self._closed_here:

@@ -176,6 +176,29 @@ async def test_the_stream_sends_each_frame_once_until_the_session_ends(
     assert received.endswith(b"--sightline-frame--\r\n")
 
 
+async def test_the_stream_goes_on_after_an_outage_of_the_video_engine(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    world.video.is_down = True
+
+    async def repair() -> None:
+        await world.video.refused.wait()
+        world.video.is_down = False
+        world.video.show(session_id, 1)
+
+    path = f"/api/v1/sessions/{session_id}/frames"
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(repair)
+            async with world.http.stream("GET", path, headers=consumer.key.headers) as answer:
+                received = b""
+                async for chunk in answer.aiter_raw():
+                    received += chunk
+                    await consumer.key.post(f"/api/v1/sessions/{session_id}/end")
+    assert b"x-svc-frame-sequence: 1\r\n" in received
+
+
 async def test_a_paused_meter_shows_on_the_frame(world: World, live: tuple[Party, Party, str]) -> None:
     consumer, _, session_id = live
     world.clock.advance(11)  # no heartbeat since: stale, whatever the media say

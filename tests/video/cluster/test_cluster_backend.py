@@ -6,7 +6,7 @@ import trio.testing
 
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, SignalRequest
-from sightline.video.cluster.backend import CLOSE_RETRY_S
+from sightline.video.cluster.backend import CLOSE_RETRY_S, SETTLE_S
 from sightline.video.cluster.frames import FrameClient, credential_of
 from sightline.video.tokens import ref_of
 from tests.video.cluster.service import OwnEngine, Service, a_service
@@ -78,11 +78,17 @@ async def test_the_owner_is_told_when_the_server_that_has_the_input_ends(
             assert (await member.backend.signal(an_offer(service, session_id))).status == 201
         two.owned.add(session_id)
         service.network.leave("one")
-        assert (await two.backend.signal(an_offer(service, session_id))).status == 503
+        before = trio.current_time()
+        for _ in range(3):
+            assert (await two.backend.signal(an_offer(service, session_id))).status == 503
+        assert trio.current_time() == before  # none waited for an answer that cannot come
         service.lease("two", "three")
         await trio.testing.wait_all_tasks_blocked()
         assert [(event.kind, event.session_id) for event in two.events] == [(MediaKind.LOST, session_id)]
         assert three.events == []
+        assert (await three.backend.signal(an_offer(service, session_id))).status == 503  # and not 404: it opens soon
+        await two.backend.reopen_input(session_id)
+        assert (await three.backend.signal(an_offer(service, session_id))).status == 201
 
 
 async def test_a_server_that_cannot_be_reached_keeps_its_inputs_while_its_lease_is_valid(
@@ -122,6 +128,7 @@ async def test_a_session_without_an_input_is_answered_by_the_server_that_was_ask
 ) -> None:
     async with a_service("one", "two") as service:
         one, two = service.members.values()
+        await trio.sleep(SETTLE_S)  # of the test's clock
         await two.backend.signal(an_offer(service, a_session_id()))
         assert (len(one.own.signals), len(two.own.signals)) == (0, 1)
         nothing = await two.backend.frame(ref_of(a_session_id()), FrameQuery())
