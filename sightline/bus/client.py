@@ -22,6 +22,7 @@ from typing_extensions import override
 
 NO_RESPONDERS: Final = b"NATS/1.0 503"
 CLOSE_TIMEOUT_S: Final = 1.0
+FLUSH_TIMEOUT_S: Final = 2
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 OnMessage: TypeAlias = Callable[[bytes, bytes, bytes, bool], None]
@@ -43,14 +44,18 @@ class NatsClient(Client):
 
     async def write(self, messages: Iterable[tuple[str, str, bytes]]) -> None:
         """Publish messages: subject, subject for replies, payload. Waits while the connection takes no more bytes."""
-        writer = self._writer()
-        if writer is None or not self.is_connected:
-            raise nats.errors.ConnectionClosedError
+        writer = self._open_writer()
         parts: list[bytes] = []
         for subject, reply, payload in messages:
             parts += (f"PUB {subject} {reply} {len(payload)}\r\n".encode(), payload, b"\r\n")
         writer.write(b"".join(parts))
         await writer.drain()
+
+    @override
+    async def flush(self, timeout: int = FLUSH_TIMEOUT_S) -> None:
+        """Wait until the server has what was written."""
+        self._open_writer()
+        await super().flush(timeout)
 
     @override
     def _connect_command(self) -> bytes:
@@ -72,6 +77,13 @@ class NatsClient(Client):
         with suppress(OSError, RuntimeError, AttributeError, TimeoutError, nats.errors.Error):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self.close()
+
+    def _open_writer(self) -> asyncio.StreamWriter:
+        """Return the writer. uvloop closes it at a reset, before the library knows, and then raises RuntimeError."""
+        writer = self._writer()
+        if writer is None or writer.transport.is_closing() or not self.is_connected:
+            raise nats.errors.ConnectionClosedError
+        return writer
 
     def _writer(self) -> asyncio.StreamWriter | None:
         transport = self._transport

@@ -3,15 +3,20 @@
 import base64
 import json
 import signal
+import socket
 import ssl
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import nkeys
 import pytest
 import trio
+import trio.lowlevel
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -199,3 +204,41 @@ async def test_nothing_is_sent_without_tls_when_tls_is_wanted(nats_server: NatsP
     with pytest.raises(BusUnavailableError, match="does not offer TLS"):
         async with open_nats_bus(options):
             pass
+
+
+async def test_a_connection_that_is_reset_while_frames_are_sent_is_made_again(
+    tmp_path: Path, start_nats: StartNats
+) -> None:
+    server = start_nats(tmp_path)
+    resets: list[Callable[[], None]] = []
+
+    async def relay(client: trio.SocketStream) -> None:
+        def reset() -> None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.socket.close()
+            nursery.cancel_scope.cancel()
+
+        async def copy(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async for chunk in source:
+                    await sink.send_all(chunk)
+
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as upstream, trio.open_nursery() as nursery:
+            resets.append(reset)
+            nursery.start_soon(copy, client, upstream)
+            nursery.start_soon(copy, upstream, client)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, relay, 0, host="127.0.0.1"))
+        url = f"nats://{TOKEN}@127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with open_nats_bus(replace(options_of(server), servers=(url,))) as bus:
+            for connections in range(1, 6):
+                await until_connected(bus, connections=connections)
+                resets[-1]()
+                with trio.fail_after(10):
+                    while bus.statistics().connections == connections:
+                        bus.send("two", b"x")
+                        await trio.lowlevel.checkpoint()
+            await until_connected(bus, connections=6)
+            assert bus.send("two", b"last") is not None
+        nursery.cancel_scope.cancel()

@@ -3,12 +3,14 @@
 A server that ended is started again as its supervisor would. Every other server must survive.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+import httpx
 import psutil
 import trio
 
@@ -22,6 +24,10 @@ WORKERS: Final = frozenset({Arrangement.WORKERS})
 NOTICED_S: Final = 1.0
 """After how long callers stop using a server that does not answer."""
 LOST_S: Final = 30.0
+CUT_OFF_S: Final = 7.0
+"""After how long a server that is cut off is checked: what it has in memory is not valid any more."""
+ANSWERED_S: Final = 4.0
+"""Within how many seconds it answers."""
 
 
 @dataclass
@@ -123,9 +129,38 @@ async def block(to: str, ways: tuple[Way, ...], seconds: float, target: Target) 
     await trio.sleep(NOTICED_S)
     # A load balancer stops using a server that is not ready.
     target.member.is_door = to != "postgres"
-    await trio.sleep(seconds - NOTICED_S)
+    await trio.sleep(CUT_OFF_S - NOTICED_S)
+    if (wrong := await _check_cut_off(target, to)) is not None:
+        said = f"server {target.member.number}, cut off from {to}: {wrong}"
+        target.watch.consumer.stage.history.unexpected.append(said)
+    await trio.sleep(max(0.0, seconds - CUT_OFF_S - ANSWERED_S))
     link.unblock()
     target.member.is_door = True
+
+
+async def _check_cut_off(target: Target, to: str) -> str | None:
+    """Return what is wrong with a server that cannot reach Postgres or NATS; None if it answers as documented."""
+    member, seen = target.member, Counter[int]()
+    headers = {"authorization": f"Bearer {target.watch.consumer.tenant.key}"}
+    async with httpx.AsyncClient(headers=headers, timeout=ANSWERED_S) as http:
+
+        async def read(session_id: str) -> None:
+            try:
+                seen[(await http.get(f"{member.server.url}/api/v1/sessions/{session_id}")).status_code] += 1
+            except httpx.TransportError:
+                seen[0] += 1
+
+        try:
+            health = (await http.get(f"{member.server.url}/api/v1/health")).status_code
+            ready = (await http.get(f"{member.internal_url}/readyz")).status_code
+        except httpx.TransportError as error:
+            return f"health or readiness is not answered: {error!r}"
+        async with trio.open_nursery() as nursery:
+            for session_id in target.watch.sessions:
+                nursery.start_soon(read, session_id)
+    if health != 200 or (to == "postgres" and ready != 503):
+        return f"health is answered {health}, readiness {ready}"
+    return None if seen.keys() <= {200, 503} else f"reads were answered {dict(seen)} within {ANSWERED_S:g} s"
 
 
 async def reset(to: str, target: Target) -> None:
