@@ -14,7 +14,7 @@ from sightline.storage.memory import leases as leases_module
 from sightline.storage.memory.leases import MemoryShardLeases
 from sightline.storage.memory.store import MemoryStore
 
-SEEDS = range(30)
+SEEDS = range(60)
 """Enough worlds for each bug to show."""
 
 
