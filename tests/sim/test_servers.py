@@ -6,6 +6,7 @@ from sightline.actors.ownership import shard_host
 from sightline.actors.ownership.shard_host import ShardHost
 from sightline.actors.remote import peers as peers_module
 from sightline.domain.errors import UnavailableError
+from sightline.sim.servers import member as member_module
 from sightline.sim.servers import server as server_module
 from sightline.sim.servers.server import SimServer
 from sightline.sim.servers.world import simulate_servers
@@ -28,7 +29,7 @@ def epoch_read_at_write(patch):
     write = SimServer._write
 
     async def late(self, wanted):
-        lease = self.owned.lease(wanted.heartbeats[0].workspace_id)
+        lease = self._require_member().owned.lease(wanted.heartbeats[0].workspace_id)
         return await write(self, wanted._replace(lease=lease))
 
     patch.setattr(SimServer, "_write", late)
@@ -108,13 +109,13 @@ def nothing_given(patch):
 
 def lost_answer_of_a_take_forgotten(patch):
     """A shard that was taken without the answer arriving is owned and served by nobody."""
-    release = server_module.RemoteLeases.release
+    release = member_module.RemoteLeases.release
 
     async def not_to_itself(self, incarnation, shards, *, to=None):
         if to != incarnation:
             await release(self, incarnation, shards, to=to)
 
-    patch.setattr(server_module.RemoteLeases, "release", not_to_itself)
+    patch.setattr(member_module.RemoteLeases, "release", not_to_itself)
 
 
 def commands_asked_again(patch):

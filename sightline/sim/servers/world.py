@@ -31,6 +31,7 @@ from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 
 if TYPE_CHECKING:
+    from sightline.ports.clock import Clock
     from sightline.ports.store import HeartbeatWrite
 
 SHARDS: Final = range(24)
@@ -67,7 +68,7 @@ class ServersWorld(Trace):
 
     def __init__(self, seed: int) -> None:
         self._scope = trio.CancelScope()
-        self.clock = SimWallClock()
+        self.clock: Clock = SimWallClock()
         super().__init__(self.clock, self._scope.cancel)
         self.seed = seed
         self.shards: Collection[int] = SHARDS
@@ -190,7 +191,7 @@ class ServersWorld(Trace):
         self.note("quiet")
         self._silent.clear()
         for server in self.servers:
-            server.cuts = 0
+            server.machine.cuts = 0
         await trio.sleep(HEALED_S - MOVE_S)
         # A shard that is being handed over is served by none for a moment.
         unserved = set(self.shards)
@@ -204,7 +205,7 @@ class ServersWorld(Trace):
         self.require(not unserved, "healed", f"shards {sorted(unserved)} are not served after {HEALED_S} s")
         await trio.sleep(BALANCED_S - HEALED_S)
         share = ceil(len(SHARDS) / len(self.servers))
-        sizes = {server.name: len(server.owned.epochs) for server in self.servers}
+        sizes = {server.name: len(server.epochs) for server in self.servers}
         self.require(max(sizes.values()) <= share * IMBALANCE, "balance", f"the shards are spread {sizes}")
         for counter in self._counters:
             stored = await self.value_of(counter)
@@ -286,9 +287,9 @@ class ServersWorld(Trace):
         """Cut one server off the database."""
         server, seconds = rng.choice(self.servers), rng.random() * 20
         self.note("cut", server.name, seconds)
-        server.cuts += 1
+        server.machine.cuts += 1
         await trio.sleep(seconds)
-        server.cuts -= 1
+        server.machine.cuts -= 1
 
     async def _part(self, rng: random.Random) -> None:
         """Lose all frames of one server to another one, and sometimes back."""
@@ -315,10 +316,10 @@ class ServersWorld(Trace):
         seconds = rng.random() * 24
         self.note("outage", seconds)
         for server in self.servers:
-            server.cuts += 1
+            server.machine.cuts += 1
         await trio.sleep(seconds)
         for server in self.servers:
-            server.cuts -= 1
+            server.machine.cuts -= 1
         # A renewal that travels when the outage begins may keep a lease through a shorter one.
         if seconds > TTL_MS / 1_000 + SLOW_S:
             self._outage_ended_ms = self.clock.now_ms()
