@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from sightline.sim.scenarios import SCENARIOS
-from sightline.sim.simulate import SERVERS, Report, simulate, simulate_day, simulate_many
+from sightline.sim.simulate import SERVERS, SEVERAL, Report, simulate, simulate_day, simulate_many
 from sightline.system.clock import SystemClock
 
 
@@ -20,7 +20,7 @@ class SimulateOptions:
     Attributes:
         seed: The world to run, or the first of `seeds`.
         seeds: Number of worlds; with 1 the world is described in full.
-        scenario: A name of SCENARIOS, or SERVERS; None lets every seed choose its own.
+        scenario: A name of SCENARIOS, SERVERS or SEVERAL; None lets every seed choose its own.
         hours, operators, sessions: If `hours` is given, run one long day of this size instead.
         processes: Worlds that run in parallel; 0 is one per processor.
     """
@@ -40,8 +40,8 @@ def run_simulation(options: SimulateOptions, say: Callable[[str], None]) -> int:
     Returns:
         The exit code: 0 if every promise held, 1 if one was broken, 2 if the scenario is unknown.
     """
-    if options.scenario is not None and options.scenario not in (*SCENARIOS, SERVERS):
-        say(f"unknown scenario; choose one of {', '.join((*SCENARIOS, SERVERS))}")
+    if options.scenario is not None and options.scenario not in (*SCENARIOS, SERVERS, SEVERAL):
+        say(f"unknown scenario; choose one of {', '.join((*SCENARIOS, SERVERS, SEVERAL))}")
         return 2
     if options.hours is not None:
         return _run_day(options, options.hours, say)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sightline.storage.memory.ledger import MemoryLedger
     from sightline.storage.memory.store import MemoryStore
 
+SHARDS_NOTED = 8
+"""Number of shards of one step that the trace names."""
 PROMPT_MS = 1_000
 """Evidence that takes longer than this from its receipt to its session is recorded in `Truth`."""
 
@@ -25,13 +27,19 @@ PROMPT_MS = 1_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStep:
-    """One committed step of a session."""
+    """One committed step of a session.
+
+    Attributes:
+        is_assignment: It was written together with the operator's claim, by the server of the operator and under the
+            lease of the session's server.
+    """
 
     owner: str
     write: SessionWrite
     before: Session | None
     after: Session
     at_ms: int
+    is_assignment: bool = False
 
 
 @final
@@ -85,6 +93,14 @@ class Truth:
     """When a server was last killed or paused."""
     disturbed_ms: int = -1
     """When a server was last killed or paused, or a call of its store failed."""
+    healed_ms: int | None = None
+    """When the faults of a service of several servers ended."""
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """By session: the highest version that an answered command made."""
+    versions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By session and idempotency key: the version that the command made."""
+    acknowledged_beats: dict[str, int] = field(default_factory=dict)
+    """By workspace: the highest sequence of an acknowledged heartbeat."""
 
 
 class Checker:
@@ -119,6 +135,9 @@ class Checker:
 
     def on_reply(self, reply: CallReply) -> None:
         """A caller knows the outcome of its command."""
+
+    def on_no_effect(self, slug: str) -> None:
+        """A caller without a key was told that its workspace was surely not created."""
 
     def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
         """A caller read the meter of a LIVE session."""
@@ -159,13 +178,15 @@ class History(Trace):
 
     def shards_taken(self, owner: str, epochs: Mapping[int, int]) -> None:
         """Record that a server took the shards."""
-        self.note("shards", owner, epochs[0])
+        self.note("shards", owner, *(f"{shard}:{epoch}" for shard, epoch in sorted(epochs.items())[:SHARDS_NOTED]))
         for checker in self._checkers:
             checker.on_shards(owner, epochs)
         for shard, epoch in epochs.items():
             self.epochs[shard] = (owner, epoch)
 
-    def session_written(self, owner: str, write: SessionWrite, result: Committed | Rejected) -> None:
+    def session_written(
+        self, owner: str, write: SessionWrite, result: Committed | Rejected, *, is_assignment: bool = False
+    ) -> None:
         """Record that a session's step was committed or refused."""
         if isinstance(result, Rejected):
             self.note("rejected", owner, write.session.id, result.why.value)
@@ -175,10 +196,19 @@ class History(Trace):
         after = self.store._sessions[session_id]
         self.note("session", owner, session_id, result.version, after.state.value, after.head_hash[:8])
         self.sessions[session_id] = after
+        if write.idempotency is not None:
+            self.truth.versions[session_id, write.idempotency.key.key] = after.version
         self.steps += 1
         if after.operator is not None and (news := self._news.pop(after.operator.workspace_id, None)) is not None:
             news.set()
-        step = SessionStep(owner=owner, write=write, before=before, after=after, at_ms=self.clock.now_ms())
+        step = SessionStep(
+            owner=owner,
+            write=write,
+            before=before,
+            after=after,
+            at_ms=self.clock.now_ms(),
+            is_assignment=is_assignment,
+        )
         for checker in self._checkers:
             checker.on_session(step)
 
@@ -206,7 +236,7 @@ class History(Trace):
             self.note("rejected", owner, session.session.id, f"{result.session or result.workspace}")
             return
         self.workspace_written(owner, workspace, Committed(workspace.workspace.version + 1))
-        self.session_written(owner, session, result)
+        self.session_written(owner, session, result, is_assignment=True)
 
     def heartbeats_answered(self, batch: Sequence[Heartbeat]) -> None:
         """Record that the server knows that heartbeats are durable."""
@@ -232,13 +262,25 @@ class History(Trace):
     def replied(self, reply: CallReply) -> None:
         """Record that a caller knows the outcome of its command."""
         self.note("reply", reply.who, reply.what, reply.session_id, reply.outcome, reply.detail)
+        if reply.outcome == "ok" and reply.session_id is not None:
+            made = self.truth.versions.get((reply.session_id, reply.key), 0)
+            acknowledged = self.truth.acknowledged
+            acknowledged[reply.session_id] = max(made, acknowledged.get(reply.session_id, 0))
         for checker in self._checkers:
             checker.on_reply(reply)
 
     def heartbeat_acknowledged(self, workspace_id: str, sequence: int) -> None:
         """Record that a device got the answer that its heartbeat is durable."""
+        acknowledged = self.truth.acknowledged_beats
+        acknowledged[workspace_id] = max(sequence, acknowledged.get(workspace_id, -1))
         for checker in self._checkers:
             checker.on_acknowledged_heartbeat(workspace_id, sequence)
+
+    def had_no_effect(self, slug: str) -> None:
+        """Record that a caller was told that its workspace was surely not created."""
+        self.note("no effect", slug)
+        for checker in self._checkers:
+            checker.on_no_effect(slug)
 
     def read_live(self, life: str, session_id: str, clean_seconds: int) -> None:
         """Record a caller's reading of a LIVE session's meter. `life` changes when actors were loaded again."""

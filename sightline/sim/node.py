@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random  # noqa: TID251  (generators seeded from the world's seed only)
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
-from sightline.actors.build import build_actors
+from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.ownership.shard_host import LeaseEndedError
+from sightline.actors.recovery import recover_shards
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
-from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
 from sightline.sim.adapters.video import SimVideo
@@ -29,8 +32,15 @@ if TYPE_CHECKING:
     from sightline.ports.ids import Ids
     from sightline.sim.faults import Faults
     from sightline.sim.history import History
+    from sightline.sim.servers.member import Machine, Member
     from sightline.storage.memory.identity import MemoryRelations
     from sightline.storage.memory.store import MemoryStore
+
+
+T = TypeVar("T")
+
+CLOSE_S: Final = 5.0
+"""How long an orderly stop lets accepted work finish."""
 
 
 @final
@@ -81,14 +91,31 @@ class CrashReporter:
 class Node:
     """A server process, from taking the shards until it is killed."""
 
-    def __init__(self, outside: Surroundings, name: str) -> None:
+    def __init__(
+        self,
+        outside: Surroundings,
+        name: str,
+        *,
+        machine: Machine | None = None,
+        join: Callable[[Node], Member] | None = None,
+    ) -> None:
+        """Create a server that does not run yet.
+
+        Args:
+            machine, join: Of one of several servers: where it runs, and how it becomes a member of the service. A
+                server without them owns every shard.
+        """
         self._outside = outside
         self.name = name
         self.line = Line()
+        self._machine = machine
+        self.member = join(self) if join is not None else None
+        self._actors: Actors | None = None
         self.calls: dict[trio.CancelScope, None] = {}
         """Calls from outside that this process is handling."""
         self.ended = trio.Event()
         self._scope = trio.CancelScope()
+        self._keeping = trio.CancelScope()
         self._broker: Broker | None = None
         self._registry: Registry | None = None
         self._video: SimVideo | None = None
@@ -116,14 +143,50 @@ class Node:
         return self._video
 
     async def run(self) -> None:
-        """Run until killed."""
+        """Run until killed, or until another server has ended this one."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     await self._start(nursery)
-                    await trio.sleep_forever()
+                    await self._keep()
         finally:
             self.ended.set()
+
+    async def _keep(self) -> None:
+        if self.member is not None:
+            with self._keeping:
+                try:
+                    await self.member.keep()
+                except LeaseEndedError:
+                    self.kill()
+        await trio.sleep_forever()
+
+    async def stop(self) -> None:
+        """Stop as after SIGTERM: give the shards up, let accepted work finish, then end."""
+        assert self.member is not None
+        assert self._actors is not None
+        self._outside.history.note("stopped", self.name)
+        self._keeping.cancel()
+        try:
+            await self.member.leave()
+            await self._actors.close(drain_s=CLOSE_S)
+        finally:
+            self.kill()
+
+    async def serve(self, act: Callable[[Broker], Awaitable[T]]) -> T:
+        """Handle a call from outside; one of several servers refuses it while its lease is not valid.
+
+        Raises:
+            StoreUnavailableError: The lease is not valid.
+        """
+        if self.member is None:
+            return await act(self.broker)
+        await self.line.pass_through()
+        if not self.member.is_valid():
+            raise StoreUnavailableError("the lease was not renewed")
+        answer = await act(self.broker)
+        await self.line.pass_through()
+        return answer
 
     def kill(self) -> None:
         """Kill the process now: nothing is sent any more, and the callers' connections break."""
@@ -135,8 +198,10 @@ class Node:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         outside, faults = self._outside, self._outside.faults
-        store = FaultyStore(outside.store, faults, self.line, outside.history, self.name)
-        epochs = await store.acquire_shards(self.name, self.name)
+        member, machine = self.member, self._machine
+        is_reachable = machine.reaches_database if machine is not None else lambda: True
+        store = FaultyStore(outside.store, faults, self.line, outside.history, self.name, is_reachable)
+        owned = OwnedShards(await store.acquire_shards(self.name, self.name)) if member is None else member.owned
         self._video = SimVideo(faults, self.line, outside.clock, nursery)
         relations = FaultyRelations(outside.relations, faults, self.line, is_apart=outside.has_graph_apart)
         limits = ActorLimits(funds_policy=outside.funds_policy)
@@ -149,16 +214,19 @@ class Node:
             rng=random.Random(f"{outside.seed}/{self.name}"),
             limits=limits,
             watchers=Watchers(),
-            owned=OwnedShards(epochs),
+            owned=owned,
             on_settlement=lambda: None,
         )
-        actors = build_actors(
+        actors = self._actors = build_actors(
             deps,
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
             wire=FaultyWire(faults, nursery, outside.history),
             log=CrashReporter(outside, self.name),
+            peers=member.peers if member is not None else None,
         )
         self._registry = actors.registry
+        if member is not None:
+            member.attach(actors.registry, partial(recover_shards, store, actors.registry))
         await nursery.start(actors.run)
         if outside.funds_policy == "enforced":
             read_session = LookUp(actors.registry, deps).find_session
@@ -166,6 +234,10 @@ class Node:
             nursery.start_soon(self._check_funds, funds)
         self._broker = actors.broker
         outside.history.note("ready", self.name)
+
+    def has_input(self, session_id: str) -> bool:
+        """Whether this process has the live input of a session."""
+        return self._video is not None and self._video.has_input(session_id)
 
     async def _check_funds(self, funds: PayerFunds) -> None:
         while True:

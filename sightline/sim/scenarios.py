@@ -11,6 +11,8 @@ import trio
 from sightline.sim.faults import FaultRates
 from sightline.sim.people.consumer import Consumer, Wishes
 from sightline.sim.people.device import Device, Habits
+from sightline.sim.people.founder import Founder
+from sightline.sim.people.reader import Reader
 from sightline.sim.world import WorldOptions
 
 if TYPE_CHECKING:
@@ -86,6 +88,20 @@ async def revoked_allowance(world: World) -> None:
     world.nursery.start_soon(fickle_wallets)
 
 
+async def cluster(world: World) -> None:
+    """A few operators and consumers in a service of several servers, and readers that compare answers."""
+    rng = world.rng("cluster people")
+    habits = Habits(flaps=rng.choice((0.0, 0.0, 0.02)), drops=rng.choice((0.0, 0.05)), grabs=rng.choice((0.0, 0.1)))
+    short = Wishes(duration_s=(10, 40), pause_s=2.0, hangs_up=0.4, forgets=0.3, quotes=0.2)
+    long = Wishes(duration_s=(90, 150), pause_s=2.0, hangs_up=0.1, quotes=0.0, withdraws=0.0)
+    populate(world, operators=rng.randint(4, 6), consumers=rng.randint(1, 3), habits=habits, wishes=short)
+    for number in range(3):
+        world.nursery.start_soon(Consumer(world, f"patient-{number}", long).run)
+    for number in range(2):
+        world.nursery.start_soon(Reader(world, f"reader-{number}").run)
+        world.nursery.start_soon(Founder(world, f"founder-{number}").run)
+
+
 def long_day(*, hours: float, operators: int, sessions: int) -> Scenario:
     """A city over a long time: this many operators, sessions spread over it, and a server that crashes hourly."""
     consumers = max(1, min(sessions, 2 * operators))
@@ -127,6 +143,22 @@ def _as_drawn(rates: FaultRates) -> FaultRates:
 def _stormy(rates: FaultRates) -> FaultRates:
     return replace(rates, crash_every_s=8.0, pause_every_s=45.0, slow_s=0.5)
 
+
+def _mild(rates: FaultRates) -> FaultRates:
+    """Few faults of single calls: the faults are those between servers."""
+    return replace(
+        rates,
+        store_refused=rates.store_refused / 10,
+        store_unknown_applied=rates.store_unknown_applied / 10,
+        store_unknown_lost=rates.store_unknown_lost / 10,
+        read_refused=rates.read_refused / 10,
+        crash_every_s=0.0,
+        pause_every_s=0.0,
+    )
+
+
+CLUSTER: Final = Scenario(cluster, options=WorldOptions(active_s=60, is_cluster=True), adjust=_mild)
+"""Several servers; no seed chooses it by itself."""
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "city": Scenario(city, adjust=_as_drawn),

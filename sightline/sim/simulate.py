@@ -10,14 +10,16 @@ from typing import Final, final
 from sightline.sim.checkers import Checker
 from sightline.sim.faults import FaultRates
 from sightline.sim.runtime import run_virtual, silenced_logs
-from sightline.sim.scenarios import SCENARIOS, Scenario, long_day, scenario_of
+from sightline.sim.scenarios import CLUSTER, SCENARIOS, Scenario, long_day, scenario_of
 from sightline.sim.servers.world import ACTIVE_S, BALANCED_S, simulate_servers
 from sightline.sim.trace import Violation
 from sightline.sim.world import World
 from sightline.system.clock import SystemClock
 
 SERVERS: Final = "servers"
-"""The scenario of several servers that share the shards of one database; no seed chooses it by itself."""
+"""The scenario of several servers with counters as actors; no seed chooses it by itself."""
+SEVERAL: Final = "cluster"
+"""The scenario of a whole service of several servers; no seed chooses it by itself."""
 
 
 @final
@@ -102,7 +104,7 @@ def play(
         counts=dict(history.counts),
         tail=history.tail if history.violation is not None else (),
         traceback=worlds[0].report,
-        repeat=f"sightline simulate --seed {seed}" + (f" --scenario {name}" if name in SCENARIOS else ""),
+        repeat=f"sightline simulate --seed {seed}" + (f" --scenario {name}" if name in (*SCENARIOS, SEVERAL) else ""),
     )
 
 
@@ -113,7 +115,7 @@ def simulate(
     if scenario == SERVERS:
         return _simulate_servers(seed)
     name = scenario or scenario_of(seed)
-    chosen = SCENARIOS[name]
+    chosen = CLUSTER if name == SEVERAL else SCENARIOS[name]
     if active_s is not None:
         options = replace(chosen.options, active_s=active_s)
         chosen = Scenario(chosen.play, options=options, adjust=chosen.adjust)

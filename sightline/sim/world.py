@@ -24,6 +24,7 @@ from sightline.domain.session.messages import SettlementMined
 from sightline.domain.session.model import Ended, Session
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.sim.checkers import all_checkers
+from sightline.sim.cluster import PATIENCE_S, Cluster
 from sightline.sim.faults import FaultRates, Faults
 from sightline.sim.history import History
 from sightline.sim.node import Node, Surroundings
@@ -34,6 +35,7 @@ from sightline.storage.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from sightline.actors.service.broker import Broker
+    from sightline.ports.video import MediaKind
     from sightline.sim.history import Checker
 
 T = TypeVar("T")
@@ -64,11 +66,13 @@ class WorldOptions:
         active_s: Length of the phase with requests and faults, in virtual seconds; the quiet phase comes after it.
         rates: Fault rates; None draws them from the seed.
         funds_policy: Value of the server's setting FUNDS_POLICY.
+        is_cluster: The service has several servers, with faults between them.
     """
 
     active_s: float = 180.0
     rates: FaultRates | None = None
     funds_policy: str = "advisory"
+    is_cluster: bool = False
 
 
 @final
@@ -93,6 +97,7 @@ class World:
             checkers=[*all_checkers(), *checkers],
             on_violation=self._scope.cancel,
         )
+        self.cluster = self._make_cluster() if options.is_cluster else None
         self.born_ms = self.clock.now_ms()
         self.is_over = False
         """Whether the quiet phase has begun, in which no new sessions are requested."""
@@ -104,6 +109,16 @@ class World:
         self._block = 0
         self._nursery: trio.Nursery | None = None
         self._people: trio.Nursery | None = None
+
+    def _make_cluster(self) -> Cluster:
+        return Cluster(
+            rng=self.rng,
+            clock=self.clock,
+            store=self.store,
+            history=self.history,
+            faults=self.faults,
+            on_fault=self.disturbed,
+        )
 
     def rng(self, name: str) -> random.Random:
         """Return a random generator for one part of the world, so that parts do not influence each other."""
@@ -117,37 +132,59 @@ class World:
 
     @property
     def node(self) -> Node | None:
-        """The server that callers reach, if one answers."""
+        """A server that callers reach, if one answers."""
+        return self.node_for(None)
+
+    def node_for(self, caller: str | None) -> Node | None:
+        """The server that a call reaches, if it answers; of several, a named caller keeps to one for a while."""
+        if self.cluster is not None:
+            return self.cluster.node_for(caller)
         return self._node if self._node is not None and self._node.is_ready else None
 
     @property
     def life(self) -> str:
         """A text that changes whenever session actors lose what they hold only in memory."""
+        if self.cluster is not None:
+            return self.cluster.life
         node = self.node
         return f"{node.name}/{node.registry.reloads(SESSION)}" if node is not None else "none"
 
     # Calls from outside.
 
-    async def call(self, what: str, act: Callable[[Broker], Awaitable[T]]) -> T:
-        """Call the broker of the current server, as a connection to it would.
+    def publish(self, session_id: str, kind: MediaKind) -> bool:
+        """Publish frames of a session, or stop publishing. Returns whether a server has the session's input."""
+        node = self.node if self.cluster is None else self.cluster.publisher_of(session_id)
+        return node is not None and node.video is not None and node.video.publish(session_id, kind)
+
+    async def call(self, what: str, act: Callable[[Broker], Awaitable[T]], *, by: str | None = None) -> T:
+        """Call the broker of a server, as a connection to it would.
+
+        Args:
+            by: A caller that keeps to one of several servers for a while; None: any server.
 
         Raises:
             NodeDownError: No server is running.
             NodeLostError: The connection broke; the outcome is unknown.
         """
-        node = self.node
+        node = self.node_for(by)
         if node is None:
             await trio.sleep(0.2)
             raise NodeDownError("no server listens")
-        scope = trio.CancelScope(deadline=trio.current_time() + CALL_LIMIT_S)
+        limit_s = CALL_LIMIT_S if self.cluster is None else PATIENCE_S
+        scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         node.calls[scope] = None
+        is_healed = self.cluster is not None and self.cluster.is_healed
         try:
             with scope:
-                return await act(node.broker)
+                return await node.serve(act)
+        except OutcomeUnknownError as error:
+            if is_healed:
+                self.history.violate("healed", f"{what} at {node.name} failed without faults: {error!r}")
+            raise
         finally:
             del node.calls[scope]
-        if node.line.is_dead:
-            raise NodeLostError(f"the server died during {what}")
+        if node.line.is_dead or self.cluster is not None:
+            raise NodeLostError(f"the server died or was suspended during {what}")
         self.history.violate("answered", f"{what} was not answered within {CALL_LIMIT_S} s")
         raise NodeLostError(what)
 
@@ -178,7 +215,7 @@ class World:
     async def until_ready(self) -> Node:
         """Wait for a server that answers; start one if necessary."""
         while (node := self.node) is None:
-            if self._node is None or self._node.line.is_dead:
+            if self.cluster is None and (self._node is None or self._node.line.is_dead):
                 self.start_node()
             await trio.sleep(0.1)
         return node
@@ -260,22 +297,35 @@ class World:
         assert self._nursery is not None
         self._nursery.start_soon(self._tick)
         self._nursery.start_soon(self._mine)
-        self.start_node()
+        if self.cluster is not None:
+            self._nursery.start_soon(self.cluster.run, self._surroundings())
+        else:
+            self.start_node()
         await self.until_ready()
         async with trio.open_nursery() as chaos:
-            chaos.start_soon(self._crashes)
-            chaos.start_soon(self._pauses)
+            if self.cluster is not None:
+                chaos.start_soon(self.cluster.disturb)
+            else:
+                chaos.start_soon(self._crashes)
+                chaos.start_soon(self._pauses)
             async with trio.open_nursery() as self._people:
                 await scenario(self)
                 await trio.sleep(self.options.active_s)
                 self._calm_down()
+                if self.cluster is not None:
+                    self.cluster.heal()
+                    await self.cluster.check_healed()
                 await self._until_all_is_done()
                 self._people.cancel_scope.cancel()
             chaos.cancel_scope.cancel()
         self.history.ended()
-        node = await self.until_ready()
-        drained = await node.registry.close(drain_s=60)
-        if not drained:
+        nodes = [await self.until_ready()] if self.cluster is None else self.cluster.nodes
+        async with trio.open_nursery() as closing:
+            for node in nodes:
+                closing.start_soon(self._close, node)
+
+    async def _close(self, node: Node) -> None:
+        if not await node.registry.close(drain_s=60):
             self.history.violate("answered", "the kernel did not drain in the quiet phase")
 
     def _calm_down(self) -> None:

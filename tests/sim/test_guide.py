@@ -25,6 +25,7 @@ def test_the_guide_names_every_checker():
 
 def test_the_guide_names_only_commands_that_there_are():
     from sightline.sim.scenarios import SCENARIOS
+    from sightline.sim.simulate import SERVERS, SEVERAL
 
     for name in re.findall(r"--scenario ([a-z-]+)", GUIDE.read_text()):
-        assert name in SCENARIOS
+        assert name in (*SCENARIOS, SERVERS, SEVERAL)

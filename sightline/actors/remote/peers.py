@@ -201,6 +201,8 @@ class Peers:
 
     def _route(self, message: _Message) -> None:
         """Send a message to the owner of its actor; hold it while none is known."""
+        if message.envelope.is_ask and message.number not in self._asks:
+            return  # answered or delivered meanwhile; a question may be on two ways at once
         owner = self.routes.owner_of(message.actor_id)
         if owner is None:
             self._hold(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
 
@@ -11,6 +11,7 @@ from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.sim.faults import Faults, Outcome
 
 if TYPE_CHECKING:
+    from sightline.domain.errors import SightlineError
     from sightline.domain.operator.model import Workspace
     from sightline.domain.pricing import Quote
     from sightline.domain.session.model import Session, SessionState
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from sightline.storage.memory.store import MemoryStore
 
 T = TypeVar("T")
+
+NO_ANSWER_S: Final = 5.0
+"""After this time a call to an unreachable database fails."""
 
 
 @final
@@ -84,20 +88,31 @@ class Line:
 class FaultyStore:
     """The Store port over an in-memory store that survives crashes of the server."""
 
-    def __init__(self, inner: MemoryStore, faults: Faults, line: Line, history: History, owner: str) -> None:
+    def __init__(
+        self,
+        inner: MemoryStore,
+        faults: Faults,
+        line: Line,
+        history: History,
+        owner: str,
+        is_reachable: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._inner = inner
         self._faults = faults
         self._line = line
         self._history = history
         self._owner = owner
+        self._is_reachable = is_reachable
 
     async def _read(self, act: Callable[[], Awaitable[T]]) -> T:
         await self._travel()
+        await self._require_reachable(StoreUnavailableError("simulated: the database cannot be reached"))
         if self._faults.read_fails():
             self._history.truth.disturbed_ms = self._history.clock.now_ms()
             raise StoreUnavailableError("simulated: the read was refused")
         found = await act()
         await self._travel()
+        await self._require_reachable(StoreUnavailableError("simulated: the database cannot be reached"))
         return found
 
     async def _write(self, act: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> T:
@@ -105,6 +120,7 @@ class FaultyStore:
         if outcome is not Outcome.FINE:
             self._history.truth.disturbed_ms = self._history.clock.now_ms()
         await self._travel()
+        await self._require_reachable(StoreUnavailableError("simulated: the database cannot be reached"))
         if outcome is Outcome.REFUSED:
             raise StoreUnavailableError("simulated: the write was refused")
         if outcome is not Outcome.UNKNOWN_LOST:
@@ -112,6 +128,7 @@ class FaultyStore:
             # In the same step as the commit: the checkers see what every reader sees from now on.
             note(result)
             await self._travel()
+            await self._require_reachable(OutcomeUnknownError("simulated: the answer to the write was lost"))
             if outcome is Outcome.FINE:
                 return result
         else:
@@ -122,6 +139,12 @@ class FaultyStore:
         await self._line.pass_through()
         await trio.sleep(self._faults.latency_s())
         await self._line.pass_through()
+
+    async def _require_reachable(self, error: SightlineError) -> None:
+        """Fail after a while if the server is cut off the database."""
+        if not self._is_reachable():
+            await trio.sleep(NO_ANSWER_S)
+            raise error
 
     async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
         """Take every shard."""

@@ -79,6 +79,10 @@ class SimVideo:
         await trio.lowlevel.checkpoint()
         return SignalReply(status=404)
 
+    def has_input(self, session_id: str) -> bool:
+        """Whether the input of a session exists here."""
+        return session_id in self._inputs
+
     def publish(self, session_id: str, kind: MediaKind) -> bool:
         """Publish frames, or stop publishing. Returns False if the input does not exist."""
         if session_id not in self._inputs or self._line.is_dead:

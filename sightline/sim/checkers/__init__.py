@@ -1,8 +1,9 @@
 """Checkers: each checks one promise over a world's history, independently of the scenario."""
 
-from sightline.sim.checkers.answers import Acknowledged, OneEffect, Readings, Sequences
+from sightline.sim.checkers.answers import Acknowledged, NoEffect, OneEffect, Readings, Sequences
+from sightline.sim.checkers.folded import Folded
 from sightline.sim.checkers.money import Charges, Holds, Meter, Pauses, Settlements
-from sightline.sim.checkers.operators import Busy, DispatchPairs, OneLive, RelationsAgree
+from sightline.sim.checkers.operators import Busy, DispatchPairs, OneDispatch, OneLive, RelationsAgree
 from sightline.sim.checkers.rows import Epochs, MeterChain, Transitions, Versions
 from sightline.sim.history import Checker
 
@@ -18,10 +19,12 @@ def all_checkers() -> list[Checker]:
         MeterChain(),
         Acknowledged(),
         OneEffect(),
+        NoEffect(),
         Sequences(),
         Readings(),
         OneLive(),
         DispatchPairs(),
+        OneDispatch(),
         Busy(),
         RelationsAgree(),
         Holds(),
@@ -29,4 +32,5 @@ def all_checkers() -> list[Checker]:
         Settlements(),
         Meter(),
         Pauses(),
+        Folded(),
     ]

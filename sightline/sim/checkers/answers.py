@@ -7,7 +7,7 @@ from typing import ClassVar, Final, final
 
 from sightline.domain.session.messages import EventKind
 from sightline.ports.store import Heartbeat
-from sightline.sim.history import CallReply, Checker, SessionStep
+from sightline.sim.history import CallReply, Checker, SessionStep, WorkspaceStep
 
 PROOF: Final = {
     "create": (EventKind.CREATED,),
@@ -119,6 +119,24 @@ class Sequences(Checker):
 
 def _report(beat: Heartbeat) -> tuple[float, float, float, str | None]:
     return (beat.fix.lat, beat.fix.lng, beat.fix.accuracy_m, beat.session_id)
+
+
+@final
+class NoEffect(Checker):
+    """A creation without a key that was answered as surely without effect has none, now or later."""
+
+    name: ClassVar[str] = "no effect"
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
+    def on_no_effect(self, slug: str) -> None:
+        self._refused.add(slug)
+        self.require(slug not in self.history.store._slugs, f"{slug} was answered as not created, and exists")
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        slug = step.after.slug
+        self.require(slug not in self._refused, f"{slug} was created after it was answered as not created")
 
 
 @final

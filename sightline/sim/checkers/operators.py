@@ -69,6 +69,28 @@ class DispatchPairs(Checker):
 
 
 @final
+class OneDispatch(Checker):
+    """An operator is not dispatched while a session that it was dispatched to, or that is LIVE, still has it."""
+
+    name: ClassVar[str] = "one dispatch"
+
+    def __init__(self) -> None:
+        self._occupied: dict[str, set[str]] = {}
+
+    def on_session(self, step: SessionStep) -> None:
+        session, phase = step.after, step.after.phase
+        for sessions in self._occupied.values():
+            sessions.discard(session.id)
+        if not isinstance(phase, Live) and not (isinstance(phase, Assigned) and phase.is_dispatched):
+            return
+        sessions = self._occupied.setdefault(phase.operator.workspace_id, set())
+        is_new = isinstance(phase, Assigned) and (step.before is None or step.before.phase != phase)
+        text = f"operator {phase.operator.workspace_id} was dispatched to {session.id} and is in {sorted(sessions)}"
+        self.require(not (is_new and sessions), text)
+        sessions.add(session.id)
+
+
+@final
 class Busy(Checker):
     """An operator's claims are its ASSIGNED and LIVE sessions, and BUSY requires one. Disagreements are short."""
 

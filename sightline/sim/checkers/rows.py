@@ -41,7 +41,9 @@ class Epochs(Checker):
             self.require(first == owner, f"shard {shard} epoch {epoch} has two owners: {first}, {owner}")
 
     def on_session(self, step: SessionStep) -> None:
-        self._check(step.owner, step.write.lease, step.after.id)
+        lease = step.write.lease
+        owner = self.history.epochs[lease.shard][0] if step.is_assignment else step.owner
+        self._check(owner, lease, step.after.id)
 
     def on_workspace(self, step: WorkspaceStep) -> None:
         self._check(step.owner, step.write.lease, step.after.id)

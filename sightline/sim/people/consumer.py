@@ -28,6 +28,7 @@ class Wishes:
         pause_s: Longest time between two sessions, in seconds; the consumer stops after `sessions_max` sessions.
         leases: Asks for a consumer lease; the polls renew it.
         quotes: Takes a quote first; `withdraws`: cancels while waiting; `hangs_up`: ends before the maximum duration.
+        forgets: Never looks at the session again after the request.
         poll_s: Seconds between reads of a session.
     """
 
@@ -39,6 +40,7 @@ class Wishes:
     quotes: float = 0.3
     withdraws: float = 0.1
     hangs_up: float = 0.5
+    forgets: float = 0.0
     poll_s: float = 2.0
 
 
@@ -60,7 +62,8 @@ class Consumer:
             if self.world.is_over:
                 return
             session_id = await self.request()
-            if session_id is not None:
+            is_forgotten = self.wishes.forgets > 0 and self.rng.random() < self.wishes.forgets
+            if session_id is not None and not is_forgotten:
                 await self.see_through(session_id)
             await trio.sleep(self.rng.random() * self.wishes.pause_s)
 

@@ -130,7 +130,9 @@ class Device:
         workspace_id = self.client.workspace_id
         for _ in range(3):
             try:
-                await self.world.call("a heartbeat", lambda broker: broker.heartbeat(workspace_id, report))
+                await self.world.call(
+                    "a heartbeat", lambda broker: broker.heartbeat(workspace_id, report), by=self.name
+                )
             except RefusedError as error:
                 if error.refusal.detail == "location:sequence":
                     return False  # an earlier try was accepted after all
@@ -224,22 +226,21 @@ class Device:
                 self.show_frames()
 
     def _leave(self) -> None:
-        node = self.world.node
-        if self.live_session is not None and node is not None and node.video is not None:
-            node.video.publish(self.live_session, MediaKind.DISCONNECTED)
+        if self.live_session is not None:
+            self.world.publish(self.live_session, MediaKind.DISCONNECTED)
             self.world.history.truth.odd_fix_ms[self.client.workspace_id] = self.world.clock.now_ms()
 
     def show_frames(self) -> None:
         """Publish for a moment, if a session is LIVE and a server accepts it."""
-        session_id, node = self.live_session, self.world.node
-        if session_id is None or node is None or node.video is None:
-            return
-        if node.video.publish(session_id, MediaKind.FRAMES):
+        session_id = self.live_session
+        if session_id is not None and self.world.publish(session_id, MediaKind.FRAMES):
             shown = self.world.history.truth.media_ms.setdefault(session_id, [])
             shown.append(self.world.clock.now_ms())
 
 
-async def _create(new: NewWorkspace, broker: Broker) -> Answer[Workspace]:
+async def create(new: NewWorkspace, broker: Broker) -> Answer[Workspace]:
+    """Create a workspace whose wallet is taken as proved."""
+
     async def prove() -> NewWorkspace:
         return new
 
@@ -253,7 +254,7 @@ async def create_workspace(world: World, name: str, role: WorkspaceRole) -> str:
         slug = f"{name}-{rng.randrange(10**6)}"
         new = NewWorkspace(wallet_address=f"0x{rng.getrandbits(160):040x}", slug=slug, name=name, roles=(role,))
         try:
-            answer = await world.call("a sign-up", partial(_create, new))
+            answer = await world.call("a sign-up", partial(create, new))
         except SightlineError:
             await trio.sleep(0.5)
         else:

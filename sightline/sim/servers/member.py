@@ -13,6 +13,7 @@ from sightline.actors.ownership.shard_host import ShardHost
 from sightline.actors.remote.peers import QUESTIONS, Peers
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.ports.leases import ServerIdentity
+from sightline.sim.adapters.store import NO_ANSWER_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_ANSWER_S: Final = 5.0
-"""After this time a call to an unreachable database fails."""
 ENTER_AGAIN_S: Final = 1.0
 
 

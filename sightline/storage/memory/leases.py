@@ -112,7 +112,7 @@ class MemoryShardLeases:
             for other, held in list(self._leases.items()):
                 if other != incarnation and not _is_valid(held, now_ms):
                     self._end(other)
-        free = [shard for shard in sorted(shards) if self._is_free(shard, incarnation)]
+        free = [int(shard) for shard in sorted(shards) if self._is_free(shard, incarnation)]
         epochs = self._store.raise_epochs(free)
         for shard, epoch in epochs.items():
             self._shards[shard] = _Owned(epoch, incarnation)
