@@ -20,7 +20,7 @@ from sightline.domain.session.model import Live
 from sightline.ports.store import SHARDS
 from sightline.sim.checkers.folded import beats_not_folded
 from sightline.sim.node import Node
-from sightline.sim.servers.member import Machine, Member
+from sightline.sim.servers.member import SimMachine, SimMember
 from sightline.storage.memory.leases import MemoryShardLeases
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ PROBES: Final = 32
 
 
 @final
-class Place:
+class ServerPlace:
     """One machine: its process is started again after it ended, each time as a new incarnation."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: SimMachine) -> None:
         self.machine = machine
         self.starts = 0
         self.node: Node | None = None
@@ -97,12 +97,14 @@ class Cluster:
         self._lost_frames = self._chance.choice((0.0, 0.01, 0.05))
         self._lost_answers = self._chance.choice((0.0, 0.01, 0.05))
         count = self._chance.randint(3, 5)
-        self.places = [Place(Machine(number, self._chance.randrange(-3_600_000, 3_600_000))) for number in range(count)]
+        self.places = [
+            ServerPlace(SimMachine(number, self._chance.randrange(-3_600_000, 3_600_000))) for number in range(count)
+        ]
         self._silent: Counter[tuple[str, str]] = Counter()
         """Faults that keep the frames of one server from another one now."""
         self._network: trio.Nursery | None = None
         self._disturbing = trio.CancelScope()
-        self._kept: dict[str, Place] = {}
+        self._kept: dict[str, ServerPlace] = {}
         """The server of each caller that keeps to one."""
         self._inputs: dict[str, Node] = {}
         """The server that each publisher of a session is connected to."""
@@ -115,7 +117,7 @@ class Cluster:
             for place in self.places:
                 self._network.start_soon(self._run_place, place, outside)
 
-    async def _run_place(self, place: Place, outside: Surroundings) -> None:
+    async def _run_place(self, place: ServerPlace, outside: Surroundings) -> None:
         while True:
             place.starts += 1
             name = f"node-{place.machine.number}.{place.starts}"
@@ -126,8 +128,8 @@ class Cluster:
             self._on_fault()
             await trio.sleep(self._chance.random() * RESTART_S)
 
-    def _joining(self, machine: Machine) -> Callable[[Node], Member]:
-        return lambda node: Member(self, machine, node.name, node.line)
+    def _joining(self, machine: SimMachine) -> Callable[[Node], SimMember]:
+        return lambda node: SimMember(self, machine, node.name, node.line)
 
     # What callers reach.
 
@@ -240,7 +242,7 @@ class Cluster:
         healed_ms = self._history.truth.healed_ms
         return healed_ms is not None and self.clock.now_ms() >= healed_ms + HEALED_S * 1_000
 
-    def _any(self) -> Place:
+    def _any(self) -> ServerPlace:
         return self._chance.choice(self.places)
 
     async def _pause(self) -> None:
@@ -263,7 +265,7 @@ class Cluster:
         """Cut all servers off the database."""
         await self._cut_off(self.places, self._chance.random() * 15)
 
-    async def _cut_off(self, places: Sequence[Place], seconds: float) -> None:
+    async def _cut_off(self, places: Sequence[ServerPlace], seconds: float) -> None:
         self.note("cut", seconds, *(place.machine.number for place in places))
         for place in places:
             place.machine.cuts += 1
@@ -308,7 +310,7 @@ class Cluster:
             await self._stop_at(place)
             await trio.sleep(2 + self._chance.random() * 4)
 
-    async def _stop_at(self, place: Place) -> None:
+    async def _stop_at(self, place: ServerPlace) -> None:
         if (node := place.ready) is not None:
             await node.stop()
 
@@ -336,7 +338,7 @@ class Cluster:
         await trio.sleep(SETTLED_S - HEALED_S)
         self._check_folded()
 
-    async def _probe(self, place: Place) -> None:
+    async def _probe(self, place: ServerPlace) -> None:
         """Ask one server for actors of many shards."""
         node = place.ready
         if node is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sightline.ports.ids import Ids
     from sightline.sim.faults import Faults
     from sightline.sim.history import History
-    from sightline.sim.servers.member import Machine, Member
+    from sightline.sim.servers.member import SimMachine, SimMember
     from sightline.storage.memory.identity import MemoryRelations
     from sightline.storage.memory.store import MemoryStore
 
@@ -96,8 +96,8 @@ class Node:
         outside: Surroundings,
         name: str,
         *,
-        machine: Machine | None = None,
-        join: Callable[[Node], Member] | None = None,
+        machine: SimMachine | None = None,
+        join: Callable[[Node], SimMember] | None = None,
     ) -> None:
         """Create a server that does not run yet.
 

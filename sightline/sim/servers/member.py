@@ -69,7 +69,7 @@ class Network(Protocol):
 
 
 @final
-class Machine:
+class SimMachine:
     """What stays when a process is started again: the place, its clock and its access to the database."""
 
     def __init__(self, number: int, boot_offset_ms: int) -> None:
@@ -88,7 +88,7 @@ class Machine:
 class DatabaseLink:
     """Calls of one process to the database: slow, lost, or cut off."""
 
-    def __init__(self, network: Network, machine: Machine, line: Line) -> None:
+    def __init__(self, network: Network, machine: SimMachine, line: Line) -> None:
         self._network = network
         self._machine = machine
         self._line = line
@@ -123,11 +123,11 @@ class DatabaseLink:
 
 
 @final
-class Member:
+class SimMember:
     """The shards and the peers of one process, built from the parts that `ClusterMember` uses in a real server."""
 
     def __init__(
-        self, network: Network, machine: Machine, name: str, line: Line, *, questions: Collection[type] = QUESTIONS
+        self, network: Network, machine: SimMachine, name: str, line: Line, *, questions: Collection[type] = QUESTIONS
     ) -> None:
         """Create the part of a process that has not entered.
 
@@ -248,6 +248,10 @@ class RemoteLeases:
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
         """Extend the lease."""
         return await self._call(lambda: self._inner.renew(incarnation))
+
+    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+        """Say what this server's clock shows now."""
+        await self._call(lambda: self._inner.report_clock(incarnation, clock_ms))
 
     async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
         """Take shards that are free."""

@@ -14,7 +14,7 @@ from sightline.actors.remote import codec
 from sightline.domain.errors import StoreUnavailableError
 from sightline.sim.adapters.store import Line
 from sightline.sim.servers.counter import COUNTER, Add, Counter, Get
-from sightline.sim.servers.member import Machine, Member, Network
+from sightline.sim.servers.member import Network, SimMachine, SimMember
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -51,12 +51,12 @@ class SimServer:
     def __init__(self, world: CounterNetwork, number: int) -> None:
         self._world = world
         self._rng = world.rng(f"server {number}")
-        self.machine = Machine(number, self._rng.randrange(-3_600_000, 3_600_000))
+        self.machine = SimMachine(number, self._rng.randrange(-3_600_000, 3_600_000))
         self._starts = 0
         self.name = ""
         """The incarnation."""
         self.line = Line()
-        self._member: Member | None = None
+        self._member: SimMember | None = None
         self._registry: Registry | None = None
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
@@ -77,7 +77,7 @@ class SimServer:
             await trio.sleep(RESTART_S)
 
     async def _live(self) -> None:
-        member = Member(self._world, self.machine, self.name, self.line, questions=QUESTIONS)
+        member = SimMember(self._world, self.machine, self.name, self.line, questions=QUESTIONS)
         registry = self._registry = Registry(
             clock=self._world.clock,
             rng=random.Random(self.name),
@@ -151,7 +151,7 @@ class SimServer:
         assert self._registry is not None
         return self._registry
 
-    def _require_member(self) -> Member:
+    def _require_member(self) -> SimMember:
         assert self._member is not None
         return self._member
 
@@ -172,10 +172,6 @@ class SimServer:
     def is_serving(self, shard: int) -> bool:
         """Whether this server answers for the shard."""
         return self._member is not None and self._member.is_serving(shard)
-
-    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
-        """Say what this server's clock shows now."""
-        await self._call(lambda: self._inner.report_clock(incarnation, clock_ms))
 
 
 def counters_of(shards: Collection[int]) -> tuple[str, ...]:
