@@ -128,14 +128,14 @@ class Injection:
 
     async def _inject(self, fault: Fault, target: Target) -> None:
         began, statuses, exits = trio.current_time(), self.answers.statuses.copy(), len(self.service.exits)
-        lost, slow = self._lost(), len(self.answers.slow)
+        lost, slow, silent = self._lost(), len(self.answers.slow), len(self.watch.timeouts)
         await fault.inject(target)
         recovered_s = await self._recover()
         pauses = self.watch.pauses(began)
         counts = self.answers.since(statuses)
         self.outcome.injected.append(Injected(fault.name, pauses, recovered_s, counts, self._lost() - lost))
         where = f"{self.outcome.arrangement.value}: {fault.name}, server {target.member.number}"
-        for answer in self.answers.slow[slow:]:
+        for answer in self.answers.slow[slow:] + self.watch.timeouts[silent:]:
             _say(f"  slow: {answer}")
         for ended in self.service.exits[exits:]:
             _say(f"  {ended}")

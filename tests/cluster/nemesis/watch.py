@@ -41,6 +41,8 @@ class Watch:
     rng: Random
     reads: list[Read] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
+    timeouts: list[str] = field(default_factory=list)
+    """Reads that got no answer at all within `READ_TIMEOUT_S`."""
 
     async def open(self) -> None:
         """Create the sessions."""
@@ -66,7 +68,11 @@ class Watch:
 
     async def _answers(self, http: httpx.AsyncClient, session_id: str) -> bool:
         try:
-            answer = await http.get(f"{self.service.url}/api/v1/sessions/{session_id}")
+            url = f"{self.service.url}/api/v1/sessions/{session_id}"
+            answer = await http.get(url)
+        except httpx.TimeoutException as error:
+            self.timeouts.append(f"{type(error).__name__} after {READ_TIMEOUT_S:g} s: {url}")
+            return False
         except httpx.TransportError:
             return False
         self.consumer.stage.note(answer)
