@@ -4,13 +4,14 @@ import pytest
 import trio
 
 from sightline.actors.deps import SESSION
+from sightline.actors.ownership.owned_shards import shard_of
 from sightline.actors.types import SessionListing
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Availability
 from sightline.domain.refusal import Code
 from sightline.domain.session.messages import FixReported, MediaProved, Party
 from sightline.ports.relations import OPERATOR_WORKSPACE, session_ref, workspace_ref
-from sightline.ports.store import SessionKey, SessionView
+from sightline.ports.store import Heartbeat, HeartbeatWrite, SessionKey, SessionView, ShardLease
 from sightline.ports.video import MediaEvent, MediaKind
 from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
@@ -329,3 +330,24 @@ async def test_evidence_that_waits_when_a_deadline_passes_is_handled_before_it(w
     await world.heartbeat(operator, 65)
     view = await world.view(session, consumer)
     assert (view.state, view.meter_state) == ("LIVE", "RUNNING")
+
+
+async def test_heartbeats_whose_reports_were_lost_are_counted_when_the_next_one_arrives(world):
+    """Another server reports the next heartbeat, before it is noticed that messages of the first one were lost."""
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 4)
+    ref, lease = world.registry.ref(SESSION, session), ShardLease(shard_of(operator), 1)
+    newest = await world.store.latest_heartbeat(operator)
+    for _ in range(6):  # recorded, and not reported
+        await trio.sleep(2)
+        world.frames(session)
+        now_ms = world.clock.now_ms()
+        fix = Fix(lat=LAT, lng=LNG, accuracy_m=5.0, at_ms=now_ms, taken_at_ms=now_ms)
+        before, newest = newest, Heartbeat(workspace_id=operator, sequence=newest.sequence + 1, fix=fix, is_fresh=True)
+        await world.store.append_heartbeats([HeartbeatWrite(lease, (newest,))])
+    assert (await world.view(session, consumer)).pause_reason == "LOCATION_STALE"
+    ref.tell(FixReported(newest.fix, newest.sequence, True, before.sequence, before.fix.at_ms))
+    await trio.sleep(1)
+    meter = (await world.broker.reads.meter(session, consumer)).value
+    assert (meter.state, meter.windows) == ("RUNNING", ())

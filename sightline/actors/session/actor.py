@@ -49,6 +49,7 @@ from sightline.actors.types import Answer, Caller
 from sightline.domain.access import SCOPE_TO_END, scope_missing
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
 from sightline.domain.session import machine
+from sightline.domain.session.evidence import follows_missed
 from sightline.domain.session.messages import (
     Assign,
     Cancel,
@@ -118,6 +119,7 @@ class SessionActor:
         try:
             match message:
                 case FixReported():
+                    self._require_no_gap(message)
                     await self._durable.take_fact(message)
                     self._deps.watchers.notify_move(SESSION, self._context.id)
                 case MediaProved():
@@ -330,6 +332,12 @@ class SessionActor:
         session = self._durable.session
         if session is None or session.version < version:
             raise ReloadRequestedError("the session's row has moved on")
+
+    def _require_no_gap(self, report: FixReported) -> None:
+        """Reload if an earlier heartbeat was recorded and not reported: a later row would leave it out for ever."""
+        session = self._durable.session
+        if session is not None and isinstance(session.phase, Live) and follows_missed(session.phase, report):
+            raise ReloadRequestedError("a report of a heartbeat was lost")
 
     # Timers and video.
 

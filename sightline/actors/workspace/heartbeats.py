@@ -148,10 +148,12 @@ class HeartbeatIntake:
         if before.live_session_id is None:
             return
         session = self._context.registry.ref(SESSION, before.live_session_id)
+        previous, previous_at_ms = before.last_sequence, seen_ms
         for report in accepted:
             for heartbeat in report.heartbeats:
-                fact = FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh)
+                fact = FixReported(heartbeat.fix, heartbeat.sequence, heartbeat.is_fresh, previous, previous_at_ms)
                 session.tell(fact, conflate_key="heartbeat")
+                previous, previous_at_ms = heartbeat.sequence, heartbeat.fix.at_ms
 
     async def _answer_refused(self, report: Judged) -> None:
         """Answer a report of several heartbeats of which none is accepted."""

@@ -53,6 +53,14 @@ def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimi
     )
 
 
+def follows_missed(phase: Live, message: FixReported) -> bool:
+    """Whether the heartbeat before this one was not reported to the session, although it was accepted while LIVE."""
+    if message.previous is None or message.previous_at_ms is None:
+        return False
+    is_unknown = message.previous > phase.location.last_sequence
+    return is_unknown and message.previous_at_ms >= phase.evidence.started_at_ms
+
+
 def _with_coarse_fix(phase: Live, message: FixReported, at_ms: int, limits: SessionLimits) -> Live:
     """Add a fix that is too inaccurate to prove presence; several in a row end presence immediately."""
     evidence, coarse = phase.evidence, phase.location.coarse_in_row + 1

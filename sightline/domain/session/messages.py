@@ -66,11 +66,17 @@ class CancelAssignment:
 @final
 @value
 class FixReported:
-    """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late."""
+    """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late.
+
+    `previous` is the sequence of the heartbeat that was accepted before it, at `previous_at_ms`. A session that does
+    not know that heartbeat has missed a report.
+    """
 
     fix: Fix
     sequence: int
     is_fresh: bool = True
+    previous: int | None = None
+    previous_at_ms: int | None = None
 
 
 @final

@@ -60,7 +60,7 @@ EXPECTED = {
     Restore: {"is_dispatched": False},
     Release: {"start_timed_out": False, "funded_consumer": None},
     Assign: {"is_dispatched": False},
-    FixReported: {"is_fresh": True},
+    FixReported: {"is_fresh": True, "previous": None, "previous_at_ms": None},
     Event: {"facts": ()},
     ReleaseOperator: {"is_withdrawn": False},
     Step: {"events": (), "effects": ()},
