@@ -91,6 +91,8 @@ class ServerState:
     """What was released for it and it has not taken yet."""
     clock_offset_ms: int = 0
     """How far its clock is ahead of the database's, as it reported last."""
+    is_connected: bool = True
+    """Whether it reaches the other servers, as it reported last."""
 
 
 @final
@@ -158,6 +160,6 @@ class ShardLeases(Protocol):
         """Every server that has entered and was not ended, by incarnation."""
         ...
 
-    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
-        """Say what this server's clock shows now, for `ServerState.clock_offset_ms`."""
+    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
+        """Say what this server's clock shows now, and whether it reaches the other servers; see `ServerState`."""
         ...

@@ -221,14 +221,16 @@ async def test_a_lease_that_was_made_before_the_clock_went_back_does_not_last_fo
     assert set(await cluster.leases.take("second", EVERY)) == set(EVERY)
 
 
-async def test_a_server_reports_how_far_its_clock_is_ahead(cluster: Cluster) -> None:
+async def test_a_server_reports_its_clock_and_its_connection(cluster: Cluster) -> None:
     await cluster.enter("one", "two")
     before = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
     assert before == {"one": 0, "two": 0}
-    await cluster.leases.report_clock("one", 0)
+    await cluster.leases.report("one", 0, is_connected=True)
     offset = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
     # The clock of the database is ahead of zero by all the time since 1970.
-    await cluster.leases.report_clock("one", 1_500 - offset["one"])
+    await cluster.leases.report("one", 1_500 - offset["one"], is_connected=False)
     offset = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
     assert 500 < offset["one"] <= 1_500
     assert offset["two"] == 0
+    connected = {state.incarnation: state.is_connected for state in await cluster.leases.servers()}
+    assert connected == {"one": False, "two": True}

@@ -24,7 +24,9 @@ RENEW_EVERY_S: Final = 1.5
 RENEW_DEADLINE_S: Final = 1.0
 ASSIGN_EVERY_S: Final = 1.0
 EXPECTED_S: Final = 10.0
-CLOCK_EVERY_S: Final = 5.0
+REPORT_EVERY_S: Final = 5.0
+APART_S: Final = 5.0
+"""A server that reaches no other one for this long hands its shards over, if another one is connected."""
 CLOCK_TAKE_MS: Final = 250
 """A server takes no shards while its clock differs more than this from the database's, and that of another does not."""
 CLOCK_GIVE_MS: Final = 1_000
@@ -57,6 +59,7 @@ class ShardHost:
         recover: Callable[[Collection[int]], Awaitable[None]],
         now_ms: Callable[[], int],
         clock_ms: Callable[[], int] | None = None,
+        is_connected: Callable[[], bool] = lambda: True,
         shards: Collection[int] = EVERY_SHARD,
         routes: Routes | None = None,
         servers_expected: int = 1,
@@ -70,6 +73,7 @@ class ShardHost:
             now_ms: A clock that never steps and goes on while the process is suspended.
             clock_ms: The wall clock, by which actors stamp. A server whose clock differs takes nothing, see
                 `CLOCK_TAKE_MS`. None: it is not compared.
+            is_connected: Whether the bus carries frames to the other servers.
             shards: All shards of the service.
             routes: Learns which server owns what.
             servers_expected: This server takes nothing before so many have entered, for `EXPECTED_S` at most. Servers
@@ -84,7 +88,10 @@ class ShardHost:
         self._recover = recover
         self._now_ms = now_ms
         self._clock_ms = clock_ms
-        self._clock_due_ms = 0
+        self._is_connected = is_connected
+        self._connected_ms = now_ms()
+        self._reported_connected = True
+        self._report_due_ms = 0
         self._shards = shards
         self._routes = routes or Routes(server.incarnation)
         self._servers_expected = servers_expected
@@ -195,9 +202,7 @@ class ShardHost:
 
     async def _assign(self) -> None:
         me = self._server.incarnation
-        if self._clock_ms is not None and self._now_ms() >= self._clock_due_ms:
-            await self._leases.report_clock(me, self._clock_ms())
-            self._clock_due_ms = self._now_ms() + int(CLOCK_EVERY_S * 1_000)
+        await self._report(me)
         servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
         valid = {incarnation: server.shards for incarnation, server in servers.items()}
         self._routes.read(valid)
@@ -206,14 +211,14 @@ class ShardHost:
         if len(valid) < self._servers_expected and self._now_ms() < self._expected_until_ms:
             return
         self._servers_expected = 0
-        right = {incarnation for incarnation, server in servers.items() if _is_right(server, CLOCK_TAKE_MS)}
-        if right and me not in right:
-            await self._mistrust_own_clock(servers[me], sorted(right))
+        fit = {incarnation for incarnation, server in servers.items() if _is_fit(server)}
+        if fit and me not in fit:
+            await self._stand_back(servers[me], sorted(fit))
             return
-        if not right:  # no server has a reason to believe another one
-            right = set(valid)
-        kept = set[int]().union(*(valid[incarnation] for incarnation in valid.keys() - right))
-        valid = {incarnation: shards for incarnation, shards in valid.items() if incarnation in right}
+        if not fit:  # no server has a reason to believe another one
+            fit = set(valid)
+        kept = set[int]().union(*(valid[incarnation] for incarnation in valid.keys() - fit))
+        valid = {incarnation: shards for incarnation, shards in valid.items() if incarnation in fit}
         # In the database but not in memory: the answer to an earlier `take` or `release` was lost.
         unknown = valid[me] - self._owned.epochs.keys()
         if unknown:
@@ -227,14 +232,32 @@ class ShardHost:
             for receiver, shards in to_give(me, self._shards, valid).items():
                 await self._hand_over(frozenset(shards), receiver)
 
-    async def _mistrust_own_clock(self, own: ServerState, right: Sequence[str]) -> None:
-        """Take nothing while this server's clock differs and that of others does not; give all away above a second."""
-        log.error("clock_differs", ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
-        if _is_right(own, CLOCK_GIVE_MS):
+    async def _report(self, me: str) -> None:
+        """Tell the database about this server's clock and bus: every few seconds, and when the bus comes or goes."""
+        now_ms = self._now_ms()
+        if self._is_connected():
+            self._connected_ms = now_ms
+        is_connected = now_ms - self._connected_ms < APART_S * 1_000
+        if self._clock_ms is None or (now_ms < self._report_due_ms and is_connected == self._reported_connected):
+            return
+        await self._leases.report(me, self._clock_ms(), is_connected=is_connected)
+        self._reported_connected = is_connected
+        self._report_due_ms = now_ms + int(REPORT_EVERY_S * 1_000)
+
+    async def _stand_back(self, own: ServerState, fit: Sequence[str]) -> None:
+        """Take nothing while another server is fit and this one is not.
+
+        Give everything away if this server's clock is over a second off, or if it does not reach the others: they
+        cannot ask for what it owns.
+        """
+        is_apart = not own.is_connected
+        event = "cut_off_from_other_servers" if is_apart else "clock_differs"
+        log.error(event, ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
+        if not is_apart and abs(own.clock_offset_ms) <= CLOCK_GIVE_MS:
             return
         shards = sorted(self._owned.epochs)
-        for place, receiver in enumerate(right):
-            await self._hand_over(frozenset(shards[place :: len(right)]), receiver)
+        for place, receiver in enumerate(fit):
+            await self._hand_over(frozenset(shards[place :: len(fit)]), receiver)
 
     def _is_stable(self, members: frozenset[str]) -> bool:
         if members != self._members:
@@ -264,5 +287,6 @@ class ShardHost:
         log.info("shards_handed_over", shards=len(shards), receiver=receiver)
 
 
-def _is_right(server: ServerState, bound_ms: int) -> bool:
-    return abs(server.clock_offset_ms) <= bound_ms
+def _is_fit(server: ServerState) -> bool:
+    """Whether a server may own shards, if there is a choice."""
+    return server.is_connected and abs(server.clock_offset_ms) <= CLOCK_TAKE_MS

@@ -395,6 +395,16 @@ class Peers:
             ended, known = known - self.routes.others, self.routes.others
             for server in ended:
                 self._server_ended(server)
+            self._ask_new_owners()
+
+    def _ask_new_owners(self) -> None:
+        """Ask questions again whose actor has another owner now: the earlier one may be cut off."""
+        for message in tuple(self._asks.values()):
+            owner = self.routes.owner_of(message.actor_id)
+            is_moved = message.sent_to is not None and owner is not None and owner != message.sent_to
+            if is_moved and type(message.envelope.message) in self._repeatable:
+                message.sent_to = None
+                self._route(message)
 
     def _asked_servers(self) -> Iterator[str]:
         """Servers of which answers are expected."""

@@ -74,6 +74,7 @@ class ClusterMember:
             recover=partial(recover_shards, store, registry),
             now_ms=boot_now_ms,
             clock_ms=actors.deps.clock.now_ms,
+            is_connected=lambda: self.peers.is_connected,
             routes=self.routes,
             servers_expected=self._servers_expected,
             on_taken=self.peers.announce,

@@ -249,9 +249,9 @@ class RemoteLeases:
         """Extend the lease."""
         return await self._call(lambda: self._inner.renew(incarnation))
 
-    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
+    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
         """Say what this server's clock shows now."""
-        await self._call(lambda: self._inner.report_clock(incarnation, clock_ms))
+        await self._call(lambda: self._inner.report(incarnation, clock_ms, is_connected=is_connected))
 
     async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
         """Take shards that are free."""

@@ -50,6 +50,7 @@ class _Lease:
     held_since_ms: int
     expires_at_ms: int
     clock_offset_ms: int = 0
+    is_connected: bool = True
 
 
 def _is_valid(lease: _Lease, now_ms: int) -> bool:
@@ -150,15 +151,17 @@ class MemoryShardLeases:
                     if owned.owner is None and owned.handing_to == incarnation
                 ),
                 clock_offset_ms=lease.clock_offset_ms,
+                is_connected=lease.is_connected,
             )
             for incarnation, lease in sorted(self._leases.items())
         ]
 
-    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
-        """Say what this server's clock shows now."""
+    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
+        """Say what this server's clock shows now, and whether it reaches the other servers."""
         await trio.lowlevel.checkpoint()
-        if incarnation in self._leases:
-            self._leases[incarnation].clock_offset_ms = clock_ms - self._now_ms()
+        lease = self._leases.get(incarnation)
+        if lease is not None:
+            lease.clock_offset_ms, lease.is_connected = clock_ms - self._now_ms(), is_connected
 
     def _end(self, incarnation: str) -> None:
         self._leases.pop(incarnation, None)

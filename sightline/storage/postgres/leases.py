@@ -40,8 +40,8 @@ _TAKE: Final = "SELECT id, epoch FROM take_free_shards($1, $2, $3)"
 _RELEASE: Final = """
 UPDATE shard SET owner = NULL, incarnation = NULL, handing_to = $3 WHERE incarnation = $1 AND id = ANY($2::integer[])
 """
-_REPORT_CLOCK: Final = """
-UPDATE server_lease SET clock_offset_ms = $2 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+_REPORT: Final = """
+UPDATE server_lease SET clock_offset_ms = $2 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint, is_connected = $3
 WHERE incarnation = $1
 """
 _END: Final = """
@@ -50,7 +50,7 @@ DELETE FROM server_lease WHERE incarnation = $1
 """
 _END_PLACE: Final = "SELECT end_server(incarnation) FROM server_lease WHERE place = $1"
 _SERVERS: Final = """
-SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms,
+SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms, is_connected,
   ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
   ARRAY(SELECT s.id FROM shard s WHERE s.handing_to = l.incarnation AND s.incarnation IS NULL) AS offered
 FROM server_lease l ORDER BY incarnation
@@ -134,13 +134,15 @@ class PostgresShardLeases:
                 shards=frozenset(row["shards"]),
                 offered=frozenset(row["offered"]),
                 clock_offset_ms=row["clock_offset_ms"],
+                is_connected=row["is_connected"],
             )
             for row in rows
         ]
 
-    async def report_clock(self, incarnation: str, clock_ms: int) -> None:
-        """Say what this server's clock shows now."""
-        await self._database.run(lambda connection: connection.execute(_REPORT_CLOCK, incarnation, clock_ms))
+    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
+        """Say what this server's clock shows now, and whether it reaches the other servers."""
+        arguments = (incarnation, clock_ms, is_connected)
+        await self._database.run(lambda connection: connection.execute(_REPORT, *arguments))
 
 
 async def _renew(connection: Connection, incarnation: str) -> bool:

@@ -1,4 +1,4 @@
-"""A server whose clock differs from that of the others owns nothing."""
+"""A server whose clock differs from that of the others, or that does not reach them, owns nothing."""
 
 import random
 from collections.abc import AsyncIterator
@@ -23,21 +23,23 @@ def now_ms() -> int:
     return 1_767_225_600_000 + round(trio.current_time() * 1_000)
 
 
-class Clock:
+class Machine:
     def __init__(self, ahead_ms: int) -> None:
         self.ahead_ms = ahead_ms
+        self.is_connected = True
+        """Whether the server reaches the others."""
 
     def now_ms(self) -> int:
         return now_ms() + self.ahead_ms
 
 
 @asynccontextmanager
-async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Clock]]]:
+async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Machine]]]:
     """Servers whose clocks are ahead of the database's by these times."""
     store = MemoryStore(relations=MemoryRelations(token_key=b"k" * 32), ledger=MemoryLedger())
     leases = MemoryShardLeases(store, now_ms)
     owned: list[OwnedShards] = []
-    clocks = [Clock(ahead) for ahead in ahead_ms]
+    clocks = [Machine(ahead) for ahead in ahead_ms]
 
     async def recover(_shards: object) -> None:
         """These shards have no actors."""
@@ -51,7 +53,7 @@ async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[C
             identity = ServerIdentity(incarnation=name, host=name, place=name)
             host = ShardHost(
                 leases, identity, mine, registry, recover=recover, now_ms=now_ms, clock_ms=clock.now_ms, shards=SHARDS,
-                servers_expected=len(clocks),
+                servers_expected=len(clocks), is_connected=lambda clock=clock: clock.is_connected,
             )  # fmt: skip
             nursery.start_soon(host.run)
             owned.append(mine)
@@ -90,3 +92,29 @@ async def test_servers_that_all_differ_from_the_database_go_on(autojump_clock: t
         await trio.sleep(30)
         assert sum(counts(owned)) == len(SHARDS)
         assert all(counts(owned))
+
+
+async def test_a_server_that_does_not_reach_the_others_hands_its_shards_over_after_seconds(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(0, 0) as (owned, clocks):
+        await trio.sleep(20)
+        assert all(counts(owned))
+        clocks[1].is_connected = False
+        await trio.sleep(4)
+        assert all(counts(owned))
+        await trio.sleep(6)
+        assert counts(owned) == [len(SHARDS), 0]
+        clocks[1].is_connected = True
+        await trio.sleep(40)
+        assert all(counts(owned))
+
+
+async def test_servers_of_which_none_reaches_another_keep_their_shards(autojump_clock: trio.testing.MockClock) -> None:
+    async with hosts(0, 0) as (owned, clocks):
+        await trio.sleep(20)
+        before = counts(owned)
+        for clock in clocks:
+            clock.is_connected = False
+        await trio.sleep(60)
+        assert counts(owned) == before
