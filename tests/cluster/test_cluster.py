@@ -1,8 +1,14 @@
 """Several servers form one service: any of them answers, and any of them may die."""
 
+import os
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,6 +20,7 @@ from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 TAKE_OVER_S = 15.0
 """A lease of 6 s, the look at the database, and a busy machine."""
 
@@ -24,6 +31,32 @@ def cluster() -> Iterator[Cluster]:
     with a_cluster(3) as cluster:
         trio.run(cluster.start)
         yield cluster
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[str]:
+    """The URL of Caddy with deploy/Caddyfile in front of all servers."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        address = found.getsockname()
+    url = f"http://127.0.0.1:{address[1]}"
+    servers = " ".join(server.url.removeprefix("http://") for server in cluster.servers)
+    command = [str(Path(sys.executable).with_name("caddy")), "run", "--adapter", "caddyfile", "--config"]
+    env = os.environ | {"SIGHTLINE_SITE": url, "SIGHTLINE_SERVERS": servers}
+    caddy = subprocess.Popen([*command, str(DEPLOY / "Caddyfile")], env=env, stderr=subprocess.DEVNULL)
+    try:
+        while not _accepts(address):
+            assert caddy.poll() is None, "Caddy has ended"
+            time.sleep(0.05)
+        yield url
+    finally:
+        caddy.terminate()
+        caddy.wait()
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(address) == 0
 
 
 async def a_session(at: Server, consumer: Tenant, place: tuple[float, float] = PLACE) -> str:
@@ -180,7 +213,7 @@ async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Clus
             await until(is_refused, bool, "refused")
 
 
-async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster) -> None:
+async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster, proxy: str) -> None:
     owner, two, three = cluster.servers  # the first server owns nearly all shards for as long as it runs
     place = (PLACE[0], PLACE[1] + 3)
     pairs: list[tuple[Tenant, Tenant, str]] = []
@@ -197,7 +230,8 @@ async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(c
     await owner.kill()
     with trio.fail_after(TAKE_OVER_S):
         for consumer, operator, session_id in pairs:
-            async with Api(two.url, key=consumer.key) as watcher, Api(three.url, key=operator.key) as device:
+            # The proxy has the server that was killed in its list.
+            async with Api(proxy, key=consumer.key) as watcher, Api(three.url, key=operator.key) as device:
                 assert await until(partial(answered, watcher, session_id), bool, "an answer") == "LIVE"
                 await beat(device, operator.workspace_id, 2)
                 assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
