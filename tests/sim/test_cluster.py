@@ -65,5 +65,11 @@ def test_worlds_without_a_bug_hold_and_play_every_part():
     assert {"shards", "session", "beats", "reply", "part", "folded"} <= played
 
 
+def test_a_session_reads_an_assignment_that_was_stored_after_its_server_had_given_up():
+    """The operator's server was suspended for four seconds, and stored the assignment when it went on."""
+    report = simulate(139, scenario=SEVERAL)
+    assert report.violation is None, report.explained()
+
+
 def test_one_seed_is_one_history():
     assert simulate(3, scenario=SEVERAL).trace_hash == simulate(3, scenario=SEVERAL).trace_hash

@@ -328,8 +328,10 @@ class SessionActor:
         return standing
 
     def _require_version(self, version: int) -> None:
-        """Reload if another actor has stored a later version of the row."""
+        """Reload if another actor has stored a later version of the row, unless a pending operation will tell it."""
         session = self._durable.session
+        if self._pending is not None:
+            return
         if session is None or session.version < version:
             raise ReloadRequestedError("the session's row has moved on")
 

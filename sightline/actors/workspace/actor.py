@@ -204,8 +204,8 @@ class WorkspaceActor:
             envelope.reply(command, Rejected(result.session))
             return
         self._committed(changed, changed.version + 1)
-        if not envelope.awaited:
-            # The asker has given up, and the session may have read its row before this commit.
+        if not envelope.awaited or not self._deps.owned.owns(session.id):
+            # The asker has given up, or may have on another server: the session may have read its row too early.
             self._context.registry.ref(SESSION, session.id).tell(RowWritten(result.version), lane=Lane.CONTROL)
         envelope.reply(command, result)
 
