@@ -19,6 +19,11 @@ SEEDS = range(60)
 """Enough worlds for each bug to show."""
 
 
+def lease_trusted_too_long(patch):
+    """A server trusts a renewal for longer than the lease lasts."""
+    patch.setattr(shard_host, "VALID_MS", 30_000)
+
+
 def epoch_read_at_write(patch):
     """An actor that was not stopped writes at the epoch of now with what it loaded under an earlier one."""
     write = SimServer._write
@@ -124,6 +129,7 @@ def ended_servers_had_no_effect(patch):
 
 
 BUGS = {
+    lease_trusted_too_long: {"fresh reads", "nothing lost"},
     commands_asked_again: {"at most once"},
     ended_servers_had_no_effect: {"at most once"},
     epoch_read_at_write: {"fresh reads", "nothing lost", "epochs"},
