@@ -345,7 +345,7 @@ def dead_servers_write(patch):
 
 BUGS = [
     (lost_release, "busy"),
-    (claim_ignores_availability, "dispatch pairs"),
+    (claim_ignores_availability, "one dispatch"),
     (claim_is_not_stored_with_its_assignment, "versions"),
     (two_sessions_live, "one live"),
     (live_without_occupying, "one live"),

@@ -30,6 +30,7 @@ OTHER_LOOPS: Final = {
     "actors/remote/peers.py:_sweep_forever": "touches no store, chain or file",
     "actors/remote/live_updates.py:run": "touches no store, chain or file",
     "actors/remote/seen_reports.py:run": "touches no store, chain or file",
+    "actors/remote/rate_sharing.py:run": "touches no store, chain or file",
     "bootstrap/ownership/single.py:join": "a start may fail: it ends at its deadline",
     "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",
     "chain/deploy.py:_receipt": "a start may fail: it ends at its deadline",
@@ -43,6 +44,7 @@ OTHER_LOOPS: Final = {
     "http/server/serve.py:_accept": "catches OSError of accept",
     "storage/postgres/leases.py:_tick": "touches no store, chain or file",
     "system/kept_child.py:keep_child": "restarts the child process; catches what starting raises",
+    "video/cluster/backend.py:_close_elsewhere": "catches what other servers answer",
     "video/external/mediamtx.py:watch": "catches what the media server raises",
     "video/worker_pool.py:_keep_worker": "restarts the worker process",
 }
