@@ -282,6 +282,10 @@ class SettlementOutbox(Protocol):
         """Return the last block that the watcher applied."""
         ...
 
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one. Lowest block first."""
+        ...
+
     async def settlements_to_recheck(self) -> list[SettlementRecord]:
         """Return MINED, CONFIRMED and MISMATCHED settlements whose block is not the one that the watcher applied.
 

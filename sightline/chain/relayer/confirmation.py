@@ -1,7 +1,7 @@
 """Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation."""
 
 from dataclasses import replace
-from typing import final
+from typing import Final, final
 
 import structlog
 
@@ -11,6 +11,7 @@ from sightline.chain.relayer.preflight import FoundSettlement, find_settled, why
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.rpc.reader import hex_int
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import (
     BlockRef,
@@ -21,6 +22,9 @@ from sightline.ports.ledger import (
     SettlementRecord,
     SettlementState,
 )
+
+RECHECK_BLOCKS: Final = 256
+"""Number of latest blocks whose settlements are re-checked at the start."""
 
 log = structlog.get_logger()
 
@@ -41,22 +45,31 @@ class Confirmation:
         self._options = options
         self._clock = clock
         self._resubmission = Resubmission(rpc, outbox, sender, relayer, options, clock=clock)
+        self._is_first = True
         self._compared_head: BlockRef | None = None
         """The watcher's last block when settlements were last compared with its blocks."""
 
     # Reorganisations.
 
     async def recheck(self) -> None:
-        """Re-check the settlements whose block was replaced, when the watcher has applied or rolled back blocks."""
+        """Re-check the settlements whose block was replaced, when the watcher has applied or rolled back blocks.
+
+        The first call looks at all settlements of the last `RECHECK_BLOCKS` blocks: a chain restored from an older copy
+        has fewer blocks than the watcher knows, so the watcher has nothing to compare.
+        """
         head = await self._outbox.chain_head()
-        if head == self._compared_head:
+        if self._is_first:
+            newest = hex_int(await self._rpc.call("eth_blockNumber"))
+            records = await self._outbox.settlements_above(max(0, newest - RECHECK_BLOCKS))
+        elif head == self._compared_head:
             return
-        records = await self._outbox.settlements_to_recheck()
+        else:
+            records = await self._outbox.settlements_to_recheck()
         if records:
             sighting = await look(self._rpc, self._relayer, records)
             for record in records:
                 await self._reconsider(record, sighting.found.get(record.session_id))
-        self._compared_head = head
+        self._compared_head, self._is_first = head, False
 
     async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
         """Correct a settlement that is now in another block, in no block, or whose transaction now fails."""

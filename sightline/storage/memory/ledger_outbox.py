@@ -114,6 +114,15 @@ class MemoryOutbox(ABC):
             record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
         ]
 
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
+        mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+        return [
+            row
+            for row in self._ordered()
+            if row.state in mined and row.block_number is not None and row.block_number > block_number
+        ]
+
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """Return every transaction signed with this nonce, oldest first."""
         rows = [self._settlements[session_id] for session_id, used in self._nonces if used == nonce]

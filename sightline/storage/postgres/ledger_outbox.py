@@ -57,6 +57,7 @@ _TO_RECHECK = f"""
   AND NOT EXISTS (SELECT FROM chain_header h WHERE h.number = s.block_number AND h.block_hash = s.block_hash)
 ORDER BY block_number
 """  # noqa: S608  # constants
+_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED') ORDER BY block_number"
 _ATTEMPTS_AT = """
 SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
 FROM settlement_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
@@ -193,6 +194,10 @@ class PostgresOutbox:
     async def settlements_to_recheck(self) -> list[SettlementRecord]:
         """Return mined settlements whose block is not the one that the watcher applied."""
         return await self._records(_TO_RECHECK)
+
+    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
+        return await self._records(_ABOVE, block_number)
 
     async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
         """Return every transaction signed with this nonce, oldest first."""
