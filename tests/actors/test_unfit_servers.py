@@ -1,8 +1,9 @@
 """A server whose clock differs from that of the others, or that does not reach them, owns nothing."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 import trio.testing
@@ -10,6 +11,7 @@ import trio.testing
 from sightline.actors.kernel import Registry
 from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.ownership.shard_host import ShardHost
+from sightline.domain.errors import StoreUnavailableError
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.leases import MemoryShardLeases
@@ -33,11 +35,28 @@ class Machine:
         return now_ms() + self.ahead_ms
 
 
+class FailingReleases:
+    """Leases whose next releases fail: the database does not answer."""
+
+    def __init__(self, leases: MemoryShardLeases) -> None:
+        self._leases = leases
+        self.failures = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._leases, name)
+
+    async def release(self, incarnation: str, shards: Collection[int], *, to: str | None = None) -> None:
+        if self.failures > 0:
+            self.failures -= 1
+            raise StoreUnavailableError("no answer")
+        await self._leases.release(incarnation, shards, to=to)
+
+
 @asynccontextmanager
-async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Machine]]]:
+async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Machine], FailingReleases]]:
     """Servers whose clocks are ahead of the database's by these times."""
     store = MemoryStore(relations=MemoryRelations(token_key=b"k" * 32), ledger=MemoryLedger())
-    leases = MemoryShardLeases(store, now_ms)
+    leases = FailingReleases(MemoryShardLeases(store, now_ms))
     owned: list[OwnedShards] = []
     clocks = [Machine(ahead) for ahead in ahead_ms]
 
@@ -57,7 +76,7 @@ async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[M
             )  # fmt: skip
             nursery.start_soon(host.run)
             owned.append(mine)
-        yield owned, clocks
+        yield owned, clocks, leases
         nursery.cancel_scope.cancel()
 
 
@@ -66,7 +85,7 @@ def counts(owned: list[OwnedShards]) -> list[int]:
 
 
 async def test_a_server_whose_clock_is_a_second_off_takes_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    async with hosts(0, 1_200, 0) as (owned, _):
+    async with hosts(0, 1_200, 0) as (owned, _, _):
         await trio.sleep(30)
         mine = counts(owned)
         assert mine[1] == 0
@@ -76,7 +95,7 @@ async def test_a_server_whose_clock_is_a_second_off_takes_nothing(autojump_clock
 async def test_a_server_whose_clock_steps_hands_its_shards_over_and_takes_some_again_when_it_is_right(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with hosts(0, 0) as (owned, clocks):
+    async with hosts(0, 0) as (owned, clocks, _):
         await trio.sleep(20)
         assert all(counts(owned))
         clocks[1].ahead_ms = -3_600_000
@@ -87,8 +106,32 @@ async def test_a_server_whose_clock_steps_hands_its_shards_over_and_takes_some_a
         assert all(counts(owned))
 
 
+async def test_shards_whose_release_failed_are_released_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with hosts(0, 0) as (owned, clocks, leases):
+        await trio.sleep(20)
+        leases.failures = 1
+        clocks[1].ahead_ms = -3_600_000
+        await trio.sleep(20)
+        assert counts(owned) == [len(SHARDS), 0]
+
+
+async def test_shards_that_were_offered_to_a_server_before_its_clock_stepped_go_to_another_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(0, 0) as (owned, clocks, leases):
+        await trio.sleep(20)
+        mine = frozenset(owned[0].epochs)
+        clocks[1].ahead_ms = 600
+        await trio.sleep(10)
+        # As a server does that gives shards to one whose clock it has not read again.
+        owned[0].remove(mine)
+        await leases.release("0", mine, to="1")
+        await trio.sleep(10)
+        assert mine <= owned[0].epochs.keys()
+
+
 async def test_servers_that_all_differ_from_the_database_go_on(autojump_clock: trio.testing.MockClock) -> None:
-    async with hosts(3_600_000, 3_600_000) as (owned, _):
+    async with hosts(3_600_000, 3_600_000) as (owned, _, _):
         await trio.sleep(30)
         assert sum(counts(owned)) == len(SHARDS)
         assert all(counts(owned))
@@ -97,7 +140,7 @@ async def test_servers_that_all_differ_from_the_database_go_on(autojump_clock: t
 async def test_a_server_that_does_not_reach_the_others_hands_its_shards_over_after_seconds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with hosts(0, 0) as (owned, clocks):
+    async with hosts(0, 0) as (owned, clocks, _):
         await trio.sleep(20)
         assert all(counts(owned))
         clocks[1].is_connected = False
@@ -111,7 +154,7 @@ async def test_a_server_that_does_not_reach_the_others_hands_its_shards_over_aft
 
 
 async def test_servers_of_which_none_reaches_another_keep_their_shards(autojump_clock: trio.testing.MockClock) -> None:
-    async with hosts(0, 0) as (owned, clocks):
+    async with hosts(0, 0) as (owned, clocks, _):
         await trio.sleep(20)
         before = counts(owned)
         for clock in clocks:

@@ -91,6 +91,8 @@ class ShardHost:
         self._is_connected = is_connected
         self._connected_ms = now_ms()
         self._reported_connected = True
+        self._is_unfit = False
+        """Whether this server has logged why it stands back."""
         self._report_due_ms = 0
         self._shards = shards
         self._routes = routes or Routes(server.incarnation)
@@ -215,6 +217,7 @@ class ShardHost:
         if fit and me not in fit:
             await self._stand_back(servers[me], sorted(fit))
             return
+        self._is_unfit = False
         if not fit:  # no server has a reason to believe another one
             fit = set(valid)
         kept = set[int]().union(*(valid[incarnation] for incarnation in valid.keys() - fit))
@@ -223,9 +226,8 @@ class ShardHost:
         unknown = valid[me] - self._owned.epochs.keys()
         if unknown:
             await self._leases.release(me, unknown, to=me)
-        wanted = (
-            unknown | servers[me].offered | to_take(me, [shard for shard in self._shards if shard not in kept], valid)
-        )
+        free = [shard for shard in self._shards if shard not in kept]
+        wanted = unknown | servers[me].offered | to_take(me, free, valid)
         if wanted:
             await self._adopt(await self._leases.take(me, wanted))
         if self._is_stable(frozenset(valid)):
@@ -251,13 +253,19 @@ class ShardHost:
         cannot ask for what it owns.
         """
         is_apart = not own.is_connected
-        event = "cut_off_from_other_servers" if is_apart else "clock_differs"
-        log.error(event, ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
-        if not is_apart and abs(own.clock_offset_ms) <= CLOCK_GIVE_MS:
-            return
-        shards = sorted(self._owned.epochs)
+        if not self._is_unfit:
+            event = "cut_off_from_other_servers" if is_apart else "clock_differs"
+            log.error(event, ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
+            self._is_unfit = True
+        # What was released for this server has no owner until it is taken. It is taken here to be given away.
+        offered = await self._leases.take(own.incarnation, own.offered) if own.offered else {}
+        running = self._owned.epochs.keys()
+        gives_all = is_apart or abs(own.clock_offset_ms) > CLOCK_GIVE_MS
+        # Without an actor in memory: what was offered, and what an earlier `release` or `take` without answer left.
+        given = sorted(own.shards | offered.keys() | running if gives_all else own.shards - running | offered.keys())
         for place, receiver in enumerate(fit):
-            await self._hand_over(frozenset(shards[place :: len(fit)]), receiver)
+            if shards := frozenset(given[place :: len(fit)]):
+                await self._hand_over(shards, receiver)
 
     def _is_stable(self, members: frozenset[str]) -> bool:
         if members != self._members:
@@ -278,8 +286,7 @@ class ShardHost:
             self._nursery.start_soon(self._recover, epochs.keys())
 
     async def _hand_over(self, shards: frozenset[int], receiver: str) -> None:
-        """Stop the actors of shards, then release the shards for another server."""
-        shards &= self._owned.epochs.keys()
+        """Stop the actors of shards, if there are any here, then release the shards for another server."""
         self._owned.remove(shards)
         await self._stop(shards, DRAIN_S)
         await self._leases.release(self._server.incarnation, shards, to=receiver)
