@@ -16,7 +16,7 @@ A server that misses a frame of another one, or sees it end, calls `on_loss`: fa
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast, final
 
 import msgspec
@@ -99,12 +99,22 @@ class _Message:
 @final
 @dataclass(slots=True, eq=False)
 class _Question:
-    """An ask to a server itself, for its answer."""
+    """An ask to a server itself, until it is answered."""
 
     server: str
-    task: "trio.Event"
+    is_done: trio.Event = field(default_factory=trio.Event)
     value: Any = None
     error: Exception | None = None
+
+    def answer(self, value: Any) -> None:
+        """Wake the asker with the answer."""
+        self.value = value
+        self.is_done.set()
+
+    def fail(self, error: Exception) -> None:
+        """Wake the asker with an error."""
+        self.error = error
+        self.is_done.set()
 
 
 @final
@@ -272,12 +282,12 @@ class Peers:
             UnavailableError: It surely had no effect.
             OutcomeUnknownError: No answer in time, or the server has ended.
         """
-        number, question = self._next_number(), _Question(server, trio.Event())
+        number, question = self._next_number(), _Question(server)
         self._questions[number] = question
         try:
             self._queue(server, [SERVER_ASK, number, int(timeout_s * 1_000), codec.pack(command)])
             with trio.move_on_after(timeout_s):
-                await question.task.wait()
+                await question.is_done.wait()
                 if question.error is not None:
                     raise question.error
                 return cast("R", question.value)
@@ -317,10 +327,7 @@ class Peers:
             while True:
                 match await self._bus.receive():
                     case Received(frame=frame):
-                        try:
-                            self._take(frame)
-                        except (msgspec.DecodeError, NotPortableError, ValueError, TypeError) as error:
-                            log.error("frame_not_understood", error=str(error))
+                        self._take(frame)
                     case Undelivered(serial=serial):
                         self._take_back(serial)
                     case Interrupted():
@@ -365,8 +372,7 @@ class Peers:
                 self._asks.pop(message.number, None)
                 message.envelope.fail_if_open(error)
             elif item[0] == SERVER_ASK and (question := self._questions.get(item[1])) is not None:
-                question.error = error
-                question.task.set()
+                question.fail(error)
 
     def _take_back(self, serial: int) -> None:
         """A frame was surely not delivered, because its receiver does not exist any more."""
@@ -376,8 +382,7 @@ class Peers:
         self.routes.gone(server)
         self.on_stale()
         for question in questions:
-            question.error = UnavailableError("the server has ended")
-            question.task.set()
+            question.fail(UnavailableError("the server has ended"))
         for message in messages:
             # An ask may have been sent to another server, or be held, since.
             if not message.envelope.is_ask or (message.number in self._asks and message.sent_to == server):
@@ -422,8 +427,7 @@ class Peers:
                 message.envelope.fail_if_open(OutcomeUnknownError("the answer of another server may be lost"))
         for question in self._questions.values():
             if question.server == server:
-                question.error = OutcomeUnknownError("the answer of another server may be lost")
-                question.task.set()
+                question.fail(OutcomeUnknownError("the answer of another server may be lost"))
 
     def _server_ended(self, server: str) -> None:
         self._doubt(server)
@@ -448,7 +452,11 @@ class Peers:
     # Receiving.
 
     def _take(self, frame: bytes) -> None:
-        wire, sender, number, items = codec.decode(frame)
+        try:
+            wire, sender, number, items = codec.decode(frame)
+        except (msgspec.DecodeError, ValueError) as error:
+            log.error("frame_not_understood", error=str(error))
+            return
         if wire != WIRE or sender == self.routes.me:
             return
         self.counts.frames_received += 1
@@ -462,7 +470,11 @@ class Peers:
                 self._doubt(sender)
                 self.on_loss(sender)
         for item in items:
-            self._take_item(sender, item)
+            try:
+                self._take_item(sender, item)
+            except (NotPortableError, LookupError, ValueError, TypeError):
+                # A server of a newer version sent it. The other items of the frame are not affected.
+                log.exception("frame_not_understood", sender=sender)
 
     def _take_item(self, sender: str, item: list[Packed]) -> None:
         kind = item[0]
@@ -489,21 +501,25 @@ class Peers:
         self._nursery.start_soon(work, sender, item)
 
     def _answered(self, number: int, packed: Packed) -> None:
+        try:
+            value = codec.unpack(packed)
+        except (NotPortableError, LookupError, ValueError, TypeError) as error:
+            # The owner has handled the ask: its outcome is lost, and must not be taken for none.
+            self._failed(number, OutcomeUnknownError(f"the answer of another version of the server: {error}"))
+            raise
         message = self._asks.pop(number, None)
         if message is not None:
             if message.envelope.awaited:
-                message.envelope.reply(cast("Command[Any, Any]", message.envelope.message), codec.unpack(packed))
+                message.envelope.reply(cast("Command[Any, Any]", message.envelope.message), value)
         elif (question := self._questions.get(number)) is not None:
-            question.value = codec.unpack(packed)
-            question.task.set()
+            question.answer(value)
 
     def _failed(self, number: int, error: Exception) -> None:
         message = self._asks.pop(number, None)
         if message is not None:
             message.envelope.fail_if_open(error)
         elif (question := self._questions.get(number)) is not None:
-            question.error = error
-            question.task.set()
+            question.fail(error)
 
     def _moved(self, sender: str, number: int) -> None:
         """The receiver of an ask does not own the actor: nothing has happened."""
@@ -546,8 +562,9 @@ class Peers:
         try:
             value = await ref.ask(command, timeout_s=left_ms / 1_000, lane=lane, conflate_key=conflate)
             answer = [ANSWER, number, codec.pack(value)]
-        except (ActorElsewhereError, ActorStoppedError):
-            answer = [MOVED, number]
+        except (ActorElsewhereError, ActorStoppedError) as error:
+            # It had no effect. Another actor that this one asked may have raised it: then the owner is still this one.
+            answer = [ERROR, number, codec.pack_error(error)] if self.serves(actor_id) else [MOVED, number]
         except Exception as error:  # noqa: BLE001  the asker gets the error of its ask
             answer = [ERROR, number, codec.pack_error(error)]
         self._queue(sender, answer)

@@ -193,10 +193,10 @@ class RateLimiter:
 
     def _take_elsewhere(self, rate: str, key: str, cost: int) -> None:
         """Another server took tokens from its bucket."""
-        budget = self._limits.budgets.get(RateClass(rate))
-        if budget is None:
+        name = next((name for name in self._limits.budgets if name == rate), None)
+        if name is None:  # a class of a newer version
             return
-        bucket, now_s = (RateClass(rate), key), trio.current_time()
+        budget, bucket, now_s = self._limits.budgets[name], (name, key), trio.current_time()
         full_at = max(self._full_at.get(bucket, 0.0), now_s) + cost / budget.per_s
         # Not further ahead than one burst: after that this server refuses, and takes nothing more.
         self._full_at[bucket] = min(full_at, now_s + budget.burst / budget.per_s)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from sightline.actors.kernel import Command, KernelOptions, KindName, Registry
+from sightline.actors.kernel import ActorStoppedError, Command, KernelOptions, KindName, Registry
+from sightline.actors.messages import ShardsTaken
 from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.ownership.routes import Routes
 from sightline.actors.remote import codec
-from sightline.actors.remote.peers import Peers
+from sightline.actors.remote.peers import SERVER_TELL, WIRE, Peers
 from sightline.bus.memory import MemoryNetwork
+from sightline.domain.errors import OutcomeUnknownError, SightlineError
 from sightline.system.clock import SystemClock
 
 ACTOR = "05000000-0000-4000-8000-000000000001"
@@ -22,12 +24,16 @@ class Ask(Command["Ask", str]):
     """Answers who has it."""
 
 
+class Newer:
+    """A class that only a newer version knows."""
+
+
 codec.extend({910: Ask})
 KIND = KindName[Ask, str]("named")
 
 
 class Named:
-    """Answers with the name of its server, when it may."""
+    """Answers with the name of its server, or with an error, when it may."""
 
     def __init__(self, name, may_answer):
         self.name, self.may_answer = name, may_answer
@@ -43,13 +49,16 @@ class Named:
 
     async def handle(self, envelope):
         await self.may_answer.wait()
-        envelope.reply(envelope.message, self.name)
+        if isinstance(self.name, Exception):
+            envelope.fail(self.name)
+        else:
+            envelope.reply(envelope.message, self.name)
 
 
 class Server:
     """One server on a bus in memory."""
 
-    def __init__(self, network, name, *, questions=()):
+    def __init__(self, network, name, *, questions=(), answer=None):
         self.owned, self.routes, self.may_answer = OwnedShards(), Routes(name), trio.Event()
         self.crashes = []
         self.peers = Peers(network.join(name), self.routes, questions=questions)
@@ -61,7 +70,7 @@ class Server:
             remote=self.peers,
             log=self,
         )
-        self.registry.register(KIND, lambda context: Named(name, self.may_answer))
+        self.registry.register(KIND, lambda context: Named(answer or name, self.may_answer))
         self.peers.attach(self.registry, self.owned.owns)
 
     async def run(self, nursery):
@@ -105,4 +114,58 @@ async def test_a_question_that_is_on_two_ways_is_answered_once(autojump_clock):
         await trio.sleep(1)
         assert answers == ["there"]
         assert not here.crashes
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def asked():
+    """Asks one server for an actor of another one, which answers so."""
+
+    async def ask(answer):
+        network = MemoryNetwork()
+        here, there = Server(network, "here"), Server(network, "there", answer=answer)
+        there.may_answer.set()
+        async with trio.open_nursery() as nursery:
+            await here.run(nursery)
+            await there.run(nursery)
+            there.owned.add({5: 1})
+            here.routes.read({"here": [], "there": [5]})
+            try:
+                return await here.registry.ref(KIND, ACTOR).ask(Ask(), timeout_s=20)
+            except SightlineError as error:
+                return error, here.peers.counts.moved, trio.current_time()
+            finally:
+                nursery.cancel_scope.cancel()
+
+    return ask
+
+
+@pytest.mark.trio
+async def test_an_owner_that_could_not_ask_another_actor_says_so_and_stays_the_owner(autojump_clock, asked):
+    error, moved, at_s = await asked(ActorStoppedError("another actor is stopping"))
+    assert type(error) is ActorStoppedError
+    assert moved == 0
+    assert at_s < 1
+
+
+@pytest.mark.trio
+async def test_an_answer_that_is_not_understood_is_an_unknown_outcome_at_once(autojump_clock, asked, monkeypatch):
+    monkeypatch.setitem(codec._PACKERS, Newer, lambda value: [9_999])
+    error, _, at_s = await asked(Newer())
+    assert isinstance(error, OutcomeUnknownError)
+    assert at_s < 1
+
+
+@pytest.mark.trio
+async def test_an_item_that_is_not_understood_leaves_the_others_of_its_frame(autojump_clock):
+    network = MemoryNetwork()
+    here, sender = Server(network, "here"), network.join("there")
+    taken = []
+    here.peers.listen(ShardsTaken, lambda _, news: taken.append(news.shards))
+    async with trio.open_nursery() as nursery:
+        await here.run(nursery)
+        items = [[SERVER_TELL, [9_999]], [SERVER_TELL, codec.pack(ShardsTaken((5,)))]]
+        sender.send("here", codec.encode([WIRE, "there", 1, items]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert taken == [(5,)]
         nursery.cancel_scope.cancel()
