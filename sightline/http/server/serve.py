@@ -104,6 +104,8 @@ class _Server:
         self._per_ip: Counter[str] = Counter()
         self._count = 0
         self._turning_away = 0
+        self._silent: set[trio.CancelScope] = set()
+        """Of connections that have sent nothing, where they may be passed to another process."""
         self._idle = trio.Event()
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[list[Bound]]) -> None:
@@ -129,6 +131,8 @@ class _Server:
         await self._h2.drain()
         for connection in tuple(self._shared.open):
             connection.drain()
+        for scope in self._silent:
+            scope.cancel()
         if self._count:
             with trio.move_on_after(self._options.drain_s):
                 await self._idle.wait()
@@ -240,7 +244,7 @@ class _Server:
         passing: ConnectionPassing | None,
     ) -> None:
         try:
-            if passing is not None and await self._give(passing, sock):
+            if passing is not None and await self._is_passed_or_idle(passing, sock):
                 return
             if listener.tls is not None:
                 await self._serve_tls(listener.tls, sock, peer)
@@ -259,10 +263,16 @@ class _Server:
             if self._count == 0 and self._shared.draining:
                 self._idle.set()
 
-    async def _give(self, passing: ConnectionPassing, sock: socket.socket) -> bool:
-        with trio.move_on_after(self._options.limits.idle_s):
-            return await passing.give(sock)
-        return False
+    async def _is_passed_or_idle(self, passing: ConnectionPassing, sock: socket.socket) -> bool:
+        """Wait for the first bytes. Return whether another process serves them, or none came before the idle timeout
+        or the drain: the connection is then closed here."""
+        with trio.move_on_after(self._options.limits.idle_s) as scope:
+            self._silent.add(scope)
+            try:
+                return await passing.give(sock)
+            finally:
+                self._silent.discard(scope)
+        return True
 
     def _forget(self, host: str) -> None:
         self._per_ip[host] -= 1

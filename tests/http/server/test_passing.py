@@ -68,3 +68,15 @@ async def test_a_process_that_stops_takes_no_connections_and_leaves_no_socket(
         async with server.client() as client:
             assert (await client.get("/two/a")).body == b"one 127.0.0.1"
     assert sockets_in(tmp_path) == []
+
+
+async def test_a_connection_that_has_sent_nothing_does_not_delay_the_stop(running: StartServer, tmp_path: Path) -> None:
+    async with (
+        running(named("one"), passing=a_process(tmp_path, "one"), drain_s=60.0) as server,
+        server.client() as silent,
+        server.client() as other,
+    ):
+        assert (await other.get("/a")).status == 200
+        server.shutdown.set()
+        await server.stopped.wait()
+        assert await silent.closed()
