@@ -45,6 +45,8 @@ CALLERS: Final = (1, 32)
 ASKS: Final = 6_000
 SESSIONS: Final = 200
 POLL_S: Final = 0.01
+WATCHED_S: Final = 8.0
+"""How long all sessions are read around a fault."""
 WORKSPACE: Final = KindName[GetWorkspace, Workspace]("workspace")
 SHARD_OF_OWNER: Final = 7
 
@@ -275,7 +277,7 @@ async def serving(target: Target) -> None:
     async with asyncio.timeout(60):
         while True:
             client = Client(HOST, target.port)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(OSError, RuntimeError):
                 await client.call("GET", "/sessions?view=consumer", key=target.consumer["key"])
                 return
             await asyncio.sleep(0.2)
@@ -319,18 +321,25 @@ async def moves(options: argparse.Namespace) -> list[str]:
             outages: list[float] = []
             refused: dict[str, int] = {}
             for round_number in range(options.kills):
-                watching = asyncio.create_task(watch(target, ids, refused, 8.0))
-                await asyncio.sleep(1.0)
+                watching = asyncio.create_task(watch(target, ids, refused, WATCHED_S))
                 workers = [each for each in tree(target) if "bootstrap.workers.worker" in " ".join(each.cmdline())]
+                started = worker_starts(directory)
                 workers[round_number % len(workers)].send_signal(number)
                 outages.append(await watching)
-                await asyncio.sleep(2.0)
+                async with asyncio.timeout(60):
+                    while worker_starts(directory) == started:  # noqa: ASYNC110  another process writes the log
+                        await asyncio.sleep(POLL_S)
             lines.append(
                 f"| {name} | {len(outages)} | {len(ids)} | {max(outages) * 1e3:.0f} | "
                 f"{statistics.median(outages) * 1e3:.0f} | {refused or 'none'} |"
             )
             print(lines[-1], flush=True)
     return lines
+
+
+def worker_starts(directory: Path) -> int:
+    """How often a worker has become ready, by the supervisor's log."""
+    return (directory / "sightline.log").read_text().count('"worker_ready"')
 
 
 async def watch(target: Target, ids: list[str], refused: dict[str, int], seconds: float) -> float:

@@ -45,7 +45,7 @@ MOVE_S: Final = 3.0
 """A planned move takes less than this."""
 SAMPLE_S: Final = 0.25
 SETTLED_S: Final = 25.0
-"""After this time in the quiet phase, lost messages must have been repaired."""
+"""Lost messages must be repaired within this time after the last fault."""
 PROBES: Final = 32
 """Shards for which every server must answer after the faults."""
 
@@ -317,7 +317,7 @@ class Cluster:
     # After the faults.
 
     async def check_healed(self) -> None:
-        """Check that the service has become whole, in the time that it may take."""
+        """Check that every shard is served again within the allowed time."""
         await trio.sleep(HEALED_S - MOVE_S)
         # A shard that is being handed over is served by none for a moment.
         unserved = set(self.shards)

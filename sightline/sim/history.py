@@ -137,7 +137,7 @@ class Checker:
         """A caller knows the outcome of its command."""
 
     def on_no_effect(self, slug: str) -> None:
-        """A caller without a key was told that its workspace was surely not created."""
+        """Record that the creation of a workspace without an idempotency key was answered 503: it must not exist."""
 
     def on_reading(self, life: str, session_id: str, clean_seconds: int) -> None:
         """A caller read the meter of a LIVE session."""
@@ -277,7 +277,7 @@ class History(Trace):
             checker.on_acknowledged_heartbeat(workspace_id, sequence)
 
     def had_no_effect(self, slug: str) -> None:
-        """Record that a caller was told that its workspace was surely not created."""
+        """Record that the creation of a workspace was answered 503: it must not exist."""
         self.note("no effect", slug)
         for checker in self._checkers:
             checker.on_no_effect(slug)

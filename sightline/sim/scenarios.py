@@ -145,7 +145,7 @@ def _stormy(rates: FaultRates) -> FaultRates:
 
 
 def _mild(rates: FaultRates) -> FaultRates:
-    """Few faults of single calls: the faults are those between servers."""
+    """Make faults of single calls rare. This scenario is about faults between servers."""
     return replace(
         rates,
         store_refused=rates.store_refused / 10,

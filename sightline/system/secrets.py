@@ -42,7 +42,7 @@ class Secrets:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies these secrets without telling them."""
+        """A fingerprint of the secrets, from which they cannot be computed."""
         parts = (self.key_pepper, self.cookie_key, self.token_key, self.video_secret, self.webhook_secret)
         return hashlib.sha256(b"sightline fingerprint of secrets" + b"".join(parts)).hexdigest()
 

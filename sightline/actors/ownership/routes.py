@@ -44,7 +44,7 @@ class Routes:
         return self._owners.get(shard_of(actor_id))
 
     def read(self, owned: Mapping[str, Collection[int]]) -> None:
-        """Take over what the database says: the shards of each server with a valid lease."""
+        """Replace the routes by what the database says: the shards of each server with a valid lease."""
         owners = {shard: server for server, shards in owned.items() for shard in shards}
         servers, leased = frozenset(owned) | {self.me}, frozenset(owned) - {self.me}
         if owners != self._owners or servers != self._servers or leased != self._leased:
@@ -52,7 +52,7 @@ class Routes:
             self._wake()
 
     def took(self, server: str, shards: Collection[int]) -> None:
-        """Take over what a server said: it has taken these shards."""
+        """Note that a server says that it has taken these shards."""
         self._servers |= {server}
         self._owners.update(dict.fromkeys(shards, server))
         self._wake()

@@ -417,7 +417,7 @@ class Peers:
         yield from (question.server for question in self._questions.values())
 
     def _doubt(self, server: str) -> None:
-        """Expect no more answers of a server to what it was asked: the ask or the answer may be lost."""
+        """Stop waiting for answers of a server, because an ask or its answer may be lost."""
         for message in [each for each in self._asks.values() if each.sent_to == server]:
             if type(message.envelope.message) in self._repeatable:
                 message.sent_to = None

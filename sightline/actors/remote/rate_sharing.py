@@ -15,7 +15,7 @@ ITEMS_MAX: Final = 2_000
 
 @final
 class RatesElsewhere:
-    """Gathers what is taken here, and tells it every 100 ms; a message may be lost."""
+    """Collects what callers take here and sends it to the other servers every 100 ms; a message may be lost."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -27,7 +27,7 @@ class RatesElsewhere:
         return len(self._peers.routes.servers)
 
     def spent(self, rate: str, key: str, cost: int) -> None:
-        """Tell the others soon."""
+        """Send it to the other servers soon."""
         bucket = (str(rate), key)
         self._spent[bucket] = self._spent.get(bucket, 0) + cost
 

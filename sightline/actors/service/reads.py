@@ -169,7 +169,7 @@ class Reads:
         return workspace.is_supplier and workspace.covers(session.terms.lat, session.terms.lng)
 
     async def _listed(self, session: Session, known: Session | None, workspace_id: str) -> SessionStatus:
-        """A stored session as a list shows it: what its actor published if newer, deadlines that passed allowed for."""
+        """The status of a stored session for a list, from its actor if that is newer, with passed deadlines applied."""
         latest = known if known is not None and known.version >= session.version else session
         now_ms = self._now()
         due_ms = deadline_ms(latest)

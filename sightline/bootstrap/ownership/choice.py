@@ -18,7 +18,7 @@ from sightline.storage.database.bridge import Database
 
 
 class Ownership(Protocol):
-    """The shards of this server, from joining to leaving. The methods are called in this order."""
+    """The shards of this server. From `join` on, the methods are called in this order."""
 
     @property
     def owned(self) -> OwnedShards:
@@ -47,7 +47,7 @@ class Ownership(Protocol):
         ...
 
     def attach(self, actors: Actors) -> None:
-        """Name the actors that run on the shards, before they run."""
+        """Set the actors that run on the shards. Call it before they run."""
         ...
 
     async def keep(self) -> None:

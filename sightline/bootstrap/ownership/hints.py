@@ -9,7 +9,7 @@ from sightline.ports.leases import ServerRole
 
 
 def connect_hints(peers: Peers, chain: ChainService, suspensions: Suspensions) -> None:
-    """Wake relayer and watcher, and read the suspensions, when another server says so; and the other way round."""
+    """Exchange hints with other servers: wake relayer and watcher, and read the suspensions again."""
     chain.wake_elsewhere = lambda role: peers.tell_all(WakeRole(role.value))
     peers.listen(WakeRole, lambda _sender, wake: _wake(chain, wake))
     suspensions.on_changed = lambda: peers.tell_all(SuspensionsChanged())
@@ -17,7 +17,7 @@ def connect_hints(peers: Peers, chain: ChainService, suspensions: Suspensions) -
 
 
 def connect_sign_ins(peers: Peers, sessions: WalletSessions) -> None:
-    """Refuse at once the sign-ins that another server has ended; and the other way round."""
+    """Tell other servers which sign-ins were ended here, and refuse those that were ended there."""
     sessions.on_ended = lambda session_id: peers.tell_all(SignInEnded(session_id))
     peers.listen(SignInEnded, lambda _sender, ended: sessions.forget(ended.session_id))
 

@@ -18,7 +18,7 @@ from sightline.system.clock import boot_now_ms
 JOIN_EVERY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 2.0
 EXIT_FENCED: Final = 3
-"""Exit code. A supervisor should not restart on it at once: another server serves."""
+"""Exit code after another server has taken over. The server may be started again: it waits, or joins the others."""
 
 log = structlog.get_logger("sightline")
 

@@ -19,7 +19,7 @@ DATABASE_POOL_MIN: Final = 4
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """Everything that one worker needs."""
+    """What the supervisor tells one worker at its start."""
 
     settings: Settings = field(repr=False)
     directory: Path

@@ -133,7 +133,7 @@ class WorkerSupervisor:
         )
         command = ChildCommand(
             name=f"worker {number}",
-            # The directory is named for people; the worker takes everything from stdin.
+            # The argument only shows in a list of processes which worker this is: its settings come on stdin.
             args=[sys.executable, "-m", "sightline.bootstrap.workers.worker", str(directory)],
             log_path=settings.data_dir / "log" / f"worker-{number}.log",
             start_timeout_s=START_TIMEOUT_S + settings.startup_timeout_seconds,

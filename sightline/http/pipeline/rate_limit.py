@@ -105,7 +105,7 @@ class RateLimits:
 
 
 class RateSharing(Protocol):
-    """Tells other servers what was taken from buckets here, and the other way round."""
+    """Exchanges with other servers what callers take from their rate limits."""
 
     @property
     def servers(self) -> int:
@@ -113,7 +113,7 @@ class RateSharing(Protocol):
         ...
 
     def spent(self, rate: str, key: str, cost: int) -> None:
-        """Tell the others soon."""
+        """Send it to the other servers soon."""
         ...
 
     def attach(self, take: Callable[[str, str, int], None]) -> None:

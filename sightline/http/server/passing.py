@@ -32,7 +32,7 @@ class ConnectionPassing:
     """
 
     def __init__(self, directory: Path, me: str, choose: Callable[[bytes], str | None]) -> None:
-        """Bind the socket in this process's directory, which must be private to the account.
+        """Bind the socket in this process's directory, which only this account may enter (mode 0700).
 
         Args:
             choose: Returns the name of the process that should serve a connection with these first bytes; None: this.

@@ -123,7 +123,7 @@ def _report(beat: Heartbeat) -> tuple[float, float, float, str | None]:
 
 @final
 class NoEffect(Checker):
-    """A creation without a key that was answered as surely without effect has none, now or later."""
+    """A creation without an idempotency key that was answered 503 has no effect, now or later."""
 
     name: ClassVar[str] = "no effect"
 

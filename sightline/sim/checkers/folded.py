@@ -17,7 +17,7 @@ SILENCE_MS: Final = 10_000
 ARRIVED_MS: Final = 5_000
 """Heartbeats that were received this long ago have reached their session."""
 SETTLED_MS: Final = 25_000
-"""After this time without faults, lost messages must have been repaired."""
+"""Lost messages must be repaired within this time after the last fault."""
 
 
 @final

@@ -88,7 +88,7 @@ class ServersWorld(Trace):
         self._released: set[int] = set()
         self._acknowledged = dict.fromkeys(self._counters, 0)
         self._possible = dict.fromkeys(self._counters, 0)
-        """Calls to count that may have had an effect."""
+        """Number of calls of `add` that may have had an effect."""
         self._outage_ended_ms = -TTL_MS
         self._network: trio.Nursery | None = None
         self.servers = [SimServer(self, number) for number in range(self._chance.randint(3, 5))]

@@ -46,7 +46,7 @@ class Homes:
         return home if home is not None and home[0] in self._peers.servers() else None
 
     def forget(self, session_id: str) -> None:
-        """Search again next time."""
+        """Forget where an input is. The next request searches for it."""
         self._known.pop(session_id, None)
 
     async def find(self, session_id: str) -> Home | None:
