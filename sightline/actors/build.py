@@ -13,12 +13,13 @@ import trio
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
-from sightline.actors.messages import FactsMissed
+from sightline.actors.messages import FactsMissed, GetSession, GetWorkspace
 from sightline.actors.recovery import recover
 from sightline.actors.remote.live_updates import StreamsElsewhere
 from sightline.actors.remote.peers import Peers
 from sightline.actors.remote.seen_reports import SeenReports
 from sightline.actors.service.broker import Broker
+from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.traced import TracedTurns, traced
@@ -100,6 +101,9 @@ def build_actors(
     )  # fmt: skip
     if peers is not None:
         peers.on_loss = partial(_read_again, registry, deps.watchers)
+        look_up = LookUp(registry, deps)
+        peers.answer_quietly(GetSession, look_up.quiet_session)
+        peers.answer_quietly(GetWorkspace, look_up.quiet_workspace)
     writer = HeartbeatWriter(deps.store)
     registry.register(SESSION, traced(turns, SESSION, lambda context: SessionActor(context, deps)))
     registry.register(WORKSPACE, traced(turns, WORKSPACE, lambda context: WorkspaceActor(context, deps, writer)))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from sightline.system.server_address_file import read_server_addresses
-from sightline_client import NotAuthorizedError, UnavailableError
+from sightline_client import NoOperatorError, NotAuthorizedError, UnavailableError
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -134,33 +134,45 @@ async def states(api: Api, session_id: str) -> AsyncIterator[str]:
                 yield event.data["state"]
 
 
-async def test_parallel_dispatches_over_all_servers_take_every_operator_once(cluster: Cluster) -> None:
-    place, size = (PLACE[0] - 3, PLACE[1]), 12
-    operators: list[Tenant] = []
-    consumers: list[Tenant] = []
+async def test_parallel_dispatches_over_all_servers_take_every_operator_once_and_the_longest_idle_first(
+    cluster: Cluster,
+) -> None:
+    place, one_by_one, at_once = (PLACE[0] - 3, PLACE[1]), 5, 195
+    operators: dict[int, Tenant] = {}
+    consumers: dict[int, Tenant] = {}
 
-    async def sign_up(number: int) -> None:
-        at = cluster.servers[number % len(cluster.servers)]
-        operator = await a_tenant(at.url, "SUPPLIER", f"parallel-operator-{number}")
-        await go_online(at.url, operator, place)
-        operators.append(operator)
-        consumers.append(await a_tenant(at.url, "CONSUMER", f"parallel-consumer-{number}"))
+    def server(number: int) -> Server:
+        return cluster.servers[number % len(cluster.servers)]
+
+    async def sign_up(tenants: dict[int, Tenant], role: str, number: int) -> None:
+        tenants[number] = await a_tenant(server(number).url, role, f"parallel-{role.lower()}-{number}")
 
     async with trio.open_nursery() as nursery:
-        for number in range(size):
-            nursery.start_soon(sign_up, number)
+        for number in range(50):
+            nursery.start_soon(sign_up, operators, "SUPPLIER", number)
+        for number in range(3):
+            nursery.start_soon(sign_up, consumers, "CONSUMER", number)
+    ids = [operators[number].workspace_id for number in range(50)]
+    for number in range(50):
+        await go_online(server(number).url, operators[number], place)
     assigned: list[str] = []
 
     async def dispatch(number: int) -> None:
-        at = cluster.servers[number % len(cluster.servers)]
-        session_id = await a_session(at, consumers[number], place)
-        async with Api(cluster.servers[(number + 1) % 3].url, key=consumers[number].key) as watcher:
-            assigned.append((await watcher.post(f"/sessions/{session_id}/dispatch"))["operatorWorkspaceId"])
+        consumer = consumers[number % 3]
+        session_id = await a_session(server(number), consumer, place)
+        async with Api(server(number + 1).url, key=consumer.key) as watcher:
+            with suppress(NoOperatorError, UnavailableError):
+                assigned.append((await watcher.post(f"/sessions/{session_id}/dispatch"))["operatorWorkspaceId"])
 
+    for number in range(one_by_one):
+        await dispatch(number)
+    assert assigned == ids[:one_by_one]
     async with trio.open_nursery() as nursery:
-        for number in range(size):
+        for number in range(at_once):
             nursery.start_soon(dispatch, number)
-    assert sorted(assigned) == sorted(operator.workspace_id for operator in operators)
+    assert len(assigned) == len(set(assigned))
+    # Operators of other tests, who are far away, are taken when no other one is left.
+    assert set(ids) <= set(assigned)
 
 
 async def internal(server: Server, path: str) -> httpx.Response:

@@ -156,6 +156,11 @@ class Registry:
             return None
         return cast("S | None", cell.snapshot)
 
+    def peek_quiet(self, kind: KindName[M, S], actor_id: str) -> S | None:
+        """As `peek`, but None while the actor has a message, a turn or a helper: it is what an ask would see now."""
+        cell = self._supervisors[kind].cells.get(actor_id)
+        return self.peek(kind, actor_id) if cell is not None and cell.is_quiet else None
+
     def snapshots(self, kind: KindName[M, S]) -> Iterator[tuple[str, S]]:
         """Id and snapshot of every actor of the kind that publishes one now. Do not await while iterating."""
         for actor_id, cell in self._supervisors[kind].cells.items():

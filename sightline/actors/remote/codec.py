@@ -224,6 +224,11 @@ def unpack(packed: Packed) -> Any:
     return unpacker(packed)
 
 
+def number_of(kind: type) -> int:
+    """The number with which values of a class begin."""
+    return next(number for number, known in CLASSES.items() if known is kind)
+
+
 def pack_error(error: Exception) -> Packed:
     """The error of an ask. Errors that are not in the table have an unknown outcome."""
     number = _ERROR_NUMBERS.get(type(error))

@@ -164,6 +164,7 @@ class Peers:
         self._frames_to: dict[str, int] = {}
         self._frames_from: dict[str, int] = {}
         self._sent: OrderedDict[int, tuple[str, list[_Message], list[_Question]]] = OrderedDict()
+        self._quiet_answers: dict[int, Callable[[str], object | None]] = {}
         self._answers: dict[type, Callable[[Any], Awaitable[object]]] = {}
         self._listeners: dict[type, Callable[[str, Any], None]] = {}
         self.listen(ShardsTaken, lambda sender, taken: self.routes.took(sender, taken.shards))
@@ -306,6 +307,13 @@ class Peers:
     def answer(self, command: type[Command[M, R]], handler: Callable[[M], Awaitable[R]]) -> None:
         """Answer asks of other servers by this handler."""
         self._answers[command] = cast("Callable[[Any], Awaitable[object]]", handler)
+
+    def answer_quietly(self, question: type[Command[M, R]], read: Callable[[str], R]) -> None:
+        """Answer questions of this class to actors by what `read` returns for their id, without a turn of the actor.
+
+        This takes a fraction of the time of a turn, and no place in a mailbox. None: the actor is asked.
+        """
+        self._quiet_answers[codec.number_of(question)] = read
 
     def announce(self, shards: Collection[int]) -> None:
         """Tell every other server that this one has taken shards."""
@@ -483,7 +491,8 @@ class Peers:
         elif kind == TELL:
             self._told(item)
         elif kind == ASK:
-            self._start(self._answer_ask, sender, item)
+            if not self._answers_quietly(sender, item):
+                self._start(self._answer_ask, sender, item)
         elif kind == ERROR:
             self._failed(item[1], codec.unpack_error(item[2]))
         elif kind == MOVED:
@@ -545,6 +554,15 @@ class Peers:
             self._route(_Message(kind, actor_id, envelope, lane, payload, hops=hops + 1))
         else:
             log.warning("message_without_owner", kind=kind, id=actor_id, message=type(envelope.message).__name__)
+
+    def _answers_quietly(self, sender: str, item: list[Packed]) -> bool:
+        number, actor_id, payload = item[1], item[3], item[7]
+        read = self._quiet_answers.get(payload[0])
+        value = read(actor_id) if read is not None and self.serves(actor_id) else None
+        if value is None:
+            return False
+        self._queue(sender, [ANSWER, number, codec.pack(value)])
+        return True
 
     async def _answer_ask(self, sender: str, item: list[Packed]) -> None:
         _, number, kind, actor_id, is_control, conflate, left_ms, payload = item

@@ -24,14 +24,26 @@ class LookUp:
         """The session with passed deadlines settled: from what its actor published, else by asking it."""
         ref = self._registry.ref(SESSION, session_id)
         known = self._registry.peek(SESSION, session_id)
-        if known is not None:
-            now_ms = self._deps.clock.now_ms()
-            if known.is_terminal or machine.settle_deadline(known, now_ms, self._deps.limits.session) is None:
-                return known
+        if known is not None and self._is_settled(known):
+            return known
         try:
             return await ref.ask(GetSession(), timeout_s=self._deps.limits.ask_timeout_s)
         except OutcomeUnknownError as error:
             raise StoreUnavailableError("the session did not answer in time") from error
+
+    def quiet_session(self, session_id: str) -> Session | None:
+        """What `GetSession` would answer now, if that is known without a turn of the session's actor."""
+        known = self._registry.peek_quiet(SESSION, session_id)
+        return known if known is not None and self._is_settled(known) else None
+
+    def quiet_workspace(self, workspace_id: str) -> Workspace | None:
+        """What `GetWorkspace` would answer now, if that is known without a turn of the workspace's actor."""
+        return self._registry.peek_quiet(WORKSPACE, workspace_id)
+
+    def _is_settled(self, session: Session) -> bool:
+        """Whether no deadline of the session has passed that its actor has not handled."""
+        now_ms = self._deps.clock.now_ms()
+        return session.is_terminal or machine.settle_deadline(session, now_ms, self._deps.limits.session) is None
 
     async def require_session(self, session_id: str) -> Session:
         """The session, which must exist."""
