@@ -1,5 +1,5 @@
 # The commands of a user and of a developer. Needs make and Python 3.11 to 3.13; `make interop` also needs node, npm, apt and Go,
-# `make web` node and npm.
+# `make web` node and npm, `make cluster-soak` Go.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
@@ -26,7 +26,7 @@ help:
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
 	@echo "make attack    replay the findings of the security audit on a real server"
-	@echo "make cluster-soak  inject faults into three servers under load (minutes=, rounds=, seed=, only=, where=)"
+	@echo "make cluster-soak  inject faults into three servers under load (minutes=, rounds=, seed=, only=, where=, upgrade_from=)"
 	@echo "make mutants   plant bugs in a sample of lines and list those that no test notices"
 	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
 	@echo "make sbom      write sbom.cdx.json, the CycloneDX list of runtime dependencies"
@@ -106,8 +106,9 @@ nemesis: $(VENV)/.dev
 	$(BIN)/python -m tests.nemesis --minutes $(or $(minutes),2) --seed $(or $(seed),1) $(if $(only),--only '$(only)') $(ARGS)
 
 cluster-soak: $(VENV)/.dev
+	./scripts/interop_porcupine.sh
 	$(BIN)/python -m tests.cluster.nemesis --minutes $(or $(minutes),30) --rounds $(or $(rounds),50) --seed $(or $(seed),1) \
-		$(if $(only),--only '$(only)') $(if $(where),--where $(where)) $(ARGS)
+		$(if $(only),--only '$(only)') $(if $(where),--where $(where)) $(if $(upgrade_from),--upgrade-from $(upgrade_from)) $(ARGS)
 
 attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attack $(ARGS)

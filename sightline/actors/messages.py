@@ -341,6 +341,8 @@ class ClaimsChecked:
     """Answers of the sessions whose claims were checked: (session id, the claim's at_ms, standing)."""
 
     standings: tuple[tuple[str, int, ClaimStanding], ...]
+    starts: int
+    """How many starts the operator's workspace had been asked for when the sessions were asked."""
 
 
 @final

@@ -103,6 +103,7 @@ class Core:
     admin_store: AdminStore
     audit: Audit
     ownership: Ownership
+    server: ServerIdentity
     webhooks: Webhooks
     sampler: Sampler
     tracer: Tracer | None
@@ -132,7 +133,7 @@ async def open_core(
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, public_url, is_running=directory is not None)
     async with open_parts() as parts:
-        database_part = parts.open(open_migrated_database(settings, retry, server.incarnation, tracer))
+        database_part = parts.open(open_migrated_database(settings, retry, server, tracer))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
         video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
         database, place = await database_part.ready(), await place_part.ready()
@@ -199,6 +200,7 @@ async def open_core(
                 admin_store=admin_store,
                 audit=Audit(PostgresAuditLog(database), clock, ids),
                 ownership=ownership,
+                server=server,
                 webhooks=make_webhooks(settings, secrets, database, clock, ids),
                 sampler=sampler,
                 tracer=tracer,

@@ -2,26 +2,33 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import final
+from typing import Final, final
 
+import structlog
 import trio
 
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
 from sightline.ports.identity import WorkspaceBrief
+from sightline.ports.leases import TTL_MS, ServerIdentity
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.compatibility import require_direct_connections
 from sightline.storage.database.durability import warn_if_not_durable
-from sightline.storage.database.migrate import migrate
+from sightline.storage.database.migrate import OlderServersError, migrate
 from sightline.storage.database.pool import PoolOptions
+from sightline.storage.database.url import urls_of_hosts
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.operations.secrets_check import are_same_secrets
 from sightline.system.secrets import Secrets
+
+LEASE_ENDS_S: Final = TTL_MS / 1_000 + 1
+
+log = structlog.get_logger("sightline")
 
 
 @final
@@ -47,14 +54,14 @@ class StoredDirectory:
 
 @asynccontextmanager
 async def open_migrated_database(
-    settings: Settings, retry: StartRetry, incarnation: str, tracer: Tracer | None = None
+    settings: Settings, retry: StartRetry, server: ServerIdentity, tracer: Tracer | None = None
 ) -> AsyncIterator[Database]:
     """Connect to the external database or start the embedded one, and bring its schema up to date.
 
     Raises:
         ChildFailedError: The embedded database does not start.
         IncompatibleDatabaseError: The database lacks what ownership depends on.
-        SchemaError: The schema is newer than this code, or was changed.
+        SchemaError: The schema is newer than this code, or was changed, or other servers could not work with it.
         StartError, StoreUnavailableError: As `StartRetry.run`.
     """
     async with trio.open_nursery() as nursery:
@@ -69,17 +76,32 @@ async def open_migrated_database(
             dsn = await nursery.start(run_embedded_postgres, embedded)
         options = DatabaseOptions(
             pool=PoolOptions(
-                dsn=dsn, application_name=f"sightline {incarnation}", connections_max=settings.database_pool
+                dsn=dsn, application_name=f"sightline {server.incarnation}", connections_max=settings.database_pool
             ),
             tracer=tracer,
         )
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
             await retry.run(lambda: require_direct_connections(database))
-            await retry.run(lambda: migrate(database))
-            await retry.run(lambda: warn_if_not_durable(database))
+            await retry.run(lambda: _migrate(database, server.place))
+            await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
             yield database
         nursery.cancel_scope.cancel()
+
+
+async def _migrate(database: Database, place: str) -> None:
+    """Bring the schema up to date, and wait until the leases of servers that were killed have run out."""
+    deadline = trio.current_time() + LEASE_ENDS_S
+    while True:
+        try:
+            await migrate(database, place=place)
+        except OlderServersError as error:
+            if trio.current_time() >= deadline:
+                raise
+            log.warning("waiting_for_older_servers", reason=str(error), at_most_s=LEASE_ENDS_S)
+            await trio.sleep(1)
+        else:
+            return
 
 
 async def require_same_secrets(settings: Settings, secrets: Secrets, database: Database) -> None:

@@ -12,6 +12,7 @@ from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
+from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.bootstrap.ownership.hints import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
@@ -192,12 +193,12 @@ def public_hosts(settings: Settings) -> AllowedHosts:
     return AllowedHosts.of(settings.host, settings.public_url, settings.allowed_hosts)
 
 
-def make_internal_app(core: Core, identity: Identity, metrics: Metrics) -> ASGIApp:
+def make_internal_app(core: Core, identity: Identity, metrics: Metrics, siblings: SiblingWorkers) -> ASGIApp:
     """Create the application of the internal listener: readiness, metrics and the video provider's webhooks."""
     deps = InternalServices(
         store=core.store,
         forward_media=core.actors.pump.forward,
-        readiness=Readiness(core).check,
+        readiness=Readiness(core, siblings).check,
         render_metrics=metrics.render,
         clock=core.clock,
         options=_resource_options(core),
@@ -241,6 +242,7 @@ def _resource_options(core: Core) -> ResourceOptions:
         map_attribution=core.settings.map_attribution,
         frame_signing=core.settings.frame_signing,
         faucet_daily_micro=core.settings.chain_faucet_daily_micro,
+        streams_max=share_of_worker(core.settings, ResourceOptions().streams_max),
     )
 
 
@@ -264,26 +266,39 @@ def public_listener(core: Core, ports: Ports) -> ListenerOptions:
     )
 
 
-def internal_connections_max(settings: Settings) -> int:
-    """Maximum number of connections on the internal listener."""
+def internal_limits(settings: Settings) -> HttpLimits:
+    """Limits of the internal listener."""
+    return HttpLimits(connections_max=_internal_connections(settings))
+
+
+def public_limits(settings: Settings) -> HttpLimits:
+    """Limits of the public listener; each worker gets an equal share of those that hold for all.
+
+    Descriptors are left for database, chain and child processes. Without this reserve many clients could take the last
+    one, and a child process that ended could not be restarted.
+    """
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reserve = DESCRIPTORS_RESERVED + _internal_connections(settings) + settings.database_pool
+    if settings.nats_url is not None:
+        reserve += PEER_CONNECTIONS_MAX  # to other servers
+    whole = HttpLimits()
+    return HttpLimits(
+        connections_max=max(CONNECTIONS_MIN, min(share_of_worker(settings, whole.connections_max), soft - reserve)),
+        connections_per_ip_max=share_of_worker(settings, whole.connections_per_ip_max),
+    )
+
+
+def share_of_worker(settings: Settings, limit: int) -> int:
+    """What one of the workers of a machine may use of a limit that holds for all of them."""
+    return max(1, limit // settings.workers)
+
+
+def _internal_connections(settings: Settings) -> int:
     return INTERNAL_CONNECTIONS_MAX + (PEER_CONNECTIONS_MAX if settings.nats_url is not None else 0)
 
 
-def public_connections_max(settings: Settings) -> int:
-    """Maximum number of connections on the public listener; leaves descriptors for database, chain and child processes.
-
-    Without this reserve many clients could take the last descriptor, and a child process that ended could not be
-    restarted.
-    """
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    reserve = DESCRIPTORS_RESERVED + internal_connections_max(settings) + settings.database_pool
-    if settings.nats_url is not None:
-        reserve += PEER_CONNECTIONS_MAX  # to other servers
-    return max(CONNECTIONS_MIN, min(HttpLimits().connections_max, soft - reserve))
-
-
 def server_options(
-    core: Core, listener: ListenerOptions, connections_max: int, strict_transport_s: int | None = None
+    core: Core, listener: ListenerOptions, limits: HttpLimits, strict_transport_s: int | None = None
 ) -> ServerOptions:
     """Build the options of one listener's server."""
     return ServerOptions(
@@ -291,5 +306,5 @@ def server_options(
         render_fault=render_fault(core.clock, core.ids, strict_transport_s),
         clock=core.clock,
         drain_s=core.settings.drain_seconds,
-        limits=HttpLimits(connections_max=connections_max),
+        limits=limits,
     )

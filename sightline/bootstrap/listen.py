@@ -9,18 +9,20 @@ import trio
 from sightline.actors.remote.rate_sharing import RatesElsewhere
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.edge import (
-    internal_connections_max,
+    internal_limits,
     internal_listener,
     make_identity,
     make_internal_app,
     make_public_app,
-    public_connections_max,
     public_hosts,
+    public_limits,
     public_listener,
     server_options,
 )
 from sightline.bootstrap.listeners.ports import Ports, listen_error
 from sightline.bootstrap.observability.metrics import read_metrics
+from sightline.bootstrap.observability.self_report import LoopDelay, SelfReport
+from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
@@ -37,19 +39,21 @@ async def serve_http(
     Raises:
         StartError: A listener cannot open its port.
     """
-    settings, metrics = core.settings, Metrics(partial(read_metrics, core))
+    delay = LoopDelay()
+    settings, metrics = core.settings, Metrics(partial(read_metrics, core, delay))
     identity = make_identity(core, public_url)
     rates = RatesElsewhere(core.ownership.peers) if core.ownership.peers is not None else None
-    internal_app = make_internal_app(core, identity, metrics)
+    internal_app = make_internal_app(core, identity, metrics, SiblingWorkers.of(settings, ports))
     public_app = McpEndpoint(
         make_public_app(core, identity, metrics, rates), public_url, public_hosts(settings), core.secrets.mcp_state_key
     )
-    internal_options = server_options(core, internal_listener(ports), internal_connections_max(settings))
+    internal_options = server_options(core, internal_listener(ports), internal_limits(settings))
     public_options = server_options(
-        core, public_listener(core, ports), public_connections_max(settings), settings.strict_transport_s
+        core, public_listener(core, ports), public_limits(settings), settings.strict_transport_s
     )
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
+        background.start_soon(SelfReport(core, ports, delay).run)
         if rates is not None:
             background.start_soon(rates.run)
         await background.start(public_app.run)

@@ -16,6 +16,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.ports.chain import ChainChangedError
+from sightline.ports.leases import IncompatibleServersError
 from sightline.storage.database.compatibility import IncompatibleDatabaseError
 from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
@@ -79,6 +80,8 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return f"{error}. Check SIGHTLINE_DATA_DIR (--data-dir)."
         case SchemaError() | IncompatibleDatabaseError():
             return f"{_sentence(error)} Check {database_setting(settings)}."
+        case IncompatibleServersError():
+            return str(error)
         case StoreUnavailableError() | OutcomeUnknownError():
             return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."
         case ChildFailedError():

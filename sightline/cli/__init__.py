@@ -225,7 +225,7 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
 
 @app.command(rich_help_panel=HOST)
 def nodes(data_dir: DataDir = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Show the servers of a running service: lease, shards and roles of each."""
+    """Show the servers of a running service: lease, shards, roles, clock, delay and address of each."""
     from sightline.cli.operations import print_nodes
 
     raise typer.Exit(print_nodes(settings_of(config, data_dir=data_dir), as_json=as_json))
@@ -235,14 +235,17 @@ def nodes(data_dir: DataDir = None, as_json: AsJson = False, config: ConfigFile 
 def actors(
     data_dir: DataDir = None,
     revive: Annotated[str | None, typer.Option(help="KIND/ID of a parked actor to start again.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only this server, by its name in `sightline nodes`.")] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show the actors of a running server: counts, latencies, and parked ones with the reason. Start one again."""
+    """Show the actors of all servers: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
     settings = settings_of(config, data_dir=data_dir)
-    raise typer.Exit(print_actors(settings, as_json=as_json) if revive is None else revive_actor(settings, revive))
+    if revive is None:
+        raise typer.Exit(print_actors(settings, as_json=as_json, node=node))
+    raise typer.Exit(revive_actor(settings, revive, node=node))
 
 
 @app.command(rich_help_panel=HOST)

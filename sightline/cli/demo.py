@@ -6,7 +6,8 @@ HTTP API and the public JSON-RPC endpoint.
 
 import json
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, final
@@ -31,19 +32,33 @@ BASIS_POINTS: Final = 10_000
 
 @final
 class Demo:
-    """One run of the demo."""
+    """One session from its request to its settlement. Each step checks what the API and the chain say.
 
-    def __init__(self, console: Console, data_dir: Path, frame_path: Path, *, keep: bool) -> None:
+    Args:
+        console: Prints each check.
+        local: The server that the consumer calls, and its faucet.
+        frame_path: File for the newest frame.
+        device_server: The server that the operator and its device call; default: the consumer's.
+    """
+
+    def __init__(
+        self, console: Console, local: LocalServer, frame_path: Path, device_server: LocalServer | None = None
+    ) -> None:
         self._console = console
-        self._local = LocalServer(data_dir)
+        self._local = local
+        self._device_server = device_server or local
         self._frame_path = frame_path
-        self._keep = keep
         self._checks = Checks(console)
         self._chain = AsyncChain("")
         self._config: ChainConfig
+        self._consumer: LocalTenant
+        self._operator: LocalTenant
 
-    async def run(self) -> None:
-        """Run every step of the demo.
+    async def run(self, *, keep: bool) -> None:
+        """Start the server, and run every step.
+
+        Args:
+            keep: Leave server and device running afterwards, and print commands to continue with.
 
         Raises:
             CheckFailedError, SightlineError: A step failed.
@@ -53,20 +68,15 @@ class Demo:
         self._console.print(f"[bold]0[/] server: data in {directory}, log in {log_path}", highlight=False)
         async with self._local.running() as server:
             self._checks.note("server ready", self._local.url)
-            self._console.print("[bold]1[/] wallets, workspaces, keys")
-            await self._read_config()
-            consumer = await self._join("CONSUMER")
-            operator = await self._join("SUPPLIER")
-            async with self._local.device(operator), AsyncSightline(self._local.url, consumer.key) as api:
-                session_id = await self._request(api, operator)
-                await self._watch(api, session_id)
-                await self._end_and_settle(api, session_id, consumer, operator)
+            async with self.dispatched() as (api, session_id):
+                await self.watch(api, session_id)
+                await self.end_and_settle(api, session_id)
                 self._checks.note("whole run", f"{trio.current_time() - started:.1f} s")
                 self._console.print(self._checks.table())
                 self._console.print("[bold green]every check held[/]")
-                if self._keep:
+                if keep:
                     # The device stays online, so that a view that is asked for in the browser is filmed.
-                    self._say_how_to_go_on(consumer, operator)
+                    self._say_how_to_go_on()
                     await server.wait()
         self._console.print(
             "See it in a browser: `sightline demo --keep` prints the URL of a console with this session; "
@@ -76,27 +86,45 @@ class Demo:
 
     # Steps.
 
+    @asynccontextmanager
+    async def dispatched(self) -> AsyncIterator[tuple[AsyncSightline, str]]:
+        """Sign up a consumer and an operator with its device, and dispatch a session.
+
+        Yields:
+            The consumer's client and the id of the session. The device works until the end of the block.
+        """
+        self._console.print("[bold]1[/] wallets, workspaces, keys")
+        await self._read_config()
+        self._consumer = await self._join(self._local, "CONSUMER")
+        self._operator = await self._join(self._device_server, "SUPPLIER")
+        async with (
+            self._device_server.device(self._operator),
+            AsyncSightline(self._local.url, self._consumer.key) as api,
+        ):
+            yield api, await self._request(api)
+
     async def _read_config(self) -> None:
         async with AsyncSightline(self._local.url) as api:
             self._config = await api.config()
         self._chain = AsyncChain(self._config.rpc_url)
         self._checks.equal("chain of /config", self._config.environment, "TEST")
 
-    async def _join(self, role: str) -> LocalTenant:
-        wallet = await self._local.funded_wallet(FUNDS)
+    async def _join(self, server: LocalServer, role: str) -> LocalTenant:
+        wallet = await server.funded_wallet(FUNDS)
         token, spender = self._config.usdc_address, self._config.settlement_address
         self._checks.equal(f"{role} funded", await self._chain.balance_of(token, wallet.address), FUNDS)
         allowed = await self._chain.allowance(token, wallet.address, spender)
         self._checks.equal(f"{role} approved the settlement contract", allowed, FUNDS)
-        tenant = await self._local.join(wallet, role, f"demo-{role.lower()}")
-        async with AsyncSightline(self._local.url, tenant.key) as api:
+        tenant = await server.join(wallet, role, f"demo-{role.lower()}")
+        async with AsyncSightline(server.url, tenant.key) as api:
             me = await api.me()
         self._checks.equal(f"{role} has a key of its workspace", me.workspace_id, tenant.workspace_id)
         return tenant
 
-    async def _request(self, api: AsyncSightline, operator: LocalTenant) -> str:
+    async def _request(self, api: AsyncSightline) -> str:
         self._console.print("[bold]2[/] coverage, quote, session, dispatch")
-        async with AsyncSightline(self._local.url, operator.key) as operator_api:
+        operator = self._operator
+        async with AsyncSightline(self._device_server.url, operator.key) as operator_api:
             online = await operator_api.workspaces.update(
                 operator.workspace_id,
                 availability_state="ONLINE",
@@ -119,7 +147,8 @@ class Demo:
         self._checks.equal("dispatched to", assigned.operator_workspace_id, operator.workspace_id)
         return session.id
 
-    async def _watch(self, api: AsyncSightline, session_id: str) -> None:
+    async def watch(self, api: AsyncSightline, session_id: str) -> None:
+        """Wait until the session is LIVE, save a frame of it, and play its video. May be repeated."""
         self._console.print("[bold]3[/] live: the device publishes, the consumer watches")
         session = await self._until(
             "LIVE", partial(api.sessions.get, session_id), lambda seen: seen.state == SessionState.LIVE
@@ -156,9 +185,8 @@ class Demo:
                 await trio.sleep(POLL_S)
         raise CheckFailedError(f"{what}: not within {PATIENCE_S:g} s, last seen {seen!r}")
 
-    async def _end_and_settle(
-        self, api: AsyncSightline, session_id: str, consumer: LocalTenant, operator: LocalTenant
-    ) -> None:
+    async def end_and_settle(self, api: AsyncSightline, session_id: str) -> None:
+        """End the session, and check its charge, settlement and receipt, and all balances."""
         self._console.print("[bold]4[/] end, meter, settlement")
         ended = await api.sessions.end(session_id)
         settlement = await api.sessions.settlement(session_id)
@@ -182,9 +210,9 @@ class Demo:
         result = await receipt.verify(rpc=self._config.rpc_url)
         self._checks.true("receipt", not result.skipped, "recomputed from its events, and paid on the chain")
         token = self._config.usdc_address
-        left = await self._chain.balance_of(token, consumer.wallet.address)
+        left = await self._chain.balance_of(token, self._consumer.wallet.address)
         self._checks.equal("consumer's balance on the chain", left, FUNDS - charged)
-        earned = await self._chain.balance_of(token, operator.wallet.address)
+        earned = await self._chain.balance_of(token, self._operator.wallet.address)
         self._checks.equal("operator's balance on the chain", earned, FUNDS + charged - fee)
         wallet = await self._until(
             "wallet",
@@ -193,20 +221,20 @@ class Demo:
         )
         self._checks.equal("consumer's wallet, as the watcher saw it", wallet.tracked_balance, left)
 
-    def _say_how_to_go_on(self, consumer: LocalTenant, operator: LocalTenant) -> None:
+    def _say_how_to_go_on(self) -> None:
         say = self._console.out
         say("\nThe server goes on; Ctrl-C stops it.")
         say(
             "Open this URL in a browser. It signs in as the demo's consumer by its test wallet; whoever has it can too."
         )
-        say(f"{self._local.url}/console/#/start?testWallet={consumer.wallet.private_key}")
+        say(f"{self._local.url}/console/#/start?testWallet={self._consumer.wallet.private_key}")
         say(
             f"Ask for a view of {PLACE[0]}, {PLACE[1]}: the demo's device films it. "
             f"Without the wallet: {self._local.url}/\n"
         )
         say(f"export SIGHTLINE={self._local.url}")
-        say(f"export CONSUMER_KEY={consumer.key}")
-        say(f"export OPERATOR_KEY={operator.key}")
+        say(f"export CONSUMER_KEY={self._consumer.key}")
+        say(f"export OPERATOR_KEY={self._operator.key}")
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/me')
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/sessions')
         say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/wallet/events')
@@ -218,10 +246,10 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     console = Console()
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
-    demo = Demo(console, directory, frame_path, keep=keep)
+    demo = Demo(console, LocalServer(directory), frame_path)
     stop_like_ctrl_c()
     try:
-        trio.run(demo.run)
+        trio.run(partial(demo.run, keep=keep))
     except KeyboardInterrupt:
         return 0 if keep else 130
     except Exception as error:  # noqa: BLE001  for any failure the user is told which log to read

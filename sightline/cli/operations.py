@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,10 +16,19 @@ from sightline.system.server_address_file import read_server_addresses
 TIMEOUT_S = 30.0
 PLAIN_WIDTH = 200
 """Width of the output, in columns, when stdout is not a terminal."""
+RUN_SHOWN = 8
+"""So many characters of a server's incarnation tell it from the others; `--json` shows all."""
+RIGHT = frozenset({"lease renewed", "shards", "loop delay"})
+NOT_PARKED = "NOT_FOUND"
 
 
 class NotRunningError(Exception):
     """No server is running on the data directory, or it refused the call."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        """Code of the server's refusal; empty if no server answered."""
 
 
 def ask(settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
@@ -27,26 +37,59 @@ def ask(settings: Settings, method: str, path: str, body: dict[str, str] | None 
     Raises:
         NotRunningError: No server answers, or it refuses the call.
     """
-    data_dir, token = settings.data_dir, settings.internal_token
-    where = read_server_addresses(data_dir)
+    return _ask_at(_local_url(settings), settings, method, path, body)
+
+
+def _local_url(settings: Settings) -> str:
+    where = read_server_addresses(settings.data_dir)
     if where is None:
         raise NotRunningError(
-            f"No server was ever ready on {data_dir}. Start one with `sightline serve`, or name its directory with "
-            "--data-dir."
+            f"No server was ever ready on {settings.data_dir}. Start one with `sightline serve`, or name its directory "
+            "with --data-dir."
         )
+    return where.internal_url
+
+
+def _ask_at(url: str, settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    token = settings.internal_token
+    if not url:
+        raise NotRunningError("It has not reported its address yet, or its version does not.")
     try:
         headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
-        answer = httpx.request(method, where.internal_url + path, headers=headers, json=body, timeout=TIMEOUT_S)
+        answer = httpx.request(method, url + path, headers=headers, json=body, timeout=TIMEOUT_S)
     except httpx.TransportError as error:
         raise NotRunningError(
-            f"The server of {data_dir} does not answer at {where.internal_url}. Start it with `sightline serve`, or "
-            "name another directory with --data-dir."
+            f"No server answers at {url}. Start it with `sightline serve`, or name another directory than "
+            f"{settings.data_dir} with --data-dir."
         ) from error
     answered: dict[str, Any] = answer.json()
     if answer.status_code != httpx.codes.OK:
-        raise NotRunningError(f"{answered['code']}: {answered['message']}")
+        raise NotRunningError(f"{answered['code']}: {answered['message']}", code=answered["code"])
     data: dict[str, Any] = answered["data"]
     return data
+
+
+def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
+    """List the servers of the service that have a valid lease: the URL of the internal listener of each, by its name.
+
+    Args:
+        node: Name of the only server that is wanted; None: all.
+
+    Raises:
+        NotRunningError: No server answers, or none is called `node`.
+    """
+    items = [item for item in ask(settings, "GET", "/internal/nodes")["items"] if item["valid"]]
+    named = Counter(item["name"] for item in items)
+    servers = {
+        item["name"] if named[item["name"]] == 1 else f"{item['name']} ({item['incarnation'][:RUN_SHOWN]})": item["url"]
+        for item in items
+    }
+    if len(servers) == 1:
+        servers = dict.fromkeys(servers, _local_url(settings))
+    wanted = {name: url for name, url in servers.items() if node in (None, name)}
+    if not wanted:
+        raise NotRunningError(f"No server is called {node}. The servers are: {', '.join(servers)}.")
+    return wanted
 
 
 def _console() -> Console:
@@ -103,7 +146,7 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
 
 
 def print_nodes(settings: Settings, *, as_json: bool) -> int:
-    """Print the servers of the database with their shards and roles. Returns the exit code."""
+    """Print the servers of the database with their shards and roles, and how each is. Returns the exit code."""
     try:
         found = ask(settings, "GET", "/internal/nodes")
     except NotRunningError as error:
@@ -111,16 +154,28 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         print_json(found)
         return 0
-    table = Table("server", "host", "lease", "renewed", "shards", "roles")
-    for item in found["items"]:
-        table.add_row(
-            item["incarnation"],
-            item["host"],
-            "valid" if item["valid"] else "ended",
-            f"{item['renewedMsAgo'] / 1_000:.1f} s ago",
+    items = found["items"]
+    table = Table()
+    for title in ("server", "run", "version", "lease renewed", "shards", "roles", "loop delay", "internal listener"):
+        table.add_column(title, justify="right" if title in RIGHT else "left", overflow="fold")
+    if len(items) > 1:
+        table.add_column("clock", justify="right")
+        table.add_column("NATS")
+    for item in items:
+        is_reported = item["reportedMsAgo"] is not None
+        row = [
+            item["name"],
+            item["incarnation"][:RUN_SHOWN],
+            item["version"],
+            f"{item['renewedMsAgo'] / 1_000:.1f} s ago" + ("" if item["valid"] else ", ENDED"),
             str(item["shards"]),
             ", ".join(role.lower() for role in item["roles"]),
-        )
+            f"{item['loopDelayMs']} ms" if is_reported else "",
+            item["url"].removeprefix("http://"),
+        ]
+        if len(items) > 1:
+            row += [f"{item['clockOffsetMs']:+d} ms", "connected" if item["connected"] else "NOT CONNECTED"]
+        table.add_row(*row)
     console = _console()
     console.print(table)
     if found["unownedShards"]:
@@ -128,36 +183,69 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
     return 0
 
 
-def print_actors(settings: Settings, *, as_json: bool) -> int:
-    """Print counts per kind of actor, and the parked actors. Returns the exit code."""
+def print_actors(settings: Settings, *, as_json: bool, node: str | None) -> int:
+    """Print the sums of all servers for each kind of actor, and the parked actors.
+
+    Args:
+        node: Name of the only server to ask; None: all.
+
+    Returns:
+        The exit code; 1 if a server did not answer, so that its actors are missing.
+    """
+    kinds_of: dict[str, dict[str, Any]] = {}
     try:
-        kinds = ask(settings, "GET", "/internal/actors")["kinds"]
+        servers = _servers_of(settings, node)
     except NotRunningError as error:
         return _fail(error)
+    for name, url in servers.items():
+        try:
+            kinds_of[name] = _ask_at(url, settings, "GET", "/internal/actors")["kinds"]
+        except NotRunningError as error:
+            sys.stderr.write(f"The actors of {name} are missing. {error}\n")
     if as_json:
-        print_json(kinds)
-        return 0
+        for name, kinds in kinds_of.items():
+            print_json({"node": name, "kinds": kinds})
+    else:
+        _console().print(_table_of_actors(kinds_of))
+    return 0 if len(kinds_of) == len(servers) else 1
+
+
+def _table_of_actors(kinds_of: dict[str, dict[str, Any]]) -> Table:
+    """Add up the counts of servers; of latencies the worst."""
     table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
-    for kind, counts in kinds.items():
-        parked = "; ".join(f"{actor_id}: {reason}" for actor_id, reason in counts["parked"].items())
+    for kind in sorted({kind for kinds in kinds_of.values() for kind in kinds}):
+        counts = {name: kinds[kind] for name, kinds in kinds_of.items() if kind in kinds}
         table.add_row(
             kind,
-            str(counts["active"]),
-            str(counts["depth"]),
-            f"{counts['wait_p99_s']:.4f}",
-            f"{counts['handle_p99_s']:.4f}",
-            parked,
+            str(sum(each["active"] for each in counts.values())),
+            str(sum(each["depth"] for each in counts.values())),
+            f"{max(each['wait_p99_s'] for each in counts.values()):.4f}",
+            f"{max(each['handle_p99_s'] for each in counts.values()):.4f}",
+            "; ".join(
+                f"{actor_id} on {name}: {reason}"
+                for name, each in counts.items()
+                for actor_id, reason in each["parked"].items()
+            ),
         )
-    _console().print(table)
-    return 0
+    return table
 
 
-def revive_actor(settings: Settings, name: str) -> int:
-    """Start a parked actor, KIND/ID, again. Returns the exit code."""
+def revive_actor(settings: Settings, actor: str, *, node: str | None) -> int:
+    """Start a parked actor, KIND/ID, again, on the server where it is parked. Returns the exit code.
+
+    Args:
+        node: Name of the only server to ask; None: all.
+    """
+    refused = NotRunningError(f"{actor} is not parked. `sightline actors` lists the parked ones as KIND/ID.")
     try:
-        ask(settings, "POST", f"/internal/actors/{name}/revive")
+        for name, url in _servers_of(settings, node).items():
+            try:
+                _ask_at(url, settings, "POST", f"/internal/actors/{actor}/revive")
+            except NotRunningError as error:
+                refused = refused if error.code == NOT_PARKED else error
+            else:
+                sys.stdout.write(f"revived {actor} on {name}\n")
+                return 0
     except NotRunningError as error:
-        sys.stderr.write(f"{str(error).rstrip('.')}. `sightline actors` lists the parked ones as KIND/ID.\n")
-        return 1
-    sys.stdout.write(f"revived {name}\n")
-    return 0
+        refused = error
+    return _fail(refused)

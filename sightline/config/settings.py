@@ -16,6 +16,7 @@ from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.storage.database.url import check_database_url
 from sightline.system.secrets import FILE_NAME as SECRETS_FILE
 
 DEFAULT_INTERNAL_PORT = 8081
@@ -128,7 +129,9 @@ class Settings(BaseModel):
         Path("sightline-data"), description="Data directory: embedded database, embedded chain, secrets, logs."
     )
     database_url: SecretStr | None = Field(
-        None, description="URL of an external Postgres (postgresql://...); default: the embedded one."
+        None,
+        description="URL of an external Postgres; default: the embedded one. With a standby: "
+        "postgresql://USER:PASSWORD@HOST1,HOST2/DATABASE?target_session_attrs=read-write.",
     )
     database_account: str = Field(
         "nobody", description="System account of the embedded Postgres when the server runs as root."
@@ -394,6 +397,14 @@ class Settings(BaseModel):
     def _check_budgets(cls, value: str) -> str:
         """Parse the budgets once, so that an error names the setting."""
         RateLimits.parse(value)
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _check_database_url(cls, value: SecretStr | None) -> SecretStr | None:
+        """Refuse what cannot lead to a database that accepts writes."""
+        if value is not None:
+            check_database_url(value.get_secret_value())
         return value
 
     @field_validator("nats_url")

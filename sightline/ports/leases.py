@@ -23,6 +23,37 @@ class ServerRole(IntEnum):
     """Retention, refunds that wait, the sweep of suspended workspaces, webhooks."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class WireRange:
+    """The versions that a server sends and understands, both ends included."""
+
+    first: int
+    last: int
+
+    def highest_common(self, other: "WireRange") -> int | None:
+        """The highest version that both understand; None if there is none."""
+        highest = min(self.last, other.last)
+        return highest if highest >= max(self.first, other.first) else None
+
+    def __contains__(self, version: object) -> bool:
+        """Whether frames of a version are understood."""
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    def __str__(self) -> str:
+        """As it is shown to people."""
+        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+
+
+WIRE: Final = WireRange(1, 1)
+"""The frames that this code sends and understands.
+
+New classes, and new fields with a default, need no new version. A change that older servers misread does: raise `last`,
+and go on sending the older version to older servers. Raise `first` in a later release, when no server needs the older
+version any more.
+"""
+
+
 TTL_MS: Final = 6_000
 """Duration of a lease. A server that was killed on another machine is replaced after this time."""
 
@@ -39,6 +70,20 @@ class ServerIdentity:
     place: str
     """Identifies the locked data directory. A server that holds the lock of a place knows that the earlier server of
     this place has ended, and does not wait for its lease."""
+    wire: WireRange = WIRE
+    """Versions of the frames that it understands."""
+
+
+class IncompatibleServersError(Exception):
+    """Servers with a lease do not understand the frames of a server that wants to enter."""
+
+    def __init__(self, own: WireRange, others: Mapping[str, WireRange]) -> None:
+        """Create the error. `others` are the versions of the other servers, by host."""
+        listed = ", ".join(f"that on {host} speaks {wire}" for host, wire in sorted(others.items()))
+        super().__init__(
+            f"This server speaks wire versions {own} with other servers of its service, and {listed}: they have no "
+            "version in common. Upgrade by a release between the two, or stop the other servers first."
+        )
 
 
 @final
@@ -90,9 +135,25 @@ class ServerState:
     offered: frozenset[int] = frozenset()
     """What was released for it and it has not taken yet."""
     clock_offset_ms: int = 0
-    """How far its clock is ahead of the database's, as it reported last."""
+    """How far its clock is ahead of the database's at least, or behind if negative, as it reported last."""
     is_connected: bool = True
     """Whether it reaches the other servers, as it reported last."""
+    wire: WireRange = WIRE
+    """Versions of the frames that it understands."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFigures:
+    """What a server reports about itself every few seconds, for people."""
+
+    name: str = ""
+    """The machine, and the worker's number if it has several workers; the same after a restart."""
+    url: str = ""
+    """URL of its internal listener, as other servers reach it."""
+    version: str = ""
+    loop_delay_ms: int = 0
+    """The longest time that its event loop was late, of the last seconds."""
 
 
 @final
@@ -109,6 +170,13 @@ class ServerReport:
     shards: int
     """Number of shards that it owns, without roles."""
     roles: tuple[ServerRole, ...]
+    is_connected: bool
+    """Whether it reaches the other servers, as it reported last; True if it is alone."""
+    clock_offset_ms: int
+    """How far its clock is ahead of the database's, as it reported last; 0 if it is alone."""
+    reported_ms_ago: int | None
+    """Age of its last figures, by the clock of the database; None: it has not reported yet."""
+    about: ServerFigures
 
 
 @final
@@ -130,7 +198,11 @@ class ShardLeases(Protocol):
     """
 
     async def enter(self, server: ServerIdentity) -> None:
-        """Get a lease of TTL_MS without shards. Ends earlier servers of the same place."""
+        """Get a lease of TTL_MS without shards. Ends earlier servers of the same place.
+
+        Raises:
+            IncompatibleServersError: A server with a valid lease understands no version of frames that this one does.
+        """
         ...
 
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
@@ -160,6 +232,10 @@ class ShardLeases(Protocol):
         """Every server that has entered and was not ended, by incarnation."""
         ...
 
-    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
-        """Say what this server's clock shows now, and whether it reaches the other servers; see `ServerState`."""
+    async def database_ms(self) -> int:
+        """What the database's clock shows, in milliseconds since 1970."""
+        ...
+
+    async def report(self, incarnation: str, *, clock_offset_ms: int, is_connected: bool) -> None:
+        """Say how far this server's clock is off, and whether it reaches the other servers; see `ServerState`."""
         ...

@@ -225,6 +225,22 @@ async def test_claim_assignment_and_relation_are_stored_in_one_write(world, way)
     assert await world.relations.check(edge.resource, edge.relation, edge.subject, at_least=answer.token)
 
 
+@pytest.mark.parametrize("way", ["dispatch", "accept"])
+async def test_a_session_is_read_as_assigned_from_the_moment_the_assignment_is_stored(world, nursery, way):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    stored = trio.Event()
+    world.faults.at["write_assignment"] = ["late"]
+    world.faults.on_call = lambda name: stored.set() if name == "after write_assignment" else None
+    if way == "dispatch":
+        nursery.start_soon(world.broker.dispatch, session, world.caller(consumer))
+    else:
+        nursery.start_soon(world.broker.accept, session, world.caller(operator), operator)
+    await stored.wait()
+    # The session's actor has not been told. A repeat of the call would be answered from its stored record.
+    assert (await world.view(session, consumer)).state == "ASSIGNED"
+
+
 async def test_an_assignment_that_cannot_be_stored_takes_no_operator(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)

@@ -5,8 +5,15 @@ from itertools import pairwise
 import pytest
 import trio
 
-from sightline.actors.deps import SESSION
-from sightline.actors.messages import FactsMissed, GetSession
+from sightline.actors.deps import SESSION, WORKSPACE
+from sightline.actors.messages import (
+    ClaimsChecked,
+    ClaimStanding,
+    FactsMissed,
+    GetSession,
+    GetWorkspace,
+    VacateOperator,
+)
 from sightline.actors.ownership.owned_shards import shard_of
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
@@ -221,3 +228,24 @@ async def test_a_live_session_reads_its_row_once_when_messages_may_be_lost(world
     assert (await ref.ask(GetSession(), timeout_s=30)).state is SessionState.LIVE
     assert world.registry.statistics().kinds["session"].reloads == before + 1
     assert trio.current_time() - began < 1
+
+
+async def test_an_answer_that_a_session_gave_before_its_start_leaves_the_operator_live(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    await world.broker.accept(session, world.caller(operator), operator)
+    claim = (await world.store.load_workspace(operator)).claims[session]
+    workspace = world.registry.ref(WORKSPACE, operator)
+    await world.broker.start(session, world.caller(operator))
+    # Other sessions took long to answer, so the answers arrive after the start.
+    workspace.tell(ClaimsChecked(((session, claim.at_ms, ClaimStanding.ASSIGNED),), starts=0))
+    await workspace.ask(GetWorkspace(), timeout_s=1)
+    assert await standing_of(world, operator) == ("BUSY", {session: True})
+
+
+async def test_the_operator_of_a_live_session_is_made_live_again_if_a_lost_start_was_undone_too_late(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    world.registry.ref(WORKSPACE, operator).tell(VacateOperator(session))
+    await world.until(lambda: is_standing(world, operator, "BUSY", {session: False}))
+    await world.until(lambda: is_standing(world, operator, "BUSY", {session: True}))

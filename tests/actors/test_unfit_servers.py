@@ -1,7 +1,7 @@
 """A server whose clock differs from that of the others, or that does not reach them, owns nothing."""
 
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,9 @@ class Machine:
         self.ahead_ms = ahead_ms
         self.is_connected = True
         """Whether the server reaches the others."""
+        self.reaches_database = True
+        self.way_s = 0.0
+        """How long a question of the server to the database is on its way."""
 
     def now_ms(self) -> int:
         return now_ms() + self.ahead_ms
@@ -52,6 +55,26 @@ class FailingReleases:
         await self._leases.release(incarnation, shards, to=to)
 
 
+class LeasesOf:
+    """The leases, as one server asks them."""
+
+    def __init__(self, leases: FailingReleases, machine: Machine) -> None:
+        self._leases = leases
+        self._machine = machine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._leases, name)
+
+    async def renew(self, incarnation: str) -> Mapping[int, int] | None:
+        if not self._machine.reaches_database:
+            raise StoreUnavailableError("no answer")
+        return await self._leases.renew(incarnation)
+
+    async def database_ms(self) -> int:
+        await trio.sleep(self._machine.way_s)
+        return int(await self._leases.database_ms())
+
+
 @asynccontextmanager
 async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[Machine], FailingReleases]]:
     """Servers whose clocks are ahead of the database's by these times."""
@@ -71,9 +94,17 @@ async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[M
             name = str(number)
             identity = ServerIdentity(incarnation=name, host=name, place=name)
             host = ShardHost(
-                leases, identity, mine, registry, recover=recover, now_ms=now_ms, clock_ms=clock.now_ms, shards=SHARDS,
-                servers_expected=len(clocks), is_connected=lambda clock=clock: clock.is_connected,
-            )  # fmt: skip
+                LeasesOf(leases, clock),
+                identity,
+                mine,
+                registry,
+                recover=recover,
+                now_ms=now_ms,
+                clock_ms=clock.now_ms,
+                shards=SHARDS,
+                servers_expected=len(clocks),
+                is_connected=lambda clock=clock: clock.is_connected,
+            )
             nursery.start_soon(host.run)
             owned.append(mine)
         yield owned, clocks, leases
@@ -104,6 +135,38 @@ async def test_a_server_whose_clock_steps_hands_its_shards_over_and_takes_some_a
         clocks[1].ahead_ms = 100
         await trio.sleep(40)
         assert all(counts(owned))
+
+
+async def test_a_slow_way_to_the_database_is_not_taken_for_a_wrong_clock(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(0, 0, 600) as (owned, clocks, _):
+        clocks[1].way_s = clocks[2].way_s = 1.5
+        await trio.sleep(60)
+        mine = counts(owned)
+        assert mine[1] > 0
+        assert mine[2] > 0, "600 ms ahead could be the way of the question"
+        clocks[2].ahead_ms = -2_000
+        await trio.sleep(20)
+        assert counts(owned)[2] == 0
+
+
+async def test_no_shard_moves_when_the_database_was_away_for_as_long_as_a_lease(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(0, 0, 0) as (owned, machines, _):
+        await trio.sleep(20)
+        before = [each.epochs for each in owned]
+        # The first server renews last before and first after, so that only the leases of the others run out.
+        machines[1].reaches_database = machines[2].reaches_database = False
+        await trio.sleep(1.5)
+        machines[0].reaches_database = False
+        await trio.sleep(3.95)
+        machines[0].reaches_database = True
+        await trio.sleep(0.15)
+        machines[1].reaches_database = machines[2].reaches_database = True
+        await trio.sleep(20)
+        assert [each.epochs for each in owned] == before
 
 
 async def test_shards_whose_release_failed_are_released_again(autojump_clock: trio.testing.MockClock) -> None:

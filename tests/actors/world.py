@@ -64,7 +64,8 @@ class Faults:
     """What goes wrong at the ports: `at[name]` is a list of faults for the next calls of that name.
 
     refused: nothing happens and the port says so; lost: nothing happens and nobody knows; applied: it happens and
-    nobody knows; slow: it happens after `SLOW_S`. `on_call` is called with the name of each call, before and after it.
+    nobody knows; slow: it happens after `SLOW_S`; late: it happens, and is answered after `SLOW_S`. `on_call` is called
+    with the name of each call, before and after it.
     """
 
     at: dict[str, list[str]] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Port:
                 await trio.sleep(SLOW_S)
             result = None if fault == "lost" else await method(*args, **kwargs)
             self._faults.on_call(f"after {name}")
-            await trio.lowlevel.checkpoint()
+            await trio.sleep(SLOW_S if fault == "late" else 0)
             if fault in {"lost", "applied"}:
                 raise OutcomeUnknownError("the test lost the answer")
             return result

@@ -94,6 +94,16 @@ def test_a_database_and_a_chain_that_do_not_answer_are_failed(tmp_path: Path) ->
     assert "secret" not in json.dumps(found)
 
 
+def test_a_standby_for_which_no_commit_waits_is_failed(tmp_path: Path, postgres_dsn: str) -> None:
+    # The first host is lost: the other one is examined all the same.
+    hosts = postgres_dsn.replace("?host=", "?host=/nowhere,") + "&target_session_attrs=read-write"
+    _, found = examined(data_dir=tmp_path, port=0, database_url=hosts)
+    assert found["database"][0][0] == "ok"
+    assert any("commits do not wait for the standby" in detail for _, detail, _ in found["durability"])
+    _, alone = examined(data_dir=tmp_path, port=0, database_url=postgres_dsn)
+    assert not any("standby" in detail for _, detail, _ in alone["durability"])
+
+
 def test_an_address_that_is_not_ours_is_a_udp_warning(tmp_path: Path) -> None:
     _, found = examined(data_dir=tmp_path, port=0, video_bind_addresses="203.0.113.7")
     problems = [detail for level, detail, _ in found["udp"] if level == "warning"]

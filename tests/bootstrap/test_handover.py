@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sightline.bootstrap import edge
+from sightline.bootstrap.edge import internal_limits, public_limits, share_of_worker
 from sightline.bootstrap.start_errors import StartError
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.config import load_settings
+from sightline.http.server import Limits as HttpLimits
 
 ENVIRONMENT = {
     "SIGHTLINE_DATABASE_URL": "postgresql://me:hunter2@db/x",
@@ -48,6 +51,24 @@ def test_a_pool_that_was_set_is_not_divided_and_each_worker_has_a_media_process(
     share = settings_of_worker(settings, 1)
     assert share.database_pool == 20
     assert share.video_workers == max(1, (os.cpu_count() or 1) // 16)
+
+
+def test_limits_of_connections_and_streams_are_divided_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge.resource, "getrlimit", lambda _which: (1_000_000, 1_000_000))
+    alone, *others = (
+        load_settings(ENVIRONMENT | {"SIGHTLINE_WORKERS": workers}).settings for workers in ("1", "4", "16")
+    )
+    whole = HttpLimits()
+    assert public_limits(alone) == whole
+    shares = [settings_of_worker(settings, 1) for settings in others]
+    found = [(each.connections_max, each.connections_per_ip_max) for each in map(public_limits, shares)]
+    assert found == [(5_000, 250), (1_250, 62)]
+    assert (share_of_worker(shares[0], 1_000), share_of_worker(shares[1], 3)) == (250, 1)
+
+
+def test_the_connections_of_other_servers_are_not_divided() -> None:
+    one, many = (load_settings(ENVIRONMENT | {"SIGHTLINE_WORKERS": workers}).settings for workers in ("1", "16"))
+    assert internal_limits(settings_of_worker(many, 1)) == internal_limits(one)
 
 
 def test_fewer_udp_ports_than_workers_are_refused_with_their_setting() -> None:

@@ -80,7 +80,7 @@ async def test_a_damaged_embedded_database_names_the_data_directory_and_the_log(
     ("url", "reason"),
     [
         ("postgresql://nobody@127.0.0.1:9/none", "does not answer"),
-        ("mysql://somewhere/else", "refuses the connection"),
+        ("postgresql://nobody@127.0.0.1:9/none?sslmode=sometimes", "refuses the connection"),
     ],
 )
 async def test_an_unreachable_database_names_its_setting(data_directory: Path, url: str, reason: str) -> None:

@@ -1,7 +1,12 @@
 """`serve --workers 2`: both workers serve, and whatever is killed comes back or ends with the supervisor."""
 
+import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -68,12 +73,62 @@ async def metrics_of(server: Server) -> str:
         return (await http.get(f"{named.internal_url}/metrics")).text
 
 
+def command(server: Server, *arguments: str) -> str:
+    """Output of a command on the data directory of the supervisor."""
+    line = [sys.executable, "-m", "sightline.cli", *arguments, "--data-dir", str(server.directory / "data")]
+    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+async def readiness_of(server: Server) -> dict[str, Any]:
+    """What the readiness of the machine says about its workers."""
+    named = read_server_addresses(server.directory / "data")
+    assert named is not None
+    async with httpx.AsyncClient() as http:
+        check: dict[str, Any] = (await http.get(f"{named.internal_url}/readyz")).json()["data"]["checks"]["workers"]
+    return check
+
+
+async def test_an_operator_sees_both_workers_and_the_actors_of_both(workers: Server) -> None:
+    consumer = await a_tenant(workers.url, "CONSUMER", "operator-of-workers")
+    sessions = await sessions_of(workers, consumer)
+
+    async def listed() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(await trio.to_thread.run_sync(command, workers, "nodes", "--json"))[
+            "items"
+        ]
+        return items
+
+    nodes = await until(listed, lambda items: all(item["url"] for item in items), "both have reported")
+    assert [item["name"].rpartition("/")[2] for item in nodes] == ["1", "2"]
+    shown = await trio.to_thread.run_sync(command, workers, "nodes")
+    assert all(item["name"] in shown and urlsplit(item["url"]).netloc in shown for item in nodes)
+    async with httpx.AsyncClient() as http:
+        targets = (await http.get(f"{nodes[1]['url']}/internal/targets")).json()
+        assert [each["labels"]["node"] for each in targets] == [item["name"] for item in nodes]
+        for each in targets:
+            assert "sightline_event_loop_delay_seconds" in (await http.get(f"http://{each['targets'][0]}/metrics")).text
+    output = await trio.to_thread.run_sync(command, workers, "actors", "--json")
+    active = [json.loads(line)["kinds"]["session"]["active"] for line in output.splitlines()]
+    assert min(active) > 0
+    assert sum(active) == len(sessions)
+    (row,) = [
+        line for line in (await trio.to_thread.run_sync(command, workers, "actors")).splitlines() if "session" in line
+    ]
+    assert row.split("│")[2].strip() == str(len(sessions))
+    one = await trio.to_thread.run_sync(command, workers, "actors", "--json", "--node", nodes[1]["name"])
+    assert json.loads(one)["node"] == nodes[1]["name"]
+
+
 async def test_what_is_killed_comes_back_and_every_session_is_served_meanwhile(workers: Server) -> None:
     consumer = await a_tenant(workers.url, "CONSUMER", "consumer")
     sessions = await sessions_of(workers, consumer)
     starts = workers.log().count('"worker_ready"')
     assert starts == 2
+    assert (await readiness_of(workers))["workersReady"] == 2
     processes_of(workers, "workers/2")[0].send_signal(signal.SIGKILL)
+    await until(
+        lambda: readiness_of(workers), lambda check: check["workersReady"] == 1, "readiness counts the killed worker"
+    )
     await until(
         lambda: read_all(workers, consumer, sessions), lambda all_answer: all_answer, "sessions of a killed worker"
     )

@@ -17,20 +17,16 @@ import nkeys
 import pytest
 import trio
 import trio.lowlevel
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
 from structlog.testing import capture_logs
 
 from sightline.bootstrap.listeners.own_tls import issue
 from sightline.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
 from sightline.domain.errors import BusUnavailableError
 from sightline.ports.bus import Interrupted, Received
-from sightline.system.clock import SystemClock, utc_now
+from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
-from sightline.system.x509 import certificate_builder, key_pem_of, name_of, pem_of
 
+from .certificates import CLIENT, issue_certificate
 from .nats_process import TOKEN, NatsProcess, until
 
 StartNats: TypeAlias = Callable[..., NatsProcess]
@@ -122,22 +118,6 @@ async def test_frames_above_the_limit_of_arrivals_are_counted_as_lost(nats_serve
         assert [await two.receive() for _ in range(3)] == [Received(b"x" * 300)] * 3
 
 
-def issue_client_certificate(folder: Path) -> tuple[Path, Path]:
-    """Have the authority in this folder issue a certificate for a client."""
-    ca = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
-    ca_key = serialization.load_pem_private_key((folder / "ca_key.pem").read_bytes(), None)
-    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        certificate_builder(name_of("client"), ca.subject, key.public_key(), SystemIds(), utc_now(), days=1)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    (folder / "client.pem").write_bytes(pem_of(certificate))
-    (folder / "client_key.pem").write_bytes(key_pem_of(key))
-    return folder / "client.pem", folder / "client_key.pem"
-
-
 async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path, start_nats: StartNats) -> None:
     issued = issue(tmp_path, SystemIds(), SystemClock().now_ms(), None, "host")
     authority = tmp_path / "tls" / "ca.pem"
@@ -153,7 +133,9 @@ async def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path
             servers=(server.url,), cluster="test", incarnation="one", tls=tls, start_timeout_s=start_timeout_s
         )
 
-    async with open_nats_bus(options_with(client_tls(authority, *issue_client_certificate(authority.parent)), 10)):
+    async with open_nats_bus(
+        options_with(client_tls(authority, *issue_certificate(authority.parent, "client", CLIENT)), 10)
+    ):
         pass
     for refused in (client_tls(authority, None, None), None):
         with pytest.raises(BusUnavailableError):

@@ -82,8 +82,9 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
 
 def test_operators_commands_print_json(dev: dict[str, Any]) -> None:
     data = ("--data-dir", f"{dev['dataDir']}/data")
-    kinds = json.loads(sightline(dev, "actors", "--json", *data))
-    assert kinds["session"]["parked"] == {}
+    (server,) = [json.loads(line) for line in sightline(dev, "actors", "--json", *data).splitlines()]
+    assert server["kinds"]["session"]["parked"] == {}
+    assert server["node"] == json.loads(sightline(dev, "nodes", "--json", *data))["items"][0]["name"]
     for line in sightline(dev, "settlements", "--json", *data).splitlines():
         assert json.loads(line)["state"] != "CONFIRMED"
     listed = [json.loads(line) for line in sightline(dev, "config", "--json", SIGHTLINE_PORT="8099").splitlines()]

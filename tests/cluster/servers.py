@@ -12,6 +12,9 @@ from tests.conftest import open_data_directory
 from tests.e2e.server import Server
 from tests.e2e.test_fencing import shared_parts
 
+POOL = 6
+"""Database connections of each server."""
+
 
 @dataclass
 class Cluster:
@@ -36,7 +39,7 @@ def a_cluster(count: int, **settings: str) -> Iterator[Cluster]:
     """A cluster of so many servers, none of them started; all its processes end with the block."""
     with open_data_directory() as directory, shared_parts(directory) as env:
         nats = NatsProcess(directory / "nats")
-        env |= {"SIGHTLINE_NATS_URL": nats.url, "SIGHTLINE_DATABASE_POOL": "6", **settings}
+        env |= {"SIGHTLINE_NATS_URL": nats.url, "SIGHTLINE_DATABASE_POOL": str(POOL), **settings}
         servers = [Server(directory / f"server-{number}", env=dict(env)) for number in range(count)]
         for server in servers:
             (server.directory / "data").mkdir(parents=True)

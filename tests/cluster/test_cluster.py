@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -14,10 +15,12 @@ import httpx
 import pytest
 import trio
 
+from sightline.storage.database.bridge import DatabaseOptions, open_database
+from sightline.storage.database.pool import PoolOptions
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import NoOperatorError, NotAuthorizedError, UnavailableError
 from tests.client.api import Api
-from tests.cluster.servers import Cluster, a_cluster
+from tests.cluster.servers import POOL, Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -223,6 +226,33 @@ async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Clus
 
         with trio.fail_after(3):
             await until(is_refused, bool, "refused")
+
+
+async def test_reads_from_memory_go_on_while_all_database_connections_are_busy(cluster: Cluster) -> None:
+    consumer = await a_tenant(cluster.servers[0].url, "CONSUMER", "busy")
+    session_id = await a_session(cluster.servers[0], consumer)
+    pool = PoolOptions(dsn=cluster.servers[0].env["SIGHTLINE_DATABASE_URL"])
+    seen: Counter[int] = Counter()
+    headers = {"authorization": f"Bearer {consumer.key}"}
+    async with (
+        open_database(DatabaseOptions(pool=pool)) as database,
+        httpx.AsyncClient(headers=headers, timeout=30) as http,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def ask(server: Server, path: str, answers: Counter[int]) -> None:
+            while True:
+                answers[(await http.get(f"{server.url}/api/v1{path}")).status_code] += 1
+                await trio.sleep(0.1)
+
+        for server in cluster.servers:
+            nursery.start_soon(ask, server, f"/sessions/{session_id}", seen)
+            for _ in range(2 * POOL):
+                nursery.start_soon(ask, server, "/sessions", Counter())
+        lock = "DO $$ BEGIN LOCK TABLE session; PERFORM pg_sleep(9); END $$"
+        await database.run(lambda connection: connection.execute(lock), deadline_ms=30_000)
+        nursery.cancel_scope.cancel()
+    assert seen.keys() == {200}, "a lease of 6 s that is not renewed does not allow it"
 
 
 async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster, proxy: str) -> None:

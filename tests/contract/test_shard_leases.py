@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from sightline.ports.leases import TTL_MS, ServerIdentity, ServerRole, ShardLeases
+from sightline.ports.leases import (
+    TTL_MS,
+    IncompatibleServersError,
+    ServerIdentity,
+    ServerRole,
+    ShardLeases,
+    WireRange,
+)
 from sightline.ports.store import SHARDS, HeartbeatWrite, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
@@ -221,16 +228,46 @@ async def test_a_lease_that_was_made_before_the_clock_went_back_does_not_last_fo
     assert set(await cluster.leases.take("second", EVERY)) == set(EVERY)
 
 
+async def test_the_clock_of_the_database_goes_on(cluster: Cluster) -> None:
+    before_ms = await cluster.leases.database_ms()
+    assert 0 <= await cluster.leases.database_ms() - before_ms < 60_000
+
+
 async def test_a_server_reports_its_clock_and_its_connection(cluster: Cluster) -> None:
     await cluster.enter("one", "two")
     before = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
     assert before == {"one": 0, "two": 0}
-    await cluster.leases.report("one", 0, is_connected=True)
+    await cluster.leases.report("one", clock_offset_ms=-1_500, is_connected=False)
     offset = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
-    # The clock of the database is ahead of zero by all the time since 1970.
-    await cluster.leases.report("one", 1_500 - offset["one"], is_connected=False)
-    offset = {state.incarnation: state.clock_offset_ms for state in await cluster.leases.servers()}
-    assert 500 < offset["one"] <= 1_500
-    assert offset["two"] == 0
+    assert offset == {"one": -1_500, "two": 0}
     connected = {state.incarnation: state.is_connected for state in await cluster.leases.servers()}
     assert connected == {"one": False, "two": True}
+
+
+def speaking(name: str, first: int, last: int) -> ServerIdentity:
+    wire = WireRange(first, last)
+    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}", wire=wire)
+
+
+async def test_a_server_without_a_wire_version_in_common_with_a_living_one_is_refused(cluster: Cluster) -> None:
+    await cluster.leases.enter(speaking("one", 1, 2))
+    await cluster.leases.enter(speaking("two", 2, 3))
+    with pytest.raises(IncompatibleServersError, match=r"wire versions 3 to 4 .* that on host of one speaks 1 to 2:"):
+        await cluster.leases.enter(speaking("three", 3, 4))
+    wires = {server.incarnation: server.wire for server in await cluster.leases.servers()}
+    assert wires == {"one": WireRange(1, 2), "two": WireRange(2, 3)}
+
+    await cluster.leases.leave("one")
+    await cluster.leases.enter(speaking("three", 3, 4))
+
+
+async def test_a_server_whose_lease_has_run_out_refuses_nobody(cluster: Cluster) -> None:
+    await cluster.leases.enter(speaking("one", 1, 1))
+    await cluster.pass_ms(TTL_MS + 1)
+    await cluster.leases.enter(speaking("two", 2, 2))
+
+
+async def test_a_server_is_not_refused_because_of_the_earlier_one_of_its_place(cluster: Cluster) -> None:
+    await cluster.leases.enter(speaking("one", 1, 1))
+    again = ServerIdentity(incarnation="again", host="h", place="place of one", wire=WireRange(2, 2))
+    await cluster.leases.enter(again)

@@ -51,6 +51,10 @@ class Made:
     """Final answers. Those that mean "no effect" or "outcome unknown" are only counted below."""
     lost: int = 0
     """Number of tries whose outcome is unknown."""
+    began: float = 0.0
+    """When the first try was sent, by the clock of trio."""
+    ended: float | None = None
+    """When the first final answer arrived."""
 
     @property
     def is_done(self) -> bool:

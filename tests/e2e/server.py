@@ -42,6 +42,8 @@ class Server:
     env: dict[str, str] = field(default_factory=dict)
     descriptors: int | None = None
     """Limit of open files, soft and hard; None inherits the test's limits."""
+    code: Path | None = None
+    """Working directory: a checkout of another version, whose code runs; None: that of the test."""
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
 
@@ -68,6 +70,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 env=env,
+                cwd=self.code,
                 preexec_fn=None if self.descriptors is None else partial(_limit_descriptors, self.descriptors),
             )
 
@@ -78,7 +81,8 @@ class Server:
             line = await trio.to_thread.run_sync(self.process.stdout.readline, abandon_on_cancel=True)
         word, _, self.url = line.decode().strip().partition(" ")
         assert word == "ready", self.log()[-3000:]
-        self.port = int(self.url.rpartition(":")[2])
+        # With SIGHTLINE_PUBLIC_URL the server prints that URL; the port is then the one that the test chose.
+        self.port = self.port or int(self.url.rpartition(":")[2])
 
     async def until_secrets(self) -> None:
         """Wait until the server has made its secrets."""
@@ -161,6 +165,27 @@ async def go_online(url: str, operator: Tenant, place: tuple[float, float] = PLA
             "coverageRadiusMeters": 1000,
         }
         await api.call("PATCH", f"/workspaces/{operator.workspace_id}", body)
+
+
+@dataclass
+class Live:
+    """A LIVE session and the two sides of it."""
+
+    session_id: str
+    consumer: Tenant
+    operator: Tenant
+
+
+async def go_live(server: Server) -> Live:
+    """Start a session of a new consumer with a new operator."""
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
+        await watcher.post(f"/sessions/{session_id}/dispatch")
+        await device.post(f"/sessions/{session_id}/start")
+    return Live(session_id, consumer, operator)
 
 
 async def until(read: Any, holds: Any, what: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from tests.client.api import Api
-from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
+from tests.e2e.server import Server, Tenant, go_live
 from tests.nemesis.parts import ExternalChain, ExternalPostgres
 
 EXIT_FENCED = 3
@@ -46,18 +46,6 @@ def pair(data_directory: Path) -> Iterator[tuple[Server, Server]]:
             server.end()
 
 
-async def go_live(server: Server) -> tuple[str, Tenant]:
-    """Start a session; returns its id and its consumer."""
-    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
-    operator = await a_tenant(server.url, "SUPPLIER", "operator")
-    await go_online(server.url, operator)
-    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
-        session_id = (await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600))["id"]
-        await watcher.post(f"/sessions/{session_id}/dispatch")
-        await device.post(f"/sessions/{session_id}/start")
-    return session_id, consumer
-
-
 def share_secrets(first: Server, second: Server) -> None:
     """Make the API keys of the first server valid at the second."""
     (second.directory / "data" / "secrets.json").write_bytes((first.directory / "data" / "secrets.json").read_bytes())
@@ -71,7 +59,8 @@ async def state_of(server: Server, session_id: str, consumer: Tenant) -> str:
 async def test_a_second_server_is_refused_with_the_reason_and_the_first_serves_on(pair: tuple[Server, Server]) -> None:
     first, second = pair
     await first.start()
-    session_id, consumer = await go_live(first)
+    live = await go_live(first)
+    session_id, consumer = live.session_id, live.consumer
     share_secrets(first, second)
     second.env |= {"SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "3"}
     second.spawn()
@@ -89,7 +78,8 @@ async def test_a_second_server_is_refused_with_the_reason_and_the_first_serves_o
 async def test_a_waiting_server_replaces_one_that_was_killed(pair: tuple[Server, Server]) -> None:
     first, second = pair
     await first.start()
-    session_id, consumer = await go_live(first)
+    live = await go_live(first)
+    session_id, consumer = live.session_id, live.consumer
     share_secrets(first, second)
     second.spawn()
     await second.until_logged("waiting_for_other_server")
@@ -103,7 +93,8 @@ async def test_a_server_that_was_suspended_while_another_took_over_gives_no_stal
 ) -> None:
     first, second = pair
     await first.start()
-    session_id, consumer = await go_live(first)
+    live = await go_live(first)
+    session_id, consumer = live.session_id, live.consumer
     share_secrets(first, second)
     path, headers = f"/api/v1/sessions/{session_id}", {"authorization": f"Bearer {consumer.key}"}
     answers: list[httpx.Response] = []

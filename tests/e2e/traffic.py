@@ -77,23 +77,35 @@ class Caller:
         async with self._http:
             yield self
 
+    def make(self, method: str, path: str, body: dict[str, Any] | None = None) -> Made:
+        """Add a change to the history, to be sent by `attempt`."""
+        self._count += 1
+        made = Made(self.id, method, path, f"{self._name} {self._count}", body, began=trio.current_time())
+        self.stage.history.made.append(made)
+        return made
+
     async def act(self, method: str, path: str, body: dict[str, Any] | None = None) -> Told:
         """Make a change, and repeat it until its outcome is known."""
-        self._count += 1
-        made = Made(self.id, method, path, f"{self._name} {self._count}", body)
-        self.stage.history.made.append(made)
-        return await self.repeat(made)
+        return await self.repeat(self.make(method, path, body))
 
     async def repeat(self, made: Made) -> Told:
         """Send the call with its key until an answer is final, and record that answer."""
-        while True:
-            told = await self._send(made.method, made.path, made.body, {"idempotency-key": made.key})
-            if told is None or told.status == 504:
-                made.lost += 1
-            elif not _is_for_now(told):
-                made.told.append(told)
-                return told
+        while (told := await self.attempt(made)) is None:
             await self.pause(0.02)
+        return told
+
+    async def attempt(self, made: Made) -> Told | None:
+        """Send the call with its key once, and record a final answer; None if there is none."""
+        told = await self._send(made.method, made.path, made.body, {"idempotency-key": made.key})
+        if told is None or told.status == 504:
+            made.lost += 1
+            return None
+        if _is_for_now(told):
+            return None
+        if not made.told:
+            made.ended = trio.current_time()
+        made.told.append(told)
+        return told
 
     async def read(self, path: str, **query: Any) -> dict[str, Any]:
         """Read, and repeat until there is an answer."""

@@ -64,7 +64,7 @@ from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.health import ReadinessCheck
 from sightline.ports.identity import IdentityStore, WorkspaceBrief
-from sightline.ports.leases import OwnershipReport, ServerReport, ServerRole
+from sightline.ports.leases import OwnershipReport, ServerFigures, ServerReport, ServerRole
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import SHARDS, Store
@@ -399,6 +399,10 @@ class World:
                 renewed_ms_ago=1_200,
                 shards=SHARDS,
                 roles=tuple(ServerRole),
+                is_connected=True,
+                clock_offset_ms=-3,
+                reported_ms_ago=800,
+                about=ServerFigures(name="here/2", url="http://10.0.0.5:8082", version="1.2.3", loop_delay_ms=4),
             )
             return OwnershipReport(servers=(alone,), unowned_shards=0)
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from sightline.sim.runtime import SeededIds, SimWallClock, run_virtual, seeded_scheduler
-from sightline.sim.simulate import simulate
+from sightline.sim.simulate import SEVERAL, simulate
 
 
 async def scheduler_trace():
@@ -95,12 +95,13 @@ def test_different_seeds_are_different_histories():
     assert len({simulate(seed, scenario="steady", active_s=20).trace_hash for seed in range(5)}) == 5
 
 
-def test_hash_randomisation_and_another_process_change_nothing():
-    code = "from sightline.sim.simulate import simulate; print(simulate(13).trace_hash)"
+@pytest.mark.parametrize("scenario", [None, SEVERAL])
+def test_hash_randomisation_and_another_process_change_nothing(scenario):
+    code = f"from sightline.sim.simulate import simulate; print(simulate(13, scenario={scenario!r}).trace_hash)"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True
         ).stdout
         for salt in ("1", "2")
     }
-    assert hashes == {simulate(13).trace_hash + "\n"}
+    assert hashes == {simulate(13, scenario=scenario).trace_hash + "\n"}

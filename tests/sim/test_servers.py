@@ -46,7 +46,10 @@ async def do_nothing(self, *arguments):
 
 
 def theft_with_a_broken_lease(patch):
-    """A server that just came back takes the shards of those that come back a moment later."""
+    """A server that just came back takes the shards of those that come back a moment later.
+
+    Both the statement that takes and the server itself prevent it.
+    """
     take = MemoryShardLeases.take
 
     async def hasty(self, incarnation, shards):
@@ -55,6 +58,7 @@ def theft_with_a_broken_lease(patch):
         return await take(self, incarnation, shards)
 
     patch.setattr(MemoryShardLeases, "take", hasty)
+    patch.setattr(shard_host, "OTHERS_RENEW_S", 0)
 
 
 def shards_of_the_living_taken(patch):

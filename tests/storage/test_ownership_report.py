@@ -3,11 +3,11 @@
 import pytest
 
 from sightline.actors.ownership.owned_shards import EVERY_SHARD
-from sightline.ports.leases import TTL_MS, ServerIdentity, ServerRole
+from sightline.ports.leases import TTL_MS, ServerFigures, ServerIdentity, ServerRole
 from sightline.ports.store import ShardLease
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
-from sightline.storage.postgres.operations.ownership import read_ownership
+from sightline.storage.postgres.operations.ownership import read_ownership, report_figures
 from sightline.storage.postgres.operations.readiness import probe_database
 
 
@@ -22,6 +22,18 @@ async def test_one_server_owns_everything(database: Database) -> None:
     assert (server.incarnation, server.host, server.is_valid) == ("one", "host of one", True)
     assert (server.shards, server.roles, report.unowned_shards) == (256, tuple(ServerRole), 0)
     assert 0 <= server.renewed_ms_ago < TTL_MS
+
+
+async def test_a_server_shows_what_it_reported_and_when(database: Database) -> None:
+    await PostgresShardLeases(database).enter(a_server("one"))
+    (before,) = (await read_ownership(database)).servers
+    assert (before.reported_ms_ago, before.about.name) == (None, "host of one")
+    figures = ServerFigures(name="a/2", url="http://10.0.0.5:8082", version="1.0", loop_delay_ms=7)
+    await report_figures(database, "one", figures)
+    (server,) = (await read_ownership(database)).servers
+    assert server.about == figures
+    assert server.reported_ms_ago is not None
+    assert 0 <= server.reported_ms_ago < TTL_MS
 
 
 async def test_two_servers_and_what_neither_owns(database: Database) -> None:

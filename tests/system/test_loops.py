@@ -20,6 +20,8 @@ OTHER_LOOPS: Final = {
     "system/loops.py:run_forever": "the helper itself",
     "actors/recovery.py:_until_answered": "ends when the store has answered; catches what it raises",
     "actors/ownership/shard_host.py:_assign_forever": "catches what the store raises; actors do not import system",
+    "bootstrap/database.py:_migrate": "ends when the leases of other servers have run out",
+    "bootstrap/observability/self_report.py:run": "measures the event loop; nothing in it can fail",
     "actors/ownership/shard_host.py:_renew_until_ended": "catches what the store raises; actors do not import system",
     "actors/session/media_pump.py:_checkpoint": "catches what the store raises; actors do not import system",
     "actors/kernel/registry.py:_sweep": "touches no store, chain or file",

@@ -6,14 +6,22 @@ from typing import final
 import trio
 
 from sightline.actors.ownership.owned_shards import shard_of
+from sightline.ports.leases import WIRE, WireRange
 
 
 @final
 class Routes:
     """The owners of the shards and roles, by incarnation."""
 
-    def __init__(self, me: str) -> None:
+    def __init__(self, me: str, wire: WireRange = WIRE) -> None:
+        """Create the routes of a server that knows no other one.
+
+        Args:
+            wire: Versions of the frames that this server understands.
+        """
         self.me = me
+        self.wire = wire
+        self._wires: Mapping[str, WireRange] = {}
         self._owners: dict[int, str] = {}
         self._servers: frozenset[str] = frozenset({me})
         self._leased: frozenset[str] = frozenset()
@@ -43,8 +51,25 @@ class Routes:
         """The owner of an actor; None while it has none, or none is known."""
         return self._owners.get(shard_of(actor_id))
 
-    def read(self, owned: Mapping[str, Collection[int]]) -> None:
-        """Replace the routes by what the database says: the shards of each server with a valid lease."""
+    def wire_to(self, server: str | None = None) -> int:
+        """The version of a frame to a server: the highest that both understand; to all: that every server does.
+
+        To a server that is not known yet: the lowest version of this server.
+        """
+        if server is not None and server not in self._wires:
+            return self.wire.first
+        wires = self._wires.values() if server is None else (self._wires[server],)
+        common = [self.wire.highest_common(wire) or self.wire.first for wire in wires]
+        return min(common, default=self.wire.first)
+
+    def read(self, owned: Mapping[str, Collection[int]], wires: Mapping[str, WireRange] | None = None) -> None:
+        """Replace the routes by what the database says of each server with a valid lease.
+
+        Args:
+            owned: Their shards.
+            wires: Versions of the frames that they understand.
+        """
+        self._wires = wires or {}
         owners = {shard: server for server, shards in owned.items() for shard in shards}
         servers, leased = frozenset(owned) | {self.me}, frozenset(owned) - {self.me}
         if owners != self._owners or servers != self._servers or leased != self._leased:

@@ -15,13 +15,16 @@ from sightline.actors.kernel import Registry
 from sightline.actors.ownership.owned_shards import EVERY_SHARD, OwnedShards, shard_of
 from sightline.actors.ownership.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
-from sightline.domain.placement import to_give, to_take
+from sightline.domain.placement import preferred, to_give, to_take
 from sightline.ports.leases import ServerIdentity, ServerState, ShardLeases
 
 VALID_MS: Final = 5_000
 """How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
 RENEW_EVERY_S: Final = 1.5
 RENEW_DEADLINE_S: Final = 1.0
+OTHERS_RENEW_S: Final = RENEW_EVERY_S + 2 * RENEW_DEADLINE_S
+"""How long a server whose renewal failed takes nothing: the database may have been away for all, and the others need
+this long to renew too."""
 ASSIGN_EVERY_S: Final = 1.0
 EXPECTED_S: Final = 10.0
 REPORT_EVERY_S: Final = 5.0
@@ -37,6 +40,12 @@ STABLE_S: Final = 10.0
 """Shards are handed over only when no server has come or gone for this long."""
 DRAIN_S: Final = 2.0
 """How long turns in progress may take when their shard is handed over."""
+LEAVE_BATCH: Final = 32
+"""Shards that are handed over at the same time when this server stops: each waits for the actors of the others."""
+TAKEN_WITHIN_S: Final = 2.0
+"""How long a server that stops waits until its shards have other owners."""
+ANSWERS_S: Final = 0.5
+"""How long it then goes on answering: messages may be on their way to it."""
 
 log = structlog.get_logger("sightline.ownership")
 
@@ -102,7 +111,10 @@ class ShardHost:
         self._on_taken = on_taken
         self._on_released = on_released
         self._look = trio.Event()
+        self._assigning = trio.Lock()
+        self._is_leaving = False
         self._valid_until_ms = 0
+        self._takes_from_ms = 0
         self._stops: dict[int, trio.Event] = {}
         """Shards whose actors are being stopped."""
         self._members: frozenset[str] = frozenset()
@@ -137,6 +149,35 @@ class ShardHost:
         await self._registry.stop_where(lambda _: True, grace_s=0)
         raise LeaseEndedError("another server has ended this one, because its lease had run out")
 
+    async def hand_all_over(self) -> None:
+        """Give all shards to the other servers, and keep the lease. Call it while `run` runs; it takes no more shards.
+
+        Servers fail what they have asked a server without a lease, because the answer may be lost. This one goes on
+        answering until the others know that they own its shards.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError: `leave` gives up what is left.
+        """
+        me = self._server.incarnation
+        async with self._assigning:
+            self._is_leaving = True
+            # Servers offer nothing to one that is not connected, and take what it would have taken.
+            await self._leases.report(me, clock_offset_ms=0, is_connected=False)
+        servers = [server for server in await self._leases.servers() if server.is_valid and server.incarnation != me]
+        receivers = [server.incarnation for server in servers if _is_fit(server)]
+        if not receivers:  # for example because all servers stop at the same time
+            return
+        given = sorted(self._owned.epochs)
+        for start in range(0, len(given), LEAVE_BATCH):
+            shares: dict[str, list[int]] = {}
+            for shard in given[start : start + LEAVE_BATCH]:
+                shares.setdefault(preferred(shard, receivers), []).append(shard)
+            await self._hand_over(shares)
+        with trio.move_on_after(TAKEN_WITHIN_S):
+            while any(self._routes.owner(shard) in (None, me) for shard in given):
+                await self._routes.changed.wait()
+        await trio.sleep(ANSWERS_S)
+
     async def leave(self) -> None:
         """Stop all actors, then give all shards and the lease up. Call it after `run` was cancelled.
 
@@ -159,10 +200,10 @@ class ShardHost:
                 try:
                     held = await self._leases.renew(self._server.incarnation)
                 except (UnavailableError, OutcomeUnknownError) as error:
-                    log.warning("lease_not_renewed", error=str(error))
+                    self._note_not_renewed(str(error))
                     continue
             if deadline.cancelled_caught:
-                log.warning("lease_not_renewed", error="no answer in time")
+                self._note_not_renewed("no answer in time")
                 continue
             if held is None:
                 self._valid_until_ms = 0
@@ -176,6 +217,10 @@ class ShardHost:
                 self._owned.remove(lost)
                 nursery.start_soon(self._stop, lost, 0.0)
             self._valid_until_ms = sent_ms + VALID_MS
+
+    def _note_not_renewed(self, error: str) -> None:
+        log.warning("lease_not_renewed", error=error)
+        self._takes_from_ms = self._now_ms() + int(OTHERS_RENEW_S * 1_000)
 
     async def _stop(self, shards: Collection[int], grace_s: float) -> None:
         """Stop the actors of shards that are not owned any more."""
@@ -194,7 +239,8 @@ class ShardHost:
     async def _assign_forever(self) -> None:
         while True:
             try:
-                await self._assign()
+                async with self._assigning:
+                    await self._assign()
             except (UnavailableError, OutcomeUnknownError) as error:
                 log.warning("shards_not_assigned", error=str(error))
             await trio.sleep(LOOK_PAUSE_S)
@@ -207,8 +253,13 @@ class ShardHost:
         await self._report(me)
         servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
         valid = {incarnation: server.shards for incarnation, server in servers.items()}
-        self._routes.read(valid)
-        if me not in valid or not self.is_valid():
+        self._routes.read(valid, {incarnation: server.wire for incarnation, server in servers.items()})
+        if me not in valid or not self.is_valid() or self._is_leaving:
+            return
+        if self._now_ms() < self._takes_from_ms:
+            # What was released for this server has no owner until it is taken.
+            if servers[me].offered:
+                await self._adopt(await self._leases.take(me, servers[me].offered))
             return
         if len(valid) < self._servers_expected and self._now_ms() < self._expected_until_ms:
             return
@@ -232,19 +283,31 @@ class ShardHost:
             await self._adopt(await self._leases.take(me, wanted))
         if self._is_stable(frozenset(valid)):
             for receiver, shards in to_give(me, self._shards, valid).items():
-                await self._hand_over(frozenset(shards), receiver)
+                await self._hand_over({receiver: shards})
 
     async def _report(self, me: str) -> None:
         """Tell the database about this server's clock and bus: every few seconds, and when the bus comes or goes."""
         now_ms = self._now_ms()
         if self._is_connected():
             self._connected_ms = now_ms
-        is_connected = now_ms - self._connected_ms < APART_S * 1_000
+        is_connected = now_ms - self._connected_ms < APART_S * 1_000 and not self._is_leaving
         if self._clock_ms is None or (now_ms < self._report_due_ms and is_connected == self._reported_connected):
             return
-        await self._leases.report(me, self._clock_ms(), is_connected=is_connected)
+        offset_ms = await self._clock_offset_ms(self._clock_ms)
+        await self._leases.report(me, clock_offset_ms=offset_ms, is_connected=is_connected)
         self._reported_connected = is_connected
         self._report_due_ms = now_ms + int(REPORT_EVERY_S * 1_000)
+
+    async def _clock_offset_ms(self, clock_ms: Callable[[], int]) -> int:
+        """How far this server's clock is surely off the database's.
+
+        The database reads its clock at some time between the question and the answer, so a slow answer must not be
+        taken for a wrong clock.
+        """
+        before_ms = clock_ms()
+        database_ms = await self._leases.database_ms()
+        after_ms = clock_ms()
+        return max(0, before_ms - database_ms) + min(0, after_ms - database_ms)
 
     async def _stand_back(self, own: ServerState, fit: Sequence[str]) -> None:
         """Take nothing while another server is fit and this one is not.
@@ -264,8 +327,8 @@ class ShardHost:
         # Without an actor in memory: what was offered, and what an earlier `release` or `take` without answer left.
         given = sorted(own.shards | offered.keys() | running if gives_all else own.shards - running | offered.keys())
         for place, receiver in enumerate(fit):
-            if shards := frozenset(given[place :: len(fit)]):
-                await self._hand_over(shards, receiver)
+            if shards := given[place :: len(fit)]:
+                await self._hand_over({receiver: shards})
 
     def _is_stable(self, members: frozenset[str]) -> bool:
         if members != self._members:
@@ -285,13 +348,15 @@ class ShardHost:
             assert self._nursery is not None
             self._nursery.start_soon(self._recover, epochs.keys())
 
-    async def _hand_over(self, shards: frozenset[int], receiver: str) -> None:
-        """Stop the actors of shards, if there are any here, then release the shards for another server."""
-        self._owned.remove(shards)
-        await self._stop(shards, DRAIN_S)
-        await self._leases.release(self._server.incarnation, shards, to=receiver)
+    async def _hand_over(self, shares: Mapping[str, Collection[int]]) -> None:
+        """Stop the actors of shards, if there are any here, then release the shards for other servers, by receiver."""
+        given = frozenset[int]().union(*shares.values())
+        self._owned.remove(given)
+        await self._stop(given, DRAIN_S)
+        for receiver, shards in shares.items():
+            await self._leases.release(self._server.incarnation, shards, to=receiver)
+            log.info("shards_handed_over", shards=len(shards), receiver=receiver)
         self._on_released()
-        log.info("shards_handed_over", shards=len(shards), receiver=receiver)
 
 
 def _is_fit(server: ServerState) -> bool:

@@ -39,7 +39,7 @@ class StreamsElsewhere:
         while True:
             others = self._peers.routes.others
             self._forget(known - others)
-            for server in others:
+            for server in sorted(others):
                 self._peers.tell(server, Followed(self._watchers.followed, self._watchers.has_operators))
             known = others
             with trio.move_on_after(TELL_EVERY_S):
@@ -67,7 +67,8 @@ class StreamsElsewhere:
         self._tell(self._operators, RequestChanged(session_id, lat, lng))
 
     def _tell(self, servers: Iterable[str], news: object) -> None:
-        for server in servers:
+        # In an order that does not depend on the process, for the simulator.
+        for server in sorted(servers):
             self._peers.tell(server, news)
 
     # What other servers say.

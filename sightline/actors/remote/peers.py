@@ -54,8 +54,6 @@ from sightline.ports.bus import Bus, Interrupted, Received, Undelivered
 M = TypeVar("M")
 R = TypeVar("R")
 
-WIRE: Final = 1
-"""Version of the frames."""
 ASKS_MAX: Final = 16_384
 """Asks in flight to other servers."""
 HELD_MAX: Final = 4_096
@@ -302,7 +300,9 @@ class Peers:
 
     def tell_all(self, message: object) -> None:
         """Send a message to every other server; it may be lost."""
-        self._bus.broadcast(codec.encode([WIRE, self.routes.me, 0, [[SERVER_TELL, codec.pack(message)]]]))
+        self._bus.broadcast(
+            codec.encode([self.routes.wire_to(), self.routes.me, 0, [[SERVER_TELL, codec.pack(message)]]])
+        )
 
     def answer(self, command: type[Command[M, R]], handler: Callable[[M], Awaitable[R]]) -> None:
         """Answer asks of other servers by this handler."""
@@ -340,7 +340,7 @@ class Peers:
                         self._take_back(serial)
                     case Interrupted():
                         self._was_interrupted = True
-                        for server in {*self._asked_servers()}:
+                        for server in sorted({*self._asked_servers()}):
                             self._doubt(server)
 
     async def _send_forever(self) -> None:
@@ -354,7 +354,7 @@ class Peers:
 
     def _send(self, server: str, items: list[tuple[Packed, _Message | None]]) -> None:
         number = self._frames_to.get(server, 0) + 1
-        frame = codec.encode([WIRE, self.routes.me, number, [item for item, _ in items]])
+        frame = codec.encode([self.routes.wire_to(server), self.routes.me, number, [item for item, _ in items]])
         if len(frame) > self._bus.frame_max and len(items) > 1:
             self._send(server, items[: len(items) // 2])
             self._send(server, items[len(items) // 2 :])
@@ -406,7 +406,7 @@ class Peers:
             for message in held:
                 self._route(message)
             ended, known = known - self.routes.others, self.routes.others
-            for server in ended:
+            for server in sorted(ended):
                 self._server_ended(server)
             self._ask_new_owners()
 
@@ -448,7 +448,7 @@ class Peers:
             await trio.sleep(SWEEP_EVERY_S)
             if self._was_interrupted and self._bus.is_connected:
                 self._was_interrupted = False
-                for server in self.routes.others:
+                for server in sorted(self.routes.others):
                     # An empty frame: its number tells the receiver whether it missed one.
                     self._send(server, [])
             held, self._held = self._held, []
@@ -465,7 +465,10 @@ class Peers:
         except (msgspec.DecodeError, ValueError) as error:
             log.error("frame_not_understood", error=str(error))
             return
-        if wire != WIRE or sender == self.routes.me:
+        if sender == self.routes.me:
+            return
+        if wire not in self.routes.wire:
+            log.error("frame_not_understood", sender=sender, wire=wire, error=f"this server speaks {self.routes.wire}")
             return
         self.counts.frames_received += 1
         self.counts.messages_received += len(items)

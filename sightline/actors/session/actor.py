@@ -105,8 +105,8 @@ class SessionActor:
         self._arm()
 
     def snapshot(self) -> Session | None:
-        """The session with all durable evidence."""
-        return self._durable.session
+        """The session with all durable evidence; None while an operator's workspace may have written its row."""
+        return None if self._is_written_elsewhere() else self._durable.session
 
     def may_passivate(self) -> bool:
         """Whether no operation is pending and no operator assigned; its timer wakes a REQUESTED session."""
@@ -131,8 +131,7 @@ class SessionActor:
                     await self._durable.take_fact(mined)
                     envelope.reply(message, None)
                 case GetSession():
-                    await self._durable.settle_deadline(self._now())
-                    envelope.reply(message, self._durable.session)
+                    envelope.reply(message, await self._read())
                 case CheckClaim():
                     envelope.reply(message, await self._check_claim(message.workspace_id))
                 case ReopenVideo():
@@ -165,6 +164,19 @@ class SessionActor:
         except RefusedError as refused:
             envelope.fail(refused)
         self._arm()
+
+    async def _read(self) -> Session | None:
+        """The session, its deadlines settled; as stored while an operator's workspace may have written its row."""
+        await self._durable.settle_deadline(self._now())
+        return await self._durable.newest() if self._is_written_elsewhere() else self._durable.session
+
+    def _is_written_elsewhere(self) -> bool:
+        """Whether an operator's workspace was asked to store the assignment and has not answered.
+
+        If its answer is lost, a caller may learn of the assignment before this actor does: a repeat of the call is
+        answered from its stored record.
+        """
+        return self._pending is not None and isinstance(self._pending[1], DispatchSession | AcceptSession)
 
     # Commands.
 

@@ -68,6 +68,8 @@ class WorkspaceActor:
         self._intake = HeartbeatIntake(context, deps, writer)
         self._lease = deps.owned.lease(context.id)
         self._workspace: Workspace | None = None
+        self._starts = 0
+        """Starts of sessions in this life of the actor."""
 
     # The kernel's side.
 
@@ -111,6 +113,7 @@ class WorkspaceActor:
             case AssignOperator():
                 await self._assign(envelope, message)
             case OccupyOperator(session_id=session_id):
+                self._starts += 1
                 envelope.reply(message, await self._tie(Occupy(session_id)))
             case VacateOperator(session_id=session_id):
                 await self._fact(Vacate(session_id))
@@ -120,8 +123,8 @@ class WorkspaceActor:
                 await self._restore(message)
             case ReconcileClaims():
                 self._reconcile_claims()
-            case ClaimsChecked(standings=standings):
-                await self._claims_checked(standings)
+            case ClaimsChecked():
+                await self._claims_checked(message)
             case _:
                 assert_never(message)
 
@@ -259,17 +262,18 @@ class WorkspaceActor:
         if workspace is None or not workspace.claims:
             return
         registry, until_ms = self._context.registry, self._now() - self._deps.limits.claim_doubt_ms
+        starts = self._starts
         unconfirmed = unconfirmed_claims(registry, workspace, until_ms)
         self._arm_reconciliation()
         if unconfirmed:
             self._context.spawn(
                 lambda: ask_sessions(registry, self._deps, workspace.id, unconfirmed),
-                on_value=ClaimsChecked,
+                on_value=lambda standings: ClaimsChecked(standings, starts),
                 on_error=lambda _error: None,
             )
 
-    async def _claims_checked(self, standings: tuple[tuple[str, int, ClaimStanding], ...]) -> None:
-        for session_id, at_ms, standing in standings:
+    async def _claims_checked(self, checked: ClaimsChecked) -> None:
+        for session_id, at_ms, standing in checked.standings:
             claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
             if claim is None or claim.at_ms != at_ms:
                 continue
@@ -277,8 +281,11 @@ class WorkspaceActor:
                 continue
             if standing in (ClaimStanding.GONE, ClaimStanding.NEVER):
                 await self._fact(Release(session_id))
-            elif standing is ClaimStanding.ASSIGNED and claim.is_live:
+            elif standing is ClaimStanding.ASSIGNED and claim.is_live and checked.starts == self._starts:
+                # Otherwise the session may have begun its start after it was asked. The next check decides.
                 await self._fact(Vacate(session_id))
+            elif standing is ClaimStanding.LIVE and not claim.is_live:
+                await self._restore(RestoreClaim(session_id, is_live=True, is_dispatched=claim.is_dispatched))
 
     def _arm_reconciliation(self) -> None:
         timers = self._context.timers

@@ -17,6 +17,7 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.storage.database.migrate import known_migrations
+from sightline.storage.database.url import urls_of_hosts
 from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn
 
 VERSION_MIN: Final = 15
@@ -26,16 +27,18 @@ DATABASE_TIMEOUT_S: Final = 10.0
 CHAIN_TIMEOUT_MS: Final = 5_000
 FACTS: Final = """
 SELECT current_setting('server_version_num')::int / 10000, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-  current_setting('fsync'), current_setting('full_page_writes'), to_regclass('schema_migration') IS NOT NULL
+  current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+  to_regclass('schema_migration') IS NOT NULL
 """
 MIGRATIONS: Final = "SELECT coalesce(max(number), 0) FROM schema_migration"
 
 
 async def check_database(settings: Settings, clock: Clock, *, is_running: bool) -> AsyncIterator[HostFinding]:
     """Check version, durability, schema and clock of the database."""
-    setting = "SIGHTLINE_DATABASE_URL"
+    setting, has_standby = "SIGHTLINE_DATABASE_URL", False
     if settings.database_url is not None:
-        tools = PostgresTools(settings.database_url.get_secret_value())
+        url = settings.database_url.get_secret_value()
+        tools, has_standby = PostgresTools(url), len(urls_of_hosts(url)) > 1
     elif is_running:
         tools = PostgresTools(embedded_dsn(settings.data_dir.resolve() / "postgres"))
     else:
@@ -44,7 +47,7 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     try:
         with trio.fail_after(DATABASE_TIMEOUT_S):
             before_ms = clock.now_ms()
-            version, at_ms, fsync, full_page, has_schema = (await tools.query(FACTS)).split("|")
+            version, at_ms, fsync, full_page, standbys, has_schema = (await tools.query(FACTS)).split("|")
             newest = int(await tools.query(MIGRATIONS)) if has_schema == "t" else 0
             after_ms = clock.now_ms()
     except DumpError as error:
@@ -60,6 +63,9 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     for name, value in (("fsync", fsync), ("full_page_writes", full_page)):
         if value != "on":
             yield failed("durability", f"{name} is {value}: acknowledged data can be lost", f"Set {name} = on")
+    if has_standby and not standbys:
+        advice = "Set synchronous_standby_names (Patroni: synchronous_mode)"
+        yield failed("durability", "commits do not wait for the standby: a failover loses acknowledged data", advice)
     known = max(migration.number for migration in known_migrations())
     if newest > known:
         yield failed("schema", f"migration {newest:04} is newer than this version", "Run the newer version")

@@ -6,6 +6,7 @@ from typing import Final
 
 from sightline.bootstrap.adapters.webhooks import webhook_metrics
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.observability.self_report import LoopDelay
 from sightline.http.metrics import MetricFamily
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS
@@ -15,12 +16,15 @@ OPERATOR_STATES: Final = ("ONLINE", "BUSY")
 SESSION_STATES: Final = ("REQUESTED", "ASSIGNED", "LIVE")
 
 
-def read_metrics(core: Core) -> Iterator[MetricFamily]:
+def read_metrics(core: Core, delay: LoopDelay) -> Iterator[MetricFamily]:
     """Read all values; nothing waits. Values that need a query are those of the last sample."""
     yield MetricFamily(
         "build_info", "Version of the server; the value is 1",
         {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
     )  # fmt: skip
+    yield MetricFamily(
+        "event_loop_delay_seconds", "The longest time that the event loop was late, of the last 10 s", delay.worst_s
+    )
     yield from _ownership(core)
     yield from _bus(core)
     yield from _actors(core)

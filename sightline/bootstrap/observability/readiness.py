@@ -4,7 +4,10 @@ import shutil
 from collections.abc import Mapping
 from typing import Final, final
 
+import trio
+
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.ports.health import ReadinessCheck
 from sightline.storage.postgres.operations.readiness import probe_database
 from sightline.video.embedded import EmbeddedBackend
@@ -17,11 +20,24 @@ CAUSES_SHOWN: Final = 5
 class Readiness:
     """Runs the readiness checks with the limits from the settings."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, siblings: SiblingWorkers) -> None:
         self._core = core
+        self._siblings = siblings
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
+        checks: dict[str, ReadinessCheck] = {}
+
+        async def check_siblings() -> None:
+            checks["workers"] = await self._siblings.check()
+
+        async with trio.open_nursery() as nursery:
+            if self._siblings.directories:
+                nursery.start_soon(check_siblings)
+            checks |= await self._check_itself()
+        return checks
+
+    async def _check_itself(self) -> dict[str, ReadinessCheck]:
         database = await probe_database(self._core.database, self._core.actors.deps.owned.epochs)
         checks = {
             "database": ReadinessCheck(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sightline.bootstrap.start_errors import check_setting
-from sightline.bus.nats import NatsBus, NatsOptions, open_nats_bus
+from sightline.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
 from sightline.config import Settings
 
 
@@ -15,8 +15,11 @@ async def open_bus(settings: Settings, incarnation: str) -> AsyncIterator[NatsBu
 
     Raises:
         BusUnavailableError: No NATS server answered.
-        StartError: A certificate cannot be read.
+        StartError: A file of the settings cannot be read.
     """
+    if settings.nats_credentials is not None:
+        with check_setting("SIGHTLINE_NATS_CREDENTIALS"):
+            settings.nats_credentials.read_bytes()
     options = NatsOptions(
         servers=settings.nats_servers,
         cluster=settings.cluster,
@@ -32,9 +35,5 @@ async def open_bus(settings: Settings, incarnation: str) -> AsyncIterator[NatsBu
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     if settings.nats_ca is None and settings.nats_cert is None:
         return None
-    with check_setting("SIGHTLINE_NATS_CA"):
-        context = ssl.create_default_context(cafile=settings.nats_ca)
-    if settings.nats_cert is not None:
-        with check_setting("SIGHTLINE_NATS_CERT and SIGHTLINE_NATS_KEY"):
-            context.load_cert_chain(settings.nats_cert, settings.nats_key)
-    return context
+    with check_setting("SIGHTLINE_NATS_CA, SIGHTLINE_NATS_CERT or SIGHTLINE_NATS_KEY"):
+        return client_tls(settings.nats_ca, settings.nats_cert, settings.nats_key)

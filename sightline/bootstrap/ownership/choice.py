@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from sightline.actors.build import Actors
 from sightline.actors.ownership.owned_shards import OwnedShards
@@ -14,7 +14,10 @@ from sightline.bootstrap.retry import StartRetry
 from sightline.bus.nats import BusStatistics
 from sightline.config import Settings
 from sightline.ports.leases import ServerIdentity
-from sightline.storage.database.bridge import Database
+from sightline.storage.database.bridge import Database, open_reserved
+
+LEASE_CONNECTIONS: Final = 2
+"""For renewing the lease and for taking shards: a lease must not run out because all other connections are busy."""
 
 
 class Ownership(Protocol):
@@ -81,5 +84,8 @@ async def open_ownership(settings: Settings, database: Database, server: ServerI
     if settings.nats_url is None:
         yield ShardOwnership(database, server)
     else:
-        async with open_bus(settings, server.incarnation) as bus:
-            yield ClusterMember(database, server, bus, servers_expected=settings.workers)
+        async with (
+            open_reserved(database, connections=LEASE_CONNECTIONS) as for_leases,
+            open_bus(settings, server.incarnation) as bus,
+        ):
+            yield ClusterMember(for_leases, server, bus, servers_expected=settings.workers)

@@ -22,6 +22,7 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.leases import PostgresShardLeases
 from sightline.system.clock import boot_now_ms
 
+HAND_OVER_TIMEOUT_S: Final = 10.0
 LEAVE_TIMEOUT_S: Final = 5.0
 
 log = structlog.get_logger("sightline")
@@ -111,8 +112,13 @@ class ClusterMember:
         raise StartError(f"{missing} of {len(EVERY_SHARD)} shards have no owner after {patience_s:g} s.")
 
     async def hand_over(self) -> None:
-        """Stop the actors, and give the shards and the lease up. Failures are logged only."""
+        """Hand the shards to the other servers, stop the actors, and give the lease up. Failures are logged only."""
         assert self._host is not None, "not attached"
+        with trio.move_on_after(HAND_OVER_TIMEOUT_S):
+            try:
+                await self._host.hand_all_over()
+            except SightlineError as error:
+                log.warning("shards_not_handed_over", error=str(error))
         self._keeping.cancel()
         with trio.move_on_after(LEAVE_TIMEOUT_S):
             try:

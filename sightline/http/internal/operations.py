@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Final, final
+from urllib.parse import urlsplit
 
+import orjson
 import structlog
 from pydantic import Field
 
@@ -11,7 +13,7 @@ from sightline.actors.kernel import Registry
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.audit import Act, Audit
-from sightline.http.pipeline.call import Call, Reply
+from sightline.http.pipeline.call import Call, Raw, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.base import Query, iso, iso_or_none
@@ -40,7 +42,7 @@ class WriteOffQuery(Query):
 
 @final
 class OperationResources:
-    """/internal/nodes, /internal/actors, /internal/settlements."""
+    """/internal/nodes, /internal/targets, /internal/actors, /internal/settlements."""
 
     def __init__(
         self,
@@ -70,15 +72,41 @@ class OperationResources:
         items = [
             {
                 "incarnation": server.incarnation,
+                "name": server.about.name,
                 "host": server.host,
+                "url": server.about.url,
+                "version": server.about.version,
                 "valid": server.is_valid,
                 "renewedMsAgo": server.renewed_ms_ago,
                 "shards": server.shards,
                 "roles": [role.name for role in server.roles],
+                "connected": server.is_connected,
+                "clockOffsetMs": server.clock_offset_ms,
+                "loopDelayMs": server.about.loop_delay_ms,
+                "reportedMsAgo": server.reported_ms_ago,
             }
             for server in report.servers
         ]
         return Reply({"items": items, "nextCursor": None, "unownedShards": report.unowned_shards})
+
+    @Route(
+        "GET",
+        "/internal/targets",
+        "getTargets",
+        "internal",
+        "The servers of the database as targets for Prometheus (http_sd_configs)",
+        rate=RateClass.NONE,
+        media_type="application/json",
+    )
+    async def targets(self, _call: Call) -> Raw:
+        """The internal listener of every server with a valid lease, with its name as the label `node`."""
+        report = await self._read_ownership()
+        targets = [
+            {"targets": [urlsplit(server.about.url).netloc], "labels": {"node": server.about.name}}
+            for server in report.servers
+            if server.is_valid and server.about.url
+        ]
+        return Raw(headers=(("content-type", "application/json"),), body=orjson.dumps(targets))
 
     @Route(
         "GET",

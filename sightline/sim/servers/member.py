@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 import trio
@@ -175,9 +176,10 @@ class SimMember:
                 await trio.sleep(ENTER_AGAIN_S)
 
     async def leave(self) -> None:
-        """Stop the actors and give the shards up, as an orderly stop does."""
+        """Hand the shards to other servers and give the lease up, as an orderly stop does."""
         with trio.move_on_after(10):
             try:
+                await self._require_host().hand_all_over()
                 await self._require_host().leave()
             except (UnavailableError, OutcomeUnknownError):
                 self._network.note("not left", self.name)
@@ -249,9 +251,14 @@ class RemoteLeases:
         """Extend the lease."""
         return await self._call(lambda: self._inner.renew(incarnation))
 
-    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
-        """Say what this server's clock shows now."""
-        await self._call(lambda: self._inner.report(incarnation, clock_ms, is_connected=is_connected))
+    async def database_ms(self) -> int:
+        """What the database's clock shows."""
+        return await self._call(self._inner.database_ms)
+
+    async def report(self, incarnation: str, *, clock_offset_ms: int, is_connected: bool) -> None:
+        """Say how far this server's clock is off."""
+        report = partial(self._inner.report, clock_offset_ms=clock_offset_ms, is_connected=is_connected)
+        await self._call(lambda: report(incarnation))
 
     async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
         """Take shards that are free."""

@@ -111,8 +111,12 @@ class SimServer:
     async def stop(self) -> None:
         """Stop the process as SIGTERM does: its shards are given up."""
         self._world.note("stop", self.name)
-        if self._member is not None:
-            await self._member.leave()
+        try:
+            if self._member is not None:
+                await self._member.leave()
+        except trio.Cancelled:
+            self._scope.cancel()  # a server that has begun to stop does not serve again
+            raise
         await self.kill()
 
     # What callers see.

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast, final
 
 import outcome
@@ -73,7 +73,7 @@ class Database:
     """Units of work on Postgres, called from trio. Open it with `open_database`."""
 
     def __init__(self, options: DatabaseOptions) -> None:
-        self._options = options
+        self.options = options
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="sightline-db", daemon=True)
         self._pool = ConnectionPool(options.pool)
@@ -134,7 +134,7 @@ class Database:
         tasks: list[asyncio.Task[None]] = []
 
         def begin() -> None:
-            task = self._loop.create_task(service(self._options.pool))
+            task = self._loop.create_task(service(self.options.pool))
             task.add_done_callback(lambda _: self._token.run_sync_soon(ended.set))
             tasks.append(task)
 
@@ -169,12 +169,12 @@ class Database:
     async def _cross(self, kind: WorkKind, unit: Unit[Any], deadline_ms: int | None) -> Any:
         if self._closing:
             raise StoreUnavailableError("the database is being closed")
-        deadline_s = (deadline_ms or self._options.deadline_ms) / 1_000
+        deadline_s = (deadline_ms or self.options.deadline_ms) / 1_000
         try:
             self._places.acquire_nowait()
         except trio.WouldBlock:
             deadline_s -= await self._wait_place(deadline_s)
-        work, tracer = Work(self._pool, kind, unit, deadline_s), self._options.tracer
+        work, tracer = Work(self._pool, kind, unit, deadline_s), self.options.tracer
         try:
             if tracer is None:
                 return await self._send(work)
@@ -262,7 +262,7 @@ class Database:
     async def _close(self) -> None:
         """Refuse new work, drain, cancel what exceeds drain_ms, disconnect, end the thread."""
         self._closing = True
-        with trio.move_on_after(self._options.drain_ms / 1_000):
+        with trio.move_on_after(self.options.drain_ms / 1_000):
             await self._wait_drained()
         if self._crossings:
             log.warning("database_closed_over_work", in_flight=len(self._crossings))
@@ -301,3 +301,16 @@ async def open_database(options: DatabaseOptions) -> AsyncIterator[Database]:
     finally:
         with trio.CancelScope(shield=True):
             await database._close()  # noqa: SLF001
+
+
+@asynccontextmanager
+async def open_reserved(database: Database, *, connections: int) -> AsyncIterator[Database]:
+    """Connect to the same database again, for work that must not wait for a free connection of the pool.
+
+    Raises:
+        StoreUnavailableError: If the first connection cannot be opened.
+    """
+    options = database.options
+    pool = replace(options.pool, connections_min=1, connections_max=connections)
+    async with open_database(replace(options, pool=pool)) as reserved:
+        yield reserved

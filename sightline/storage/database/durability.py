@@ -13,17 +13,28 @@ SETTINGS: Final = ("fsync", "full_page_writes")
 so a connection cannot turn them on; it does set `synchronous_commit`."""
 
 
-async def warn_if_not_durable(database: Database) -> tuple[str, ...]:
+STANDBY: Final = "synchronous_standby_names"
+_OFF: Final = """
+SELECT name FROM pg_settings WHERE (name = ANY($1) AND setting = 'off') OR ($2 AND name = $3 AND setting = '')
+ORDER BY name
+"""
+
+
+async def warn_if_not_durable(database: Database, *, has_standby: bool = False) -> tuple[str, ...]:
     """Log an error for each setting of the database server that gives up durability, and return their names.
 
     Not a refusal: a test system may choose speed.
 
+    Args:
+        has_standby: Whether a standby may become the primary. What it has not received is lost then, so commits have to
+            wait for it.
+
     Raises:
         StoreUnavailableError: The database did not answer.
     """
-    query = "SELECT name FROM pg_settings WHERE name = ANY($1) AND setting = 'off' ORDER BY name"
-    rows = await database.read(lambda connection: connection.fetch(query, list(SETTINGS)))
+    rows = await database.read(lambda connection: connection.fetch(_OFF, list(SETTINGS), has_standby, STANDBY))
     off = tuple(str(row["name"]) for row in rows)
     for name in off:
-        log.error("database_not_durable", setting=name, advice=f"set {name} = on in postgresql.conf")
+        value = "the names of the standbys" if name == STANDBY else "on"
+        log.error("database_not_durable", setting=name, advice=f"set {name} = {value} in postgresql.conf")
     return off

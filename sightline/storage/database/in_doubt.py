@@ -18,11 +18,13 @@ from sightline.storage.database.work import CommitInDoubtError
 
 END_TIMEOUT_MS: Final = 2_000
 
-# A process id may belong to a newer backend by now. `pg_terminate_backend` with a timeout returns whether it has ended.
+# A process id may belong to a newer backend by now, or after a failover to any process of another database server: only
+# an older backend of this server is ended. `pg_terminate_backend` with a timeout returns whether it has ended.
 _END: Final = """
 SELECT count(*) FILTER (WHERE NOT pg_terminate_backend(pid, $2)) FROM pg_stat_activity, unnest($1::int[], $3::float8[])
   AS doubt(backend, age_s)
-WHERE pid = backend AND backend_start < clock_timestamp() - make_interval(secs => age_s)
+WHERE pid = backend AND application_name = current_setting('application_name')
+  AND backend_start < clock_timestamp() - make_interval(secs => age_s)
 """
 
 

@@ -8,9 +8,13 @@ so a connection is released without a reset query and keeps its prepared stateme
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, final
 
 import asyncpg
+
+from sightline.storage.database.hosts import connect_first
+from sightline.storage.database.url import urls_of_hosts
 
 Connection: TypeAlias = asyncpg.Connection
 """The connection that a unit of work gets. Untyped: asyncpg ships no types."""
@@ -28,7 +32,7 @@ class PoolOptions:
     """How to reach the database and how many connections to hold."""
 
     dsn: str
-    """A postgresql:// URL; never logged, because it can hold a password."""
+    """A postgresql:// URL that `check_database_url` accepts; never logged, because it can hold a password."""
     application_name: str = "sightline"
     """Shown by pg_stat_activity. A server that takes over ends the connections of its predecessor by this name."""
     connections_min: int = 2
@@ -41,9 +45,16 @@ class PoolOptions:
 
 
 async def connect(options: PoolOptions) -> Connection:
-    """Open one connection with the session settings that units of work rely on."""
+    """Open one connection with the session settings that units of work rely on.
+
+    Of several hosts, it leads to the one that accepts writes.
+    """
+    return await connect_first(urls_of_hosts(options.dsn), partial(_connect_to, options))
+
+
+async def _connect_to(options: PoolOptions, url: str) -> Connection:
     return await asyncpg.connect(
-        options.dsn,
+        url,
         timeout=options.connect_timeout_ms / 1_000,
         statement_cache_size=STATEMENTS_KEPT,
         max_cached_statement_lifetime=0,
@@ -106,6 +117,12 @@ class ConnectionPool:
             self.discard(connection)
         elif not self._hand_over(connection):
             self._idle.append(connection)
+
+    def discard_idle(self) -> None:
+        """Close all idle connections: the host that they lead to is lost, or accepts no writes any more."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self.discard(connection)
 
     def discard(self, connection: Connection) -> None:
         """Close a connection in an unknown state; the server rolls its transaction back."""

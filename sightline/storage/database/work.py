@@ -21,6 +21,7 @@ import asyncpg
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.pool import Connection, ConnectionPool
 from sightline.storage.database.sqlstate import (
+    READ_ONLY,
     SqlstateMeaning,
     StatementRefusedError,
     describe,
@@ -171,6 +172,8 @@ class Work:
             meaning = meaning_of(error, is_connected=not connection.is_closed())
             if meaning is SqlstateMeaning.LOST or needs_new_connection(error):
                 self._pool.discard(connection)
+                if getattr(error, "sqlstate", None) == READ_ONLY:
+                    self._pool.discard_idle()
             else:
                 await self._clean(connection, was_cancelled=isinstance(error, asyncio.CancelledError))
             self._translate(error, meaning, in_doubt=in_doubt, backend_pid=backend_pid)
@@ -189,7 +192,9 @@ class Work:
         if done and clean.exception() is None and not connection.is_in_transaction():
             self._pool.release(connection)
             return
+        # No answer: the host may be lost. Its idle connections would each cost a caller its deadline.
         self._pool.discard(connection)
+        self._pool.discard_idle()
         clean.cancel()
         await asyncio.gather(clean, return_exceptions=True)
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import trio
 
+from sightline.storage.database.url import without_password
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 
 SNAPSHOT_QUERY: Final = """\\set ON_ERROR_STOP on
@@ -21,6 +21,10 @@ SELECT pg_export_snapshot();
 """
 SNAPSHOT_TIMEOUT_S: Final = 4.0
 """The embedded chain does not mine while the snapshot is opened, and its blocks fail after five seconds."""
+
+
+CONNECT_TIMEOUT_S: Final = "2"
+"""For each host that the address names. Without it a host that drops packets would be tried for minutes."""
 
 
 class DumpError(Exception):
@@ -39,7 +43,10 @@ class PostgresTools:
     def __init__(self, dsn: str) -> None:
         """The password of `dsn` is passed in the environment, because command lines are public."""
         self._binaries = find_binaries()
-        self._dsn, self._env = _without_password(dsn)
+        self._dsn, password = without_password(dsn)
+        self._env = {"PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S, **os.environ}
+        if password is not None:
+            self._env["PGPASSWORD"] = password
 
     def _command(self, tool: str, *options: str) -> list[str]:
         return [str(self._binaries / tool), *options, "--dbname", self._dsn]
@@ -112,19 +119,6 @@ class PostgresTools:
         options = ("--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error")
         command = self._command("pg_restore", *options)
         await self._run([*command, str(source)])
-
-
-def _without_password(dsn: str) -> tuple[str, dict[str, str]]:
-    """Split a URL into one without a password, and the environment that holds the password."""
-    parts = urlsplit(dsn)
-    query = dict(parse_qsl(parts.query))
-    password = query.pop("password", None)
-    user, at, host = parts.netloc.rpartition("@")
-    if at and ":" in user:
-        user, _, quoted = user.partition(":")
-        password = unquote(quoted)
-    cleaned = parts._replace(netloc=f"{user}{at}{host}", query=urlencode(query, safe="/")).geturl()
-    return cleaned, dict(os.environ) | ({} if password is None else {"PGPASSWORD": password})
 
 
 def _last_line(tool: str, output: bytes) -> str:

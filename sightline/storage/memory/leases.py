@@ -6,7 +6,15 @@ from typing import final
 
 import trio
 
-from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity, ServerState
+from sightline.ports.leases import (
+    TTL_MS,
+    WIRE,
+    HeldBy,
+    IncompatibleServersError,
+    ServerIdentity,
+    ServerState,
+    WireRange,
+)
 from sightline.storage.memory.store import MemoryStore
 
 
@@ -51,6 +59,8 @@ class _Lease:
     expires_at_ms: int
     clock_offset_ms: int = 0
     is_connected: bool = True
+    host: str = ""
+    wire: WireRange = WIRE
 
 
 def _is_valid(lease: _Lease, now_ms: int) -> bool:
@@ -85,7 +95,17 @@ class MemoryShardLeases:
         for incarnation, lease in list(self._leases.items()):
             if lease.place == server.place and incarnation != server.incarnation:
                 self._end(incarnation)
-        self._leases.setdefault(server.incarnation, _Lease(server.place, now_ms, 0))
+        others = {
+            lease.host: lease.wire
+            for incarnation, lease in self._leases.items()
+            if incarnation != server.incarnation
+            and lease.expires_at_ms > now_ms
+            and server.wire.highest_common(lease.wire) is None
+        }
+        if others:
+            raise IncompatibleServersError(server.wire, others)
+        lease = _Lease(server.place, now_ms, 0, host=server.host, wire=server.wire)
+        self._leases.setdefault(server.incarnation, lease)
         self._extend(self._leases[server.incarnation])
 
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
@@ -152,16 +172,22 @@ class MemoryShardLeases:
                 ),
                 clock_offset_ms=lease.clock_offset_ms,
                 is_connected=lease.is_connected,
+                wire=lease.wire,
             )
             for incarnation, lease in sorted(self._leases.items())
         ]
 
-    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
-        """Say what this server's clock shows now, and whether it reaches the other servers."""
+    async def database_ms(self) -> int:
+        """What the database's clock shows, in milliseconds since 1970."""
+        await trio.lowlevel.checkpoint()
+        return self._now_ms()
+
+    async def report(self, incarnation: str, *, clock_offset_ms: int, is_connected: bool) -> None:
+        """Say how far this server's clock is off, and whether it reaches the other servers."""
         await trio.lowlevel.checkpoint()
         lease = self._leases.get(incarnation)
         if lease is not None:
-            lease.clock_offset_ms, lease.is_connected = clock_ms - self._now_ms(), is_connected
+            lease.clock_offset_ms, lease.is_connected = clock_offset_ms, is_connected
 
     def _end(self, incarnation: str) -> None:
         self._leases.pop(incarnation, None)

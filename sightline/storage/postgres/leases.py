@@ -8,8 +8,16 @@ from typing import Final, final
 import structlog
 import trio
 
-from sightline.ports.leases import TTL_MS, HeldBy, ServerIdentity, ServerState
+from sightline.ports.leases import (
+    TTL_MS,
+    HeldBy,
+    IncompatibleServersError,
+    ServerIdentity,
+    ServerState,
+    WireRange,
+)
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.migrate import require_known_schema
 from sightline.storage.database.pool import Connection, PoolOptions, connect
 from sightline.storage.database.work import NOT_CONNECTED
 from sightline.system.clock import boot_now_ms
@@ -35,22 +43,26 @@ RETURNING true
 _LEAVE: Final = "DELETE FROM server_lease WHERE incarnation = $1"
 
 _ENTER: Final = "SELECT enter_server($1, $2, $3, $4)"
+_ANNOUNCE: Final = "UPDATE server_lease SET wire_first = $2, wire_last = $3, migrations = $4 WHERE incarnation = $1"
+_WIRES: Final = """
+SELECT host, wire_first, wire_last FROM server_lease WHERE incarnation <> $1 AND expires_at > clock_timestamp()
+"""
 _RENEW_SHARDS: Final = "SELECT is_held, ids, epochs FROM renew_server($1, $2)"
 _TAKE: Final = "SELECT id, epoch FROM take_free_shards($1, $2, $3)"
 _RELEASE: Final = """
 UPDATE shard SET owner = NULL, incarnation = NULL, handing_to = $3 WHERE incarnation = $1 AND id = ANY($2::integer[])
 """
 _REPORT: Final = """
-UPDATE server_lease SET clock_offset_ms = $2 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint, is_connected = $3
-WHERE incarnation = $1
+UPDATE server_lease SET clock_offset_ms = $2, is_connected = $3 WHERE incarnation = $1
 """
+_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _END: Final = """
 WITH freed AS (UPDATE shard SET owner = NULL, incarnation = NULL WHERE incarnation = $1)
 DELETE FROM server_lease WHERE incarnation = $1
 """
 _END_PLACE: Final = "SELECT end_server(incarnation) FROM server_lease WHERE place = $1"
 _SERVERS: Final = """
-SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms, is_connected,
+SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms, is_connected, wire_first, wire_last,
   ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
   ARRAY(SELECT s.id FROM shard s WHERE s.handing_to = l.incarnation AND s.incarnation IS NULL) AS offered
 FROM server_lease l ORDER BY incarnation
@@ -68,11 +80,7 @@ class PostgresLeases:
 
     async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
         """Take every shard, unless another server's lease is valid."""
-        arguments = (server.incarnation, server.host, server.place, _TTL)
-        rows = await self._database.run(lambda connection: connection.fetch(_JOIN, *arguments))
-        if rows[0]["holder"] is not None:
-            return HeldBy(rows[0]["holder"])
-        return {row["id"]: row["epoch"] for row in rows}
+        return await self._database.transact(lambda connection: _join(connection, server))
 
     async def renew(self, incarnation: str) -> bool:
         """Extend the lease."""
@@ -101,8 +109,7 @@ class PostgresShardLeases:
 
     async def enter(self, server: ServerIdentity) -> None:
         """Get a lease without shards."""
-        arguments = (server.incarnation, server.host, server.place, _TTL)
-        await self._database.run(lambda connection: connection.execute(_ENTER, *arguments))
+        await self._database.transact(lambda connection: _enter(connection, server))
 
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
         """Extend the lease; returns the epoch of each shard that is owned."""
@@ -135,14 +142,42 @@ class PostgresShardLeases:
                 offered=frozenset(row["offered"]),
                 clock_offset_ms=row["clock_offset_ms"],
                 is_connected=row["is_connected"],
+                wire=WireRange(row["wire_first"], row["wire_last"]),
             )
             for row in rows
         ]
 
-    async def report(self, incarnation: str, clock_ms: int, *, is_connected: bool) -> None:
-        """Say what this server's clock shows now, and whether it reaches the other servers."""
-        arguments = (incarnation, clock_ms, is_connected)
+    async def database_ms(self) -> int:
+        """What the database's clock shows, in milliseconds since 1970."""
+        shown: int = await self._database.read(lambda connection: connection.fetchval(_CLOCK))
+        return shown
+
+    async def report(self, incarnation: str, *, clock_offset_ms: int, is_connected: bool) -> None:
+        """Say how far this server's clock is off, and whether it reaches the other servers."""
+        arguments = (incarnation, clock_offset_ms, is_connected)
         await self._database.run(lambda connection: connection.execute(_REPORT, *arguments))
+
+
+async def _join(connection: Connection, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
+    known = await require_known_schema(connection)
+    rows = await connection.fetch(_JOIN, server.incarnation, server.host, server.place, _TTL)
+    if rows[0]["holder"] is not None:
+        return HeldBy(rows[0]["holder"])
+    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known)
+    return {row["id"]: row["epoch"] for row in rows}
+
+
+async def _enter(connection: Connection, server: ServerIdentity) -> None:
+    known = await require_known_schema(connection)
+    await connection.execute(_ENTER, server.incarnation, server.host, server.place, _TTL)  # one server at a time
+    others = {
+        row["host"]: wire
+        for row in await connection.fetch(_WIRES, server.incarnation)
+        if server.wire.highest_common(wire := WireRange(row["wire_first"], row["wire_last"])) is None
+    }
+    if others:
+        raise IncompatibleServersError(server.wire, others)
+    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known)
 
 
 async def _renew(connection: Connection, incarnation: str) -> bool:

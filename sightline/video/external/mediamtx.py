@@ -111,18 +111,28 @@ class MediaMtx:
     async def watch(self, report: PresenceReport) -> None:
         """Poll the paths: a path that is ready has a publisher."""
         answers = True
+        was_ready: set[str] = set()
         while True:
             try:
                 ready = {row.get("name") for row in await self._list("paths") if row.get("ready")}
-                now_ms = self._clock.now_ms()
                 for session_id in list(self._open):
-                    report(session_id, ref_of(session_id) in ready, now_ms)
+                    ref = ref_of(session_id)
+                    # A path that is removed between two pages moves the others: one of them may be on neither page.
+                    is_ready = ref in ready or (ref in was_ready and await self._is_ready(ref))
+                    (was_ready.add if is_ready else was_ready.discard)(ref)
+                    report(session_id, is_ready, self._clock.now_ms())
+                was_ready &= {ref_of(session_id) for session_id in self._open}
                 answers = True
             except VideoUnavailableError as error:
                 if answers:  # log once per outage, not at every poll
                     log.warning("mediamtx_poll_failed", error=str(error))
                 answers = False
             await trio.sleep(self._options.poll_ms / 1000)
+
+    async def _is_ready(self, ref: str) -> bool:
+        """Whether one path has a publisher."""
+        reply = await self._ask("GET", f"/v3/paths/get/{ref}", may_miss=True)
+        return reply.status_code == httpx.codes.OK and bool(reply.json().get("ready"))
 
     async def _list(self, kind: str) -> list[dict[str, Any]]:
         """All rows of a kind, page after page."""
@@ -139,12 +149,12 @@ class MediaMtx:
         listing = reply.json()
         return listing if isinstance(listing, dict) else {}
 
-    async def _ask(self, method: str, path: str) -> httpx.Response:
+    async def _ask(self, method: str, path: str, *, may_miss: bool = False) -> httpx.Response:
         try:
             async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
                 reply = await http.request(method, self._options.api_url + path)
         except httpx.HTTPError as error:
             raise VideoUnavailableError(f"MediaMTX does not answer: {type(error).__name__}") from error
-        if reply.status_code >= 400 and not (method == "POST" and reply.status_code == 404):
+        if reply.status_code >= 400 and not (reply.status_code == 404 and (may_miss or method == "POST")):
             raise VideoUnavailableError(f"MediaMTX answered {reply.status_code}")
         return reply

@@ -11,9 +11,10 @@ from sightline.actors.messages import ShardsTaken
 from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.ownership.routes import Routes
 from sightline.actors.remote import codec
-from sightline.actors.remote.peers import SERVER_TELL, WIRE, Peers
+from sightline.actors.remote.peers import SERVER_TELL, Peers
 from sightline.bus.memory import MemoryNetwork
 from sightline.domain.errors import OutcomeUnknownError, SightlineError
+from sightline.ports.leases import WIRE, WireRange
 from sightline.system.clock import SystemClock
 
 ACTOR = "05000000-0000-4000-8000-000000000001"
@@ -165,7 +166,69 @@ async def test_an_item_that_is_not_understood_leaves_the_others_of_its_frame(aut
     async with trio.open_nursery() as nursery:
         await here.run(nursery)
         items = [[SERVER_TELL, [9_999]], [SERVER_TELL, codec.pack(ShardsTaken((5,)))]]
-        sender.send("here", codec.encode([WIRE, "there", 1, items]))
+        sender.send("here", codec.encode([WIRE.last, "there", 1, items]))
         await trio.testing.wait_all_tasks_blocked()
         assert taken == [(5,)]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_servers_of_several_versions_send_the_highest_that_both_understand(autojump_clock):
+    network, sent = MemoryNetwork(), []
+
+    class Recorded:
+        """The bus of a server; records the version of each frame."""
+
+        def __init__(self, bus):
+            self._bus = bus
+
+        def __getattr__(self, name):
+            return getattr(self._bus, name)
+
+        def send(self, to, frame):
+            sent.append((to, codec.decode(frame)[0]))
+            return self._bus.send(to, frame)
+
+        def broadcast(self, frame):
+            sent.append((None, codec.decode(frame)[0]))
+            return self._bus.broadcast(frame)
+
+    wires = {"here": WireRange(1, 3), "old": WireRange(1, 2), "new": WireRange(2, 4)}
+    servers = {name: Server(network, name) for name in wires}
+    for name, server in servers.items():
+        server.routes.wire = wires[name]
+        server.may_answer.set()
+    here = servers["here"]
+    here.peers._bus = Recorded(here.peers._bus)
+    async with trio.open_nursery() as nursery:
+        for server in servers.values():
+            await server.run(nursery)
+        for owner, expected in {"old": 2, "new": 3}.items():
+            for server in servers.values():
+                server.owned.remove([5])
+                server.routes.read({other: [5] if other == owner else [] for other in wires}, wires)
+            servers[owner].owned.add({5: 1})
+            assert await here.registry.ref(KIND, ACTOR).ask(Ask(), timeout_s=5) == owner
+            assert sent == [(owner, expected)]
+            sent.clear()
+        here.peers.tell_all(ShardsTaken(()))
+        assert sent == [(None, 2)], "every server understands it"
+        sent.clear()
+        here.peers.tell("not known yet", ShardsTaken(()))
+        await trio.testing.wait_all_tasks_blocked()
+        assert sent == [("not known yet", 1)]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_a_frame_of_a_version_that_is_not_understood_is_dropped(autojump_clock):
+    network = MemoryNetwork()
+    here, there = Server(network, "here"), network.join("there")
+    async with trio.open_nursery() as nursery:
+        await here.run(nursery)
+        taken = codec.pack(ShardsTaken((5,)))
+        for wire, owner in ((WIRE.last + 1, None), (WIRE.last, "there")):
+            there.send("here", codec.encode([wire, "there", 0, [[SERVER_TELL, taken]]]))
+            await trio.sleep(0.1)
+            assert here.routes.owner(5) == owner
         nursery.cancel_scope.cancel()

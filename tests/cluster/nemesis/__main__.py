@@ -18,9 +18,12 @@ def main() -> int:
     parser.add_argument("--only", help="inject only faults whose name contains one of these texts, with commas between")
     parser.add_argument("--where", choices=[each.value for each in Arrangement], help="one arrangement only")
     parser.add_argument("--logs", type=Path, help="directory to which the logs of all servers are copied")
+    parser.add_argument("--upgrade-from", help="commit whose code three servers run first; each is then upgraded")
     chosen = parser.parse_args()
-    plan = Plan(chosen.minutes, chosen.rounds, chosen.seed, chosen.only, chosen.logs)
+    plan = Plan(chosen.minutes, chosen.rounds, chosen.seed, chosen.only, chosen.logs, chosen.upgrade_from)
     arrangements = [Arrangement(chosen.where)] if chosen.where else list(Arrangement)
+    if plan.upgrade_from is not None:
+        arrangements = [Arrangement.SERVERS]
     return 0 if trio.run(run_all, plan, arrangements) else 1
 
 

@@ -52,6 +52,9 @@ class Fault:
     where: frozenset[Arrangement] = BOTH
     may_end: bool = False
     """Whether a server may end with the exit code that says that another one took its shards."""
+    is_planned: bool = False
+    """A planned stop of a server that owns its share of the shards. The pauses are those of the sessions that move, and
+    5xx other than 503 are violations."""
 
 
 # Faults of a server.
@@ -86,6 +89,11 @@ async def replace_server(target: Target) -> None:
     await target.service.restart(target.member)
 
 
+async def upgrade_server(target: Target) -> None:
+    """Replace a server of another version by one of this version."""
+    await target.service.upgrade(target.member)
+
+
 async def suspend_server(seconds: float, target: Target) -> None:
     """Suspend a server by SIGSTOP. Callers stop using it after a second, and use it again when it continues."""
     process, member = target.member.process(), target.member
@@ -105,12 +113,12 @@ async def suspend_server(seconds: float, target: Target) -> None:
 
 async def kill_nats(target: Target) -> None:
     """Kill the NATS server by SIGKILL; it is started again."""
-    target.service.kill_nats()
+    await target.service.kill_nats()
 
 
 async def kill_postgres(target: Target) -> None:
     """Kill Postgres by SIGKILL; it is started again."""
-    target.service.kill_postgres()
+    await target.service.kill_postgres()
 
 
 # Faults of the network between one server and Postgres or NATS.
@@ -178,11 +186,12 @@ async def slow(to: str, target: Target) -> None:
     link.delay_s = 0.0
 
 
+UPGRADE: Final = Fault("upgrade of a server", upgrade_server, SERVERS, is_planned=True)
 FAULTS: Final = (
     Fault("server kill -9, restarted at once", kill_and_restart, SERVERS),
     Fault("server kill -9, others take over", lose_server, SERVERS),
     Fault("worker kill -9", kill_worker, WORKERS),
-    Fault("server SIGTERM and start", replace_server, SERVERS),
+    Fault("server SIGTERM and start", replace_server, SERVERS, is_planned=True),
     *(Fault(f"server SIGSTOP {each} s", partial(suspend_server, each), may_end=each > 4) for each in (1, 4, 8, 30)),
     Fault("nats kill -9", kill_nats),
     Fault("postgres kill -9", kill_postgres),

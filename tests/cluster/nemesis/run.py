@@ -1,19 +1,26 @@
 """Inject faults drawn from a seed under load, check recovery after each, and check the whole history at the end."""
 
+import signal
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Final
 
+import httpx
 import trio
 
+from sightline.actors.ownership.owned_shards import shard_of
 from sightline.bootstrap.ownership.single import EXIT_FENCED
-from tests.cluster.nemesis.faults import FAULTS, Fault, Target
+from tests.cluster.nemesis.checkout import open_checkout
+from tests.cluster.nemesis.claims import ClaimRecord, judge, operations_of, write_history
+from tests.cluster.nemesis.faults import FAULTS, UPGRADE, Fault, Target
+from tests.cluster.nemesis.hasty import Hasty
 from tests.cluster.nemesis.system import Arrangement, Service, open_service
 from tests.cluster.nemesis.watch import SLOW_S, Answers, Register, Watch
 from tests.e2e.history import violations
@@ -22,6 +29,9 @@ from tests.nemesis.run import Probe, a_probe
 from tests.nemesis.system import read_rows
 
 RECOVERY_S: Final = 60.0
+CLAIMS: Final = Path(".interop", "cluster")
+"""Where the claims of the last run of each arrangement are kept, unless `Plan.logs` names a directory."""
+BALANCED_WITHIN_S: Final = 120.0
 BETWEEN_S: Final = (0.5, 2.0)
 
 
@@ -35,6 +45,14 @@ class Plan:
     only: str | None = None
     logs: Path | None = None
     """Directory for the logs of all servers."""
+    upgrade_from: str | None = None
+    """A commit whose code the servers run at first. They are upgraded one after the other before the faults."""
+    ends: trio.Event = field(default_factory=trio.Event)
+    """Set it to end after the current fault."""
+
+    def claims(self, arrangement: Arrangement) -> Path:
+        """The file of the operations that Porcupine judges."""
+        return (self.logs or CLAIMS) / arrangement.value / "claims.jsonl"
 
     def faults(self, arrangement: Arrangement, rng: Random) -> Iterator[Fault]:
         wanted = (self.only or "").split(",")
@@ -49,7 +67,7 @@ class Injected:
 
     name: str
     pauses_s: list[float]
-    """How long each watched session did not answer, at worst."""
+    """How long each watched session did not answer, at worst; after a planned stop: each one that moved."""
     recovered_s: float | None
     """From the removal of the cause until all servers are ready and a whole session works; None: never."""
     answers: Counter[int]
@@ -70,25 +88,38 @@ class Outcome:
 async def run(outcome: Outcome, plan: Plan) -> None:
     """Inject the faults, then check everything. Results are added to `outcome`, also if the run fails half-way."""
     arrangement = outcome.arrangement
-    rng, answers = Random(f"{plan.seed}:{arrangement.value}"), Answers()
-    async with open_service(arrangement, plan.seed) as service:
+    rng, answers, claims = Random(f"{plan.seed}:{arrangement.value}"), Answers(), ClaimRecord()
+
+    def note(answer: httpx.Response) -> None:
+        answers.note(answer)
+        claims.note(answer)
+
+    async with AsyncExitStack() as stack:
+        code = None if plan.upgrade_from is None else stack.enter_context(open_checkout(plan.upgrade_from))
+        service = await stack.enter_async_context(open_service(arrangement, plan.seed, code))
         try:
             async with a_town(service, plan.seed, service.chain_directory) as town, trio.open_nursery() as nursery:
-                town.stage.note = answers.note
+                town.stage.note = note
                 async with a_probe(town, service.chain_directory) as probe:
                     watch = Watch(service, probe.consumer, rng)
                     await watch.open()
                     start_traffic(town, nursery, is_filmed=False)
-                    register = Register(town.consumers[-1])
-                    for work in (watch.run, register.write, register.read, register.read):
+                    register, hasty = Register(town.consumers[-1]), Hasty(town.consumers[-1])
+                    for work in (watch.run, register.write, register.read, register.read, hasty.run):
                         nursery.start_soon(work)
+                    for operator in town.operators:
+                        nursery.start_soon(claims.watch, operator)
                     await probe.whole_session()
                     await Injection(service, town, probe, watch, answers, outcome).run(plan, rng)
                     town.stage.closed.set()
                     _say(f"{arrangement.value}: traffic ends, the history is checked")
+                    took_effect = await hasty.find_outcomes()
                     history, found = town.stage.history, await find(town)
                     found.rows = await read_rows(service.layout.dsn)
                     outcome.violations += violations(history, found) + answers.unexpected
+            write_history(operations_of(history, claims), path := plan.claims(arrangement))
+            wrong, judged = await judge(path)
+            outcome.violations += wrong
         except BaseException:
             _say(service.logs())
             raise
@@ -102,7 +133,8 @@ async def run(outcome: Outcome, plan: Plan) -> None:
             f"{sum(int(session['chargedMicroUsdc']) for session in found.sessions.values())} micro-USDC charged, "
             f"{history.acknowledged} heartbeats acknowledged, {register.reads} reads of a name that changes, "
             f"{len(watch.reads)} reads of watched sessions; answers {_counts(answers.statuses)}, "
-            f"{len(answers.slow)} of them after more than {SLOW_S:g} s"
+            f"{len(answers.slow)} of them after more than {SLOW_S:g} s; {judged}, "
+            f"{len(hasty.given_up)} dispatches were given up, and {took_effect} of them took effect"
         )
 
 
@@ -118,21 +150,35 @@ class Injection:
     outcome: Outcome
 
     async def run(self, plan: Plan, rng: Random) -> None:
+        if plan.upgrade_from is not None:
+            for member in self.service.members:
+                await self._inject(UPGRADE, Target(self.service, self.watch, member))
+                await repeat_some(self.town)
         until = trio.current_time() + plan.minutes * 60
         for fault in plan.faults(self.outcome.arrangement, rng):
-            if trio.current_time() >= until:
+            if trio.current_time() >= until or plan.ends.is_set():
                 return
             await trio.sleep(rng.uniform(*BETWEEN_S))
             await self._inject(fault, Target(self.service, self.watch, rng.choice(self.service.members)))
             await repeat_some(self.town)
 
     async def _inject(self, fault: Fault, target: Target) -> None:
+        if fault.is_planned:
+            with trio.fail_after(BALANCED_WITHIN_S):
+                await self.service.until_balanced()
         began, statuses, exits = trio.current_time(), self.answers.statuses.copy(), len(self.service.exits)
         lost, slow, silent = self._lost(), len(self.answers.slow), len(self.watch.timeouts)
+        owners = await self.service.owners() if fault.is_planned else {}
         await fault.inject(target)
         recovered_s = await self._recover()
-        pauses = self.watch.pauses(began)
+        sessions = self.watch.sessions
+        if fault.is_planned:
+            now = await self.service.owners()
+            sessions = [each for each in sessions if owners[shard_of(each)] != now[shard_of(each)]]
+        pauses = self.watch.pauses(began, sessions)
         counts = self.answers.since(statuses)
+        if fault.is_planned and (wrong := {status for status in counts if status >= 500 and status != 503}):
+            self.outcome.violations.append(f"{fault.name}: answered {_counts(counts)}, and {wrong} are not allowed")
         self.outcome.injected.append(Injected(fault.name, pauses, recovered_s, counts, self._lost() - lost))
         where = f"{self.outcome.arrangement.value}: {fault.name}, server {target.member.number}"
         for answer in self.answers.slow[slow:] + self.watch.timeouts[silent:]:
@@ -147,7 +193,7 @@ class Injection:
             _say(self.service.logs())
             raise RuntimeError(f"{where}: not recovered: {reason}")
         _say(
-            f"{where}: pause median {median(pauses):.2f} s, worst {pauses[-1]:.2f} s; "
+            f"{where}: {len(pauses)} pauses, median {median(pauses):.2f} s, worst {pauses[-1]:.2f} s; "
             f"whole {recovered_s:.1f} s after; answers {_counts(counts)}"
         )
 
@@ -191,24 +237,44 @@ def report(outcomes: list[Outcome], plan: Plan) -> tuple[str, bool]:
         lines.append(f"{one.arrangement.value}: {one.load}; servers that ended by themselves: {len(one.exits)}")
     lines += [f"VIOLATION {text}" for text in wrong]
     only = f" only='{plan.only}'" if plan.only else ""
+    only += f" upgrade_from={plan.upgrade_from}" if plan.upgrade_from else ""
     again = f"make cluster-soak minutes={plan.minutes:g} rounds={plan.rounds} seed={plan.seed}{only}"
     lines.append(f"{'FAILED' if wrong else 'HELD'}; to repeat: {again}")
     return "\n".join(lines), not wrong
 
 
 async def run_all(plan: Plan, arrangements: list[Arrangement]) -> bool:
-    """Run every arrangement and print the table. Returns whether all checks passed."""
-    outcomes = []
+    """Run every arrangement and print the table. Returns whether all checks passed.
+
+    SIGINT (Ctrl-C) ends the faults; the history is checked all the same. A second one ends the run at once.
+    """
+    outcomes: list[Outcome] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_end_at_ctrl_c, plan)
+        await _run_arrangements(plan, arrangements, outcomes)
+        nursery.cancel_scope.cancel()
+    text, held = report(outcomes, plan)
+    _say(text)
+    return held
+
+
+async def _end_at_ctrl_c(plan: Plan) -> None:
+    with trio.open_signal_receiver(signal.SIGINT) as signals:
+        await anext(aiter(signals))
+    _say("no further faults; the history is checked after this one")
+    plan.ends.set()
+
+
+async def _run_arrangements(plan: Plan, arrangements: list[Arrangement], outcomes: list[Outcome]) -> None:
     for arrangement in arrangements:
+        if plan.ends.is_set():
+            return
         outcome = Outcome(arrangement)
         outcomes.append(outcome)
         try:
             await run(outcome, plan)
         except Exception:  # noqa: BLE001  the table is printed after any failure
             outcome.violations.append(f"the run did not reach its end:\n{traceback.format_exc()}")
-    text, held = report(outcomes, plan)
-    _say(text)
-    return held
 
 
 def _counts(statuses: Counter[int]) -> str:

@@ -3,14 +3,16 @@
 import json
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import psutil
@@ -19,12 +21,15 @@ import trio
 from sightline.bootstrap.ownership.single import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME, Layout, find_binaries, lay_out
 from tests.bus.nats_process import TOKEN, NatsProcess
+from tests.cluster.nemesis.checkout import python_path
 from tests.cluster.nemesis.link import Link, open_link
 from tests.conftest import open_data_directory
 from tests.e2e.server import Server
-from tests.nemesis.parts import ExternalChain, ExternalPostgres
+from tests.nemesis.parts import ExternalChain, ExternalPostgres, on_database
 
 SERVERS: Final = 3
+BALANCED: Final = 60
+"""Shards of each of three servers when a third of them is fair, and up to 10 % more are kept."""
 SETTINGS: Final = {"SIGHTLINE_DISPATCH_MODE": "strict", "SIGHTLINE_LOG_LEVEL": "info"}
 
 
@@ -90,6 +95,8 @@ class Service:
     postgres: ExternalPostgres | None = None
     chain: ExternalChain | None = None
     nats: NatsProcess | None = None
+    starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
+    """A thread that starts processes again, and lasts as long as they do."""
     exits: list[str] = field(default_factory=list)
     """Servers that ended by themselves, and were started again."""
 
@@ -134,6 +141,35 @@ class Service:
         if code != 0:
             self.exits.append(f"server {member.number} ended with exit code {code} after SIGTERM")
 
+    async def upgrade(self, member: Member) -> None:
+        """Stop a server of another version by SIGTERM, and start one of this version in its place."""
+        process = member.process()
+        assert process is not None, f"server {member.number} does not run"
+        assert Path(process.cwd()) == member.server.code, f"server {member.number} runs the code of {process.cwd()}"
+        await self.stop(member)
+        member.server.code = None
+        del member.server.env["PYTHONPATH"]
+        await self.restart(member)
+
+    async def owners(self) -> dict[int, str | None]:
+        """The incarnation that owns each shard, as the database says."""
+        found: dict[int, str | None] = {}
+
+        async def read(connection: Any) -> None:
+            for row in await connection.fetch("SELECT id, incarnation FROM shard"):
+                found[row["id"]] = row["incarnation"]
+
+        await on_database(self.layout.dsn, read)
+        return found
+
+    async def until_balanced(self) -> None:
+        """Wait until every server owns about as many shards as the others."""
+        while True:
+            owned = Counter((await self.owners()).values())
+            if len(owned) == len(self.members) and None not in owned and min(owned.values()) >= BALANCED:
+                return
+            await trio.sleep(0.2)
+
     async def restart(self, member: Member) -> None:
         """Start a server that has ended."""
         await member.server.start()
@@ -156,7 +192,7 @@ class Service:
         """The first process of Postgres."""
         return psutil.Process(int((self.layout.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
 
-    def kill_nats(self) -> None:
+    async def kill_nats(self) -> None:
         """Kill the NATS server, and start it again on its port unless its supervisor does."""
         if self.nats is None:
             assert self.supervisor.process is not None
@@ -164,16 +200,20 @@ class Service:
             process.kill()
         else:
             self.nats.kill()
-            self.nats.start()
+            await self._in_thread(self.nats.start)
 
-    def kill_postgres(self) -> None:
+    async def kill_postgres(self) -> None:
         """Kill Postgres, and start it again unless its supervisor does."""
         process = self.postgres_process()
         process.send_signal(signal.SIGKILL)
         if self.postgres is not None:
             assert self.postgres.process is not None
-            self.postgres.process.wait(30)
-            self.postgres.start()
+            await self._in_thread(self.postgres.process.wait)
+            await self._in_thread(self.postgres.start)
+
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        """Let the proxies and the callers of this process go on. Postgres ends with the thread that has started it."""
+        await trio.to_thread.run_sync(self.starter.submit(work).result)
 
     async def unready(self) -> str | None:
         """Return why the service is not whole; None if every server runs, is ready and has no parked actor."""
@@ -195,7 +235,7 @@ class Service:
 
     @property
     def log_files(self) -> set[Path]:
-        files = {member.server.log_path for member in self.members}
+        files = {member.server.log_path for member in self.members if member.server.log_path.exists()}
         return files | set((self.directory / "data" / "log").glob("*.log"))
 
     def keep_logs(self, directory: Path) -> None:
@@ -217,6 +257,7 @@ class Service:
         for part in (self.chain, self.postgres):
             if part is not None:
                 part.end()
+        self.starter.shutdown()
 
 
 def _without_calls(log: Path) -> str:
@@ -224,8 +265,12 @@ def _without_calls(log: Path) -> str:
 
 
 @asynccontextmanager
-async def open_service(arrangement: Arrangement, seed: str) -> AsyncIterator[Service]:
-    """Create a service whose servers are not yet started, and remove everything at the end."""
+async def open_service(arrangement: Arrangement, seed: str, code: Path | None = None) -> AsyncIterator[Service]:
+    """Create a service whose servers are not yet started, and remove everything at the end.
+
+    Args:
+        code: A checkout of another version that single servers run; None: this version.
+    """
     rng = Random(f"{seed}:doors")
     with ExitStack() as stack:
         root = stack.enter_context(open_data_directory())
@@ -247,12 +292,12 @@ async def open_service(arrangement: Arrangement, seed: str) -> AsyncIterator[Ser
         chain.start()
         async with trio.open_nursery() as nursery:
             for number in range(1, SERVERS + 1):
-                service.members.append(await _a_server(service, number, nursery))
+                service.members.append(await _a_server(service, number, nursery, code))
             yield service
             nursery.cancel_scope.cancel()
 
 
-async def _a_server(service: Service, number: int, nursery: trio.Nursery) -> Member:
+async def _a_server(service: Service, number: int, nursery: trio.Nursery, code: Path | None) -> Member:
     """Create a server that reaches Postgres and NATS through proxies of its own."""
     assert service.chain is not None
     assert service.nats is not None
@@ -264,7 +309,9 @@ async def _a_server(service: Service, number: int, nursery: trio.Nursery) -> Mem
         "SIGHTLINE_NATS_URL": f"nats://{TOKEN}@127.0.0.1:{nats.port}",
         "SIGHTLINE_DATABASE_POOL": "6",
     }
-    server = Server(service.directory / f"server-{number}", env=SETTINGS | service.chain.env | env)
+    if code is not None:
+        env |= python_path(code)
+    server = Server(service.directory / f"server-{number}", env=SETTINGS | service.chain.env | env, code=code)
     data = server.directory / "data"
     data.mkdir(parents=True)
     return Member(number, data, server, database, nats)

@@ -1,6 +1,7 @@
 """Callers that only watch: how long sessions do not answer, whether a read is stale, which errors occur."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -85,13 +86,13 @@ class Watch:
             await trio.sleep(0.01)
             missing -= {read.session_id for read in self.reads[-8 * WATCHED :] if read.began >= since}
 
-    def pauses(self, since: float) -> list[float]:
+    def pauses(self, since: float, sessions: Collection[str]) -> list[float]:
         """The longest read of each session that ended after this time: how long it did not answer."""
-        longest = dict.fromkeys(self.sessions, 0.0)
+        longest = dict.fromkeys(sessions, 0.0)
         for read in reversed(self.reads):
             if read.ended < since - 60:
                 break
-            if read.ended >= since:
+            if read.ended >= since and read.session_id in longest:
                 longest[read.session_id] = max(longest[read.session_id], read.took_s)
         return sorted(longest.values())
 

@@ -119,13 +119,21 @@ async def test_nodes_are_listed_with_their_shards_and_roles(world: World) -> Non
     assert listed == {
         "items": [
             {
-                "incarnation": "1", "host": "here", "valid": True, "renewedMsAgo": 1_200, "shards": 256,
+                "incarnation": "1", "name": "here/2", "host": "here", "url": "http://10.0.0.5:8082", "version": "1.2.3",
+                "valid": True, "renewedMsAgo": 1_200, "shards": 256,
                 "roles": ["DISPATCHER", "RELAYER", "WATCHER", "HOUSEKEEPING"],
+                "connected": True, "clockOffsetMs": -3, "loopDelayMs": 4, "reportedMsAgo": 800,
             }
         ],
         "nextCursor": None,
         "unownedShards": 0,
     }  # fmt: skip
+
+
+async def test_servers_are_targets_for_prometheus_by_its_own_format(world: World) -> None:
+    answer = await world.internal.get("/internal/targets")
+    assert answer.headers["content-type"] == "application/json"
+    assert json.loads(answer.content) == [{"targets": ["10.0.0.5:8082"], "labels": {"node": "here/2"}}]
 
 
 async def test_actors_are_counted_by_kind(world: World) -> None:

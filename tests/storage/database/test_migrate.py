@@ -6,10 +6,18 @@ import pytest
 import trio
 
 from sightline.domain.access import Scope
+from sightline.ports.leases import HeldBy, ServerIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
-from sightline.storage.database.migrate import Migration, SchemaError, known_migrations, migrate
+from sightline.storage.database.migrate import (
+    Migration,
+    OlderServersError,
+    SchemaError,
+    known_migrations,
+    migrate,
+)
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore
+from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
 
 FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")
 SECOND = Migration(2, "0002_second.sql", "ALTER TABLE first ADD COLUMN c int;")
@@ -83,3 +91,63 @@ async def test_a_migration_changed_after_it_was_applied_is_refused(empty: Databa
 async def test_a_migration_with_a_number_below_the_newest_is_still_applied(empty: Database) -> None:
     await migrate(empty, [Migration(9, "0009_late.sql", "CREATE TABLE late (a int);")])
     assert await migrate(empty, [FIRST, Migration(9, "0009_late.sql", "CREATE TABLE late (a int);")]) == (FIRST.name,)
+
+
+# Servers of several versions on one database.
+
+COMPATIBLE = Migration(9001, "9001_added.sql", "-- compatible_from: 0580\nCREATE TABLE added (a int);")
+BREAKING = Migration(9002, "9002_renamed.sql", "CREATE TABLE renamed (a int);")
+ENDED = "UPDATE server_lease SET expires_at = clock_timestamp() - interval '1 second'"
+
+
+def a_server(name: str) -> ServerIdentity:
+    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}")
+
+
+async def test_a_migration_is_applied_while_servers_run_that_can_work_with_it(empty: Database) -> None:
+    await migrate(empty)
+    await PostgresShardLeases(empty).enter(a_server("old"))
+    assert await migrate(empty, [*known_migrations(), COMPATIBLE]) == (COMPATIBLE.name,)
+    # The server of the older version may be started again, and a second one may enter.
+    assert await migrate(empty) == ()
+    await PostgresShardLeases(empty).enter(a_server("old too"))
+
+
+async def test_a_migration_is_refused_while_servers_run_that_cannot_work_with_it(empty: Database) -> None:
+    await migrate(empty)
+    leases, wanted = PostgresShardLeases(empty), [*known_migrations(), COMPATIBLE, BREAKING]
+    await leases.enter(a_server("old"))
+    with pytest.raises(OlderServersError, match=r"9002_renamed.sql .* run on host of old: stop all of them first"):
+        await migrate(empty, wanted)
+    assert await empty.read(lambda c: c.fetchval("SELECT to_regclass('renamed')")) is None
+    assert await leases.renew("old") is not None
+
+    await empty.run(lambda c: c.execute(ENDED))
+    assert await migrate(empty, wanted) == (BREAKING.name,)
+    assert await leases.renew("old") is None, "a server that was suspended does not come back"
+    for enter in (leases.enter, PostgresLeases(empty).join):
+        with pytest.raises(SchemaError, match=r"9002_renamed.sql, which this version does not know"):
+            await enter(a_server("older"))
+
+
+async def test_a_single_server_is_protected_from_migrations_of_a_spare(empty: Database) -> None:
+    await migrate(empty)
+    assert not isinstance(await PostgresLeases(empty).join(a_server("single")), HeldBy)
+    with pytest.raises(OlderServersError, match="host of single"):
+        await migrate(empty, [*known_migrations(), BREAKING], place="place of the spare")
+    # It has ended, if its data directory is locked by the server that applies the migration.
+    assert await migrate(empty, [*known_migrations(), BREAKING], place="place of single") == (BREAKING.name,)
+
+
+async def test_servers_that_say_nothing_of_migrations_know_0580(empty: Database) -> None:
+    await migrate(empty)
+    await empty.run(lambda c: c.execute("SELECT enter_server('before', 'host', 'place', '6 s')"))
+    assert await migrate(empty, [*known_migrations(), COMPATIBLE]) == (COMPATIBLE.name,)
+    with pytest.raises(OlderServersError):
+        await migrate(empty, [*known_migrations(), COMPATIBLE, BREAKING])
+
+
+def test_every_migration_names_one_that_exists_in_compatible_from() -> None:
+    known = {migration.number for migration in known_migrations()}
+    for migration in known_migrations():
+        assert migration.compatible_from is None or migration.compatible_from in known, migration.name

@@ -87,6 +87,9 @@ class FakeMediaMtx:
         path, _, query = target.partition("?")
         if path == "/v3/paths/list":
             return 200, JSON, orjson.dumps(self._paths())
+        if path.startswith("/v3/paths/get/"):
+            found = [row for row in self._paths()["items"] if row["name"] == path.rpartition("/")[2]]
+            return (200, JSON, orjson.dumps(found[0])) if found else (404, JSON, b"{}")
         if path == "/v3/webrtcsessions/list":
             rows = [{"id": str(uuid.uuid4()), "path": name, "state": "publish"} for name in self.sessions]
             return 200, JSON, orjson.dumps({"itemCount": len(rows), "pageCount": 1, "items": rows})

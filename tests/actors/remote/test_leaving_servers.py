@@ -1,0 +1,85 @@
+"""A server that stops hands its shards over while it still has its lease, so that the others wait for its answers."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from sightline.actors.kernel import Registry
+from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.ownership.routes import Routes
+from sightline.actors.ownership.shard_host import ShardHost
+from sightline.ports.leases import ServerIdentity
+from sightline.storage.memory.identity import MemoryRelations
+from sightline.storage.memory.leases import MemoryShardLeases
+from sightline.storage.memory.ledger import MemoryLedger
+from sightline.storage.memory.store import MemoryStore
+from sightline.system.clock import SystemClock
+
+SHARDS = range(120)
+
+
+@asynccontextmanager
+async def hosts(count: int) -> AsyncIterator[tuple[list[ShardHost], list[OwnedShards], MemoryShardLeases]]:
+    """Run servers until each owns its share of the shards."""
+    now_ms = lambda: round(trio.current_time() * 1_000)  # noqa: E731
+    store = MemoryStore(relations=MemoryRelations(token_key=b"k" * 32), ledger=MemoryLedger())
+    leases, made, owned = MemoryShardLeases(store, now_ms), list[ShardHost](), list[OwnedShards]()
+
+    async def recover(_shards: object) -> None:
+        """These shards have no actors."""
+
+    def look(*_: object) -> None:
+        for each in made:
+            each.look()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            mine, name = OwnedShards(), str(number)
+            registry = Registry(clock=SystemClock(), rng=random.Random(number), owns=mine.owns)
+            await nursery.start(registry.run)
+            host = ShardHost(
+                leases, ServerIdentity(incarnation=name, host=name, place=name), mine, registry, recover=recover,
+                now_ms=now_ms, clock_ms=now_ms, shards=SHARDS, servers_expected=count, routes=Routes(name),
+                on_taken=look, on_released=look,
+            )  # fmt: skip
+            made.append(host)
+            owned.append(mine)
+            nursery.start_soon(host.run)
+        await trio.sleep(20)
+        assert all(mine.epochs for mine in owned)
+        yield made, owned, leases
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_stops_keeps_its_lease_until_others_own_all_of_its_shards(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(3) as (made, owned, leases):
+        began = trio.current_time()
+        await made[0].hand_all_over()
+        assert trio.current_time() - began < 2
+        assert not owned[0].epochs
+        assert owned[1].epochs.keys() | owned[2].epochs.keys() == set(SHARDS)
+        assert [server.is_valid for server in await leases.servers()] == [True, True, True]
+        await trio.sleep(30)
+        assert not owned[0].epochs, "it takes no shards back"
+
+
+async def test_two_servers_that_stop_at_once_hand_everything_to_the_third(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(3) as (made, owned, _):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(made[0].hand_all_over)
+            nursery.start_soon(made[1].hand_all_over)
+        await trio.sleep(5)
+        assert owned[2].epochs.keys() == set(SHARDS)
+
+
+async def test_the_last_server_hands_nothing_over(autojump_clock: trio.testing.MockClock) -> None:
+    async with hosts(1) as (made, owned, _):
+        await made[0].hand_all_over()
+        assert owned[0].epochs.keys() == set(SHARDS)
