@@ -96,8 +96,8 @@ def build_actors(
     turns = None if tracer is None else TracedTurns(tracer)
     on_ask = None if turns is None else turns.note_ask
     registry = Registry(
-        clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns, on_ask=on_ask,
-        remote=peers,
+        clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns,
+        admits=deps.owned.admits, on_ask=on_ask, remote=peers,
     )  # fmt: skip
     if peers is not None:
         peers.on_loss = partial(_read_again, registry, deps.watchers)
@@ -105,7 +105,8 @@ def build_actors(
         peers.answer_quietly(GetSession, look_up.quiet_session)
         peers.answer_quietly(GetWorkspace, look_up.quiet_workspace)
     writer = HeartbeatWriter(deps.store)
-    registry.register(SESSION, traced(turns, SESSION, lambda context: SessionActor(context, deps)))
+    sessions = traced(turns, SESSION, lambda context: SessionActor(context, deps))
+    registry.register(SESSION, sessions, KindOptions(asks_others=True))
     registry.register(WORKSPACE, traced(turns, WORKSPACE, lambda context: WorkspaceActor(context, deps, writer)))
     # Every workspace tells the dispatcher each change of its availability.
     dispatcher = KindOptions(data_max=4_096, control_max=65_536)

@@ -28,7 +28,12 @@ def test_an_actor_may_run_exactly_while_its_shard_is_owned(shard: int) -> None:
     for actor_id in ids_in(shard):
         assert owned.owns(actor_id)
         assert owned.lease(actor_id) == ShardLease(shard, 7)
+        assert owned.admits(actor_id)
+    owned.close([shard])
+    assert all(map(owned.owns, ids_in(shard)))
+    assert not any(map(owned.admits, ids_in(shard)))
     owned.remove([shard])
     assert not any(map(owned.owns, ids_in(shard)))
     others = [actor_id for other in EVERY_SHARD if other != shard for actor_id in ids_in(other)]
     assert all(map(owned.owns, others))
+    assert all(map(owned.admits, others))

@@ -4,14 +4,22 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
+from typing import Any
 
+import httpx
 import trio
 
+from sightline.actors.ownership.owned_shards import EVERY_SHARD
+from sightline.domain.placement import IMBALANCE
+from sightline.system.server_address_file import read_server_addresses
 from tests.bus.nats_process import NatsProcess
 from tests.conftest import open_data_directory
 from tests.e2e.server import Server
 from tests.e2e.test_fencing import shared_parts
 
+BALANCED_S = 120.0
+"""Shards are handed to new servers after 10 s, 8 in a second."""
 POOL = 6
 """Database connections of each server."""
 
@@ -32,6 +40,25 @@ class Cluster:
             for server in others:
                 shutil.copy(secrets, server.directory / "data" / "secrets.json")
                 nursery.start_soon(server.start)
+
+    async def until_balanced(self) -> None:
+        """Wait until each server has its share of the shards: from then on none is moved."""
+        with trio.fail_after(BALANCED_S):
+            while not self._is_balanced((await internal(self.servers[0], "/internal/nodes")).json()["data"]):  # noqa: ASYNC110
+                await trio.sleep(0.2)  # nothing tells this process when a server has taken shards
+
+    def _is_balanced(self, found: dict[str, Any]) -> bool:
+        owned = [item["shards"] + len(item["roles"]) for item in found["items"]]
+        is_whole = len(owned) == len(self.servers) and sum(owned) == len(EVERY_SHARD)
+        return is_whole and max(owned) <= IMBALANCE * ceil(len(EVERY_SHARD) / len(owned))
+
+
+async def internal(server: Server, path: str) -> httpx.Response:
+    """What the internal listener of a server answers."""
+    addresses = read_server_addresses(server.directory / "data")
+    assert addresses is not None
+    async with httpx.AsyncClient(base_url=addresses.internal_url) as http:
+        return await http.get(path)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from sightline.storage.database.pool import PoolOptions
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import NoOperatorError, NotAuthorizedError, UnavailableError
 from tests.client.api import Api
-from tests.cluster.servers import POOL, Cluster, a_cluster
+from tests.cluster.servers import POOL, Cluster, a_cluster, internal
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -143,6 +143,7 @@ async def test_parallel_dispatches_over_all_servers_take_every_operator_once_and
     place, one_by_one, at_once = (PLACE[0] - 3, PLACE[1]), 5, 195
     operators: dict[int, Tenant] = {}
     consumers: dict[int, Tenant] = {}
+    # Meanwhile the first server hands shards to the others: a call may be refused, but its outcome is never unknown.
 
     def server(number: int) -> Server:
         return cluster.servers[number % len(cluster.servers)]
@@ -162,9 +163,9 @@ async def test_parallel_dispatches_over_all_servers_take_every_operator_once_and
 
     async def dispatch(number: int) -> None:
         consumer = consumers[number % 3]
-        session_id = await a_session(server(number), consumer, place)
         async with Api(server(number + 1).url, key=consumer.key) as watcher:
             with suppress(NoOperatorError, UnavailableError):
+                session_id = await a_session(server(number), consumer, place)
                 assigned.append((await watcher.post(f"/sessions/{session_id}/dispatch"))["operatorWorkspaceId"])
 
     for number in range(one_by_one):
@@ -178,17 +179,14 @@ async def test_parallel_dispatches_over_all_servers_take_every_operator_once_and
     assert set(ids) <= set(assigned)
 
 
-async def internal(server: Server, path: str) -> httpx.Response:
-    addresses = read_server_addresses(server.directory / "data")
-    assert addresses is not None
-    async with httpx.AsyncClient(base_url=addresses.internal_url) as http:
-        return await http.get(path)
+async def runs(server: Server, role: str) -> bool:
+    return f'owned_role{{role="{role}"}} 1' in (await internal(server, "/metrics")).text
 
 
 async def test_each_role_runs_on_one_server_and_every_server_is_ready(cluster: Cluster) -> None:
+    await cluster.until_balanced()
     for role in ("dispatcher", "relayer", "watcher", "housekeeping"):
-        line = f'owned_role{{role="{role}"}} 1'
-        assert sum([line in (await internal(server, "/metrics")).text for server in cluster.servers]) == 1
+        assert sum([await runs(server, role) for server in cluster.servers]) == 1
     for server in cluster.servers:
         assert (await internal(server, "/readyz")).status_code == 200
         found = (await internal(server, "/internal/nodes")).json()["data"]
@@ -229,6 +227,7 @@ async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Clus
 
 
 async def test_reads_from_memory_go_on_while_all_database_connections_are_busy(cluster: Cluster) -> None:
+    await cluster.until_balanced()  # a shard cannot be moved while its rows cannot be read
     consumer = await a_tenant(cluster.servers[0].url, "CONSUMER", "busy")
     session_id = await a_session(cluster.servers[0], consumer)
     pool = PoolOptions(dsn=cluster.servers[0].env["SIGHTLINE_DATABASE_URL"])
@@ -256,7 +255,9 @@ async def test_reads_from_memory_go_on_while_all_database_connections_are_busy(c
 
 
 async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(cluster: Cluster, proxy: str) -> None:
-    owner, two, three = cluster.servers  # the first server owns nearly all shards for as long as it runs
+    await cluster.until_balanced()
+    relays = [await runs(server, "relayer") for server in cluster.servers]
+    owner, two, three = sorted(cluster.servers, key=lambda server: not relays[cluster.servers.index(server)])
     place = (PLACE[0], PLACE[1] + 3)
     pairs: list[tuple[Tenant, Tenant, str]] = []
     for number in range(6):
@@ -275,12 +276,22 @@ async def test_a_server_that_is_killed_is_replaced_and_its_live_sessions_go_on(c
             # The proxy has the server that was killed in its list.
             async with Api(proxy, key=consumer.key) as watcher, Api(three.url, key=operator.key) as device:
                 assert await until(partial(answered, watcher, session_id), bool, "an answer") == "LIVE"
-                await beat(device, operator.workspace_id, 2)
+                heartbeat = partial(beat, device, operator.workspace_id, 2)
+                await until(partial(is_done, heartbeat), bool, "a heartbeat at the new owner of the workspace")
                 assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
     # The relayer ran on the server that was killed.
     async with Api(two.url, key=consumer.key) as watcher:
         read = partial(watcher.get, f"/sessions/{session_id}")
         await until(read, lambda session: session["settlementTxHash"], "settled")
+
+
+async def is_done(call: Callable[[], Awaitable[object]]) -> bool:
+    """Whether the call was done; not while its shard has no owner."""
+    try:
+        await call()
+    except UnavailableError:
+        return False
+    return True
 
 
 async def answered(watcher: Api, session_id: str) -> str | None:

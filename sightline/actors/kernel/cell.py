@@ -447,6 +447,11 @@ class Cell:
         """How many helpers run."""
         return len(self.nursery.child_tasks) if self.nursery is not None else 0
 
+    @property
+    def owes_answers(self) -> bool:
+        """Whether a message waits or is being handled, or an asker waits for the end of a helper."""
+        return self.current is not None or bool(self.held) or len(self.mailbox) > 0
+
     def _has_helpers(self) -> bool:
         return self.nursery is not None and bool(self.nursery.child_tasks)
 

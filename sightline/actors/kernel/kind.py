@@ -45,6 +45,8 @@ class KindOptions:
         restarts_max, restart_window_s: An actor with more crashes than this within the window is parked.
         backoff_first_ms, backoff_max_ms: Pause before a restart; doubles, with a jitter factor of 0.5 to 1.5.
         tell_retries_max: How often a tell is handled again after a turn that failed without a crash.
+        asks_others: Its helpers ask actors of other kinds. When actors are given to another server, these finish what
+            they have begun while the others still answer; see `Registry.settle_where`.
     """
 
     data_max: int = 64
@@ -56,6 +58,7 @@ class KindOptions:
     backoff_first_ms: int = 100
     backoff_max_ms: int = 5_000
     tell_retries_max: int = 8
+    asks_others: bool = False
 
 
 @final

@@ -43,6 +43,8 @@ S = TypeVar("S")
 SWEEP_SLICE: Final = 500
 """Actors examined by the passivation sweep before other tasks run."""
 
+SETTLE_LOOK_S: Final = 0.01
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class Registry:
         wire: Wire | None = None,
         log: KernelLog | None = None,
         owns: Callable[[str], bool] | None = None,
+        admits: Callable[[str], bool] | None = None,
         on_ask: Callable[[Key, Envelope[object]], None] | None = None,
         remote: Remote | None = None,
     ) -> None:
@@ -92,6 +95,8 @@ class Registry:
         Args:
             owns: Whether the actor with this id may run in this process; None: every one. Actors that run are not
                 stopped when the answer changes; call `stop_where`.
+            admits: The same for kinds that ask others; None: as `owns`. Ids for which only this is false are about to
+                be given up; see `settle_where`.
             on_ask: Called in the asker's task with each ask that was admitted.
             remote: Sends messages to actors that another server owns; None: they are refused.
         """
@@ -104,6 +109,7 @@ class Registry:
         self._rng = rng
         self._wire = wire
         self._owns = owns
+        self._admits = admits or owns
         self._remote = remote
         self._deadlines = Deadlines()
         self._supervisors: dict[str, Supervisor] = {}
@@ -141,13 +147,17 @@ class Registry:
             start=self._start,
             accepts_asks=lambda: self._stage is Stage.RUNNING,
             accepts_tells=lambda: self._stage is Stage.RUNNING or self._stage is Stage.DRAINING,
-            owns=self._owns,
+            owns=self._admits if shared.options.asks_others else self._owns,
             remote=self._remote,
         )
 
     def ref(self, kind: KindName[M, S], actor_id: str) -> Ref[M]:
         """A ref to the actor, which need not be in memory; its first message loads it."""
         return Ref(self._supervisors[kind], actor_id)
+
+    def takes(self, kind: str, actor_id: str) -> bool:
+        """Whether new messages for the actor are handled here, not sent to another server."""
+        return self._supervisors[kind].takes(actor_id)
 
     def peek(self, kind: KindName[M, S], actor_id: str) -> S | None:
         """The snapshot that the actor last published; None while it is not in memory, loading, parked or not owned."""
@@ -194,6 +204,24 @@ class Registry:
         if cell is None:
             return
         await _stop([cell], self.options.stop_grace_s)
+
+    async def settle_where(self, belongs: Callable[[str], bool], *, within_s: float) -> None:
+        """Wait until the actors of kinds that ask others, whose ids fulfil the condition, owe no answer.
+
+        Call it while `admits` is false for these ids and `owns` is still true: these actors get no new messages, and
+        those that their helpers ask still answer. Without it, `stop_where` would lose the answers of these helpers.
+        """
+        cells = [
+            cell
+            for supervisor in self._supervisors.values()
+            if supervisor.kind.options.asks_others
+            for cell in supervisor.cells.values()
+            if belongs(cell.id)
+        ]
+        with trio.move_on_after(within_s):
+            # An asker that gives up wakes nobody.
+            while cells := [cell for cell in cells if cell.owes_answers]:  # noqa: ASYNC110
+                await trio.sleep(SETTLE_LOOK_S)
 
     async def stop_where(self, belongs: Callable[[str], bool], *, grace_s: float) -> None:
         """Remove every actor whose id fulfils the condition from memory, parked ones too; otherwise as `stop`.

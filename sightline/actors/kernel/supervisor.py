@@ -67,6 +67,10 @@ class Supervisor:
 
     # Delivering.
 
+    def takes(self, actor_id: str) -> bool:
+        """Whether new messages for the actor are handled here."""
+        return self._owns is None or self._owns(actor_id)
+
     def post(self, actor_id: str, envelope: Envelope[object], lane: Lane, *, is_bounded: bool = True) -> Sent:
         """Put a message into the actor's mailbox, or send it to the server that owns the actor.
 

@@ -28,6 +28,8 @@ class OwnedShards:
         self._epochs: dict[int, int] = {}
         # How the ids of owned actors begin: asked at each read of a snapshot, twice as fast as shard_of.
         self._prefixes: set[str] = set()
+        self._admitted: set[str] = set()
+        """The same without the shards that are about to be given up."""
         self._changed = trio.Event()
         self.add(epochs or {})
 
@@ -39,6 +41,10 @@ class OwnedShards:
     def owns(self, actor_id: str) -> bool:
         """Whether the actor may run here."""
         return actor_id[:2] in self._prefixes
+
+    def admits(self, actor_id: str) -> bool:
+        """Whether the actor's shard is owned and not about to be given up."""
+        return actor_id[:2] in self._admitted
 
     def lease(self, actor_id: str) -> ShardLease:
         """The lease under which the actor's state is written. Read it once, before the actor loads.
@@ -66,13 +72,20 @@ class OwnedShards:
         self._epochs.update(epochs)
         for shard in epochs:
             self._prefixes |= _prefixes_of(shard)
+            self._admitted |= _prefixes_of(shard)
         self._tell_change()
+
+    def close(self, shards: Iterable[int]) -> None:
+        """Admit nothing new to these shards: they are about to be removed."""
+        for shard in shards:
+            self._admitted -= _prefixes_of(shard)
 
     def remove(self, shards: Iterable[int]) -> None:
         """Own these shards no longer."""
         for shard in shards:
             self._epochs.pop(shard, None)
             self._prefixes -= _prefixes_of(shard)
+            self._admitted -= _prefixes_of(shard)
         self._tell_change()
 
     def _tell_change(self) -> None:

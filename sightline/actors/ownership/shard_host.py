@@ -40,6 +40,8 @@ STABLE_S: Final = 10.0
 """Shards are handed over only when no server has come or gone for this long."""
 DRAIN_S: Final = 2.0
 """How long turns in progress may take when their shard is handed over."""
+SETTLE_S: Final = 3.0
+"""How long operations that have begun may take before that: a session that finds an operator, or opens its video."""
 LEAVE_BATCH: Final = 32
 """Shards that are handed over at the same time when this server stops: each waits for the actors of the others."""
 TAKEN_WITHIN_S: Final = 2.0
@@ -349,8 +351,13 @@ class ShardHost:
             self._nursery.start_soon(self._recover, epochs.keys())
 
     async def _hand_over(self, shares: Mapping[str, Collection[int]]) -> None:
-        """Stop the actors of shards, if there are any here, then release the shards for other servers, by receiver."""
+        """Stop the actors of shards, if there are any here, then release the shards for other servers, by receiver.
+
+        What sessions have begun ends before: they wait for workspaces and the dispatcher, which may be given up too.
+        """
         given = frozenset[int]().union(*shares.values())
+        self._owned.close(given)
+        await self._registry.settle_where(lambda actor_id: shard_of(actor_id) in given, within_s=SETTLE_S)
         self._owned.remove(given)
         await self._stop(given, DRAIN_S)
         for receiver, shards in shares.items():

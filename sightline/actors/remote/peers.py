@@ -217,10 +217,15 @@ class Peers:
             self._hold(message)
         elif owner != self.routes.me:
             self._post(owner, message)
-        elif self.serves(message.actor_id):
+        elif self._takes(message.kind, message.actor_id):
             self._deliver(message)
         else:
             self._hold(message)
+
+    def _takes(self, kind: str, actor_id: str) -> bool:
+        """Whether new messages for the actor are handled here: its shard is owned, and not about to be given up."""
+        assert self._registry is not None
+        return self.serves(actor_id) and self._registry.takes(kind, actor_id)
 
     def _hold(self, message: _Message) -> None:
         now = trio.current_time()
@@ -550,7 +555,7 @@ class Peers:
             return
         envelope.conflate_key = conflate
         lane = Lane.CONTROL if is_control else Lane.DATA
-        if self.serves(actor_id):
+        if self._takes(kind, actor_id):
             assert self._registry is not None
             self._registry.ref(KindName[Any, Any](kind), actor_id).receive(envelope, lane)
         elif hops < HOPS_MAX:
@@ -570,7 +575,7 @@ class Peers:
     async def _answer_ask(self, sender: str, item: list[Packed]) -> None:
         _, number, kind, actor_id, is_control, conflate, left_ms, payload = item
         assert self._registry is not None
-        if not self.serves(actor_id):
+        if not self._takes(kind, actor_id):
             self._queue(sender, [MOVED, number])
             return
         lane = Lane.CONTROL if is_control else Lane.DATA
