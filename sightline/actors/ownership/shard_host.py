@@ -46,6 +46,7 @@ LEAVE_BATCH: Final = 32
 """Shards that are handed over at the same time when this server stops: each waits for the actors of the others."""
 TAKEN_WITHIN_S: Final = 2.0
 """How long a server that stops waits until its shards have other owners."""
+LOOK_AGAIN_S: Final = 0.2
 ANSWERS_S: Final = 0.5
 """How long it then goes on answering: messages may be on their way to it."""
 
@@ -165,9 +166,7 @@ class ShardHost:
             self._is_leaving = True
             # Servers offer nothing to one that is not connected, and take what it would have taken.
             await self._leases.report(me, clock_offset_ms=0, is_connected=False)
-        servers = [server for server in await self._leases.servers() if server.is_valid and server.incarnation != me]
-        receivers = [server.incarnation for server in servers if _is_fit(server)]
-        if not receivers:  # for example because all servers stop at the same time
+        if not (receivers := await self._others_fit()):  # for example because all servers stop at the same time
             return
         given = sorted(self._owned.epochs)
         for start in range(0, len(given), LEAVE_BATCH):
@@ -177,8 +176,20 @@ class ShardHost:
             await self._hand_over(shares)
         with trio.move_on_after(TAKEN_WITHIN_S):
             while any(self._routes.owner(shard) in (None, me) for shard in given):
-                await self._routes.changed.wait()
+                with trio.move_on_after(LOOK_AGAIN_S):
+                    await self._routes.changed.wait()
+                if not await self._others_fit():
+                    return  # they are stopping too, and take nothing
         await trio.sleep(ANSWERS_S)
+
+    async def _others_fit(self) -> list[str]:
+        """The other servers that may own shards."""
+        servers = await self._leases.servers()
+        return [
+            server.incarnation
+            for server in servers
+            if server.is_valid and server.incarnation != self._server.incarnation and _is_fit(server)
+        ]
 
     async def leave(self) -> None:
         """Stop all actors, then give all shards and the lease up. Call it after `run` was cancelled.

@@ -157,3 +157,15 @@ async def test_what_actors_have_begun_ends_before_their_shards_are_given_away(
             await trio.testing.wait_all_tasks_blocked()
             await made[0].hand_all_over()
         assert answers == dict(zip(ids, reversed(ids), strict=True))
+
+
+async def test_servers_that_all_stop_do_not_wait_for_each_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with hosts(3) as (made, _, _):
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for host in made:
+                nursery.start_soon(host.hand_all_over)
+                await trio.testing.wait_all_tasks_blocked()
+        assert trio.current_time() - began < 1
