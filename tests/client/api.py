@@ -2,14 +2,16 @@
 
 from typing import Any
 
+from httpx2 import AsyncClient
+
 from sightline_client import NO_RETRY, AsyncSightline, Frame, FrameNotAvailableError
 
 
 class Api(AsyncSightline):
     """A client that repeats nothing, so that a test sees the first answer."""
 
-    def __init__(self, url: str, *, key: str | None = None) -> None:
-        super().__init__(url, key, retry=NO_RETRY)
+    def __init__(self, url: str, *, key: str | None = None, http: AsyncClient | None = None) -> None:
+        super().__init__(url, key, retry=NO_RETRY, http=http)
 
     async def get(self, path: str, **query: Any) -> dict[str, Any]:
         return await self.call("GET", path, query=query or None)
