@@ -1,6 +1,7 @@
 """Several servers against one: `python -m bench.cluster [--workers 1,2] [--rounds 3] [--only ask,load,moves]`.
 
-ask     CPU of an ask between two servers: asker, owner and broker, by callers at once, and its time.
+ask     CPU of an ask between two servers: asker, owner and broker, by callers at once, and its time. It is answered by
+        a turn of the actor, as commands are, or from memory, as reads of a quiet actor are.
 load    `serve` against `serve --workers N`, in alternating runs: rate, and CPU of all processes per item. While one is
         measured, the others are paused.
 moves   How long a session does not answer after the kill of a worker, and in a planned stop.
@@ -43,6 +44,8 @@ from sightline.system.ids import SystemIds
 
 CALLERS: Final = (1, 32)
 ASKS: Final = 6_000
+BY_TURN: Final = "by a turn"
+FROM_MEMORY: Final = "from memory"
 SESSIONS: Final = 200
 POLL_S: Final = 0.01
 WATCHED_S: Final = 8.0
@@ -93,7 +96,7 @@ def cpu_us(pid: int) -> float:
 
 
 @contextlib.asynccontextmanager
-async def a_server(url: str, me: str) -> AsyncIterator[Registry]:
+async def a_server(url: str, me: str, *, from_memory: bool = False) -> AsyncIterator[Registry]:
     """The kernel and the peers of one of two servers; `owner` owns everything."""
     routes = Routes(me)
     routes.took("owner", range(256))
@@ -105,6 +108,8 @@ async def a_server(url: str, me: str) -> AsyncIterator[Registry]:
         )
         registry.register(WORKSPACE, Owner)
         peers.attach(registry, owned.owns)
+        if from_memory:
+            peers.answer_quietly(GetWorkspace, lambda actor_id: registry.peek_quiet(WORKSPACE, actor_id))
         async with trio.open_nursery() as nursery:
             await nursery.start(registry.run)
             await nursery.start(peers.run)
@@ -112,15 +117,15 @@ async def a_server(url: str, me: str) -> AsyncIterator[Registry]:
             nursery.cancel_scope.cancel()
 
 
-async def own(url: str) -> None:
+async def own(url: str, how: str) -> None:
     """The other process: owns the actors until it is killed."""
-    async with a_server(url, "owner"):
+    async with a_server(url, "owner", from_memory=how == FROM_MEMORY):
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await trio.sleep_forever()
 
 
-async def measure_asks(url: str, owner: int, broker: int) -> list[str]:
+async def measure_asks(url: str, how: str, owner: int, broker: int) -> list[str]:
     """Ask from this process; a line of the table for each number of callers."""
     lines = []
     async with a_server(url, "asker") as registry:
@@ -146,7 +151,7 @@ async def measure_asks(url: str, owner: int, broker: int) -> list[str]:
             spent = [(cpu_us(pid) - start) / len(times) for pid, start in zip(pids, before, strict=True)]
             ordered = sorted(times)
             lines.append(
-                f"| {callers} | {spent[0]:.0f} | {spent[1]:.0f} | {spent[2]:.0f} | {sum(spent):.0f} | "
+                f"| {how} | {callers} | {spent[0]:.0f} | {spent[1]:.0f} | {spent[2]:.0f} | {sum(spent):.0f} | "
                 f"{len(times) / took:,.0f} | {ordered[len(ordered) // 2] * 1e3:.2f} | "
                 f"{ordered[int(len(ordered) * 0.99)] * 1e3:.2f} |"
             )
@@ -161,18 +166,20 @@ async def asks() -> list[str]:
         async with trio.open_nursery() as nursery:
             nats = EmbeddedNatsOptions(directory=here, log_path=here / "nats.log")
             url = await nursery.start(run_embedded_nats, nats, SystemIds())
-            child = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "bench.cluster", "own", url], stdout=subprocess.PIPE, cwd=ROOT
-            )
-            assert child.stdout is not None
-            await child.stdout.receive_some()
-            brokers = [each.pid for each in psutil.process_iter() if each.name() == "nats-server" and _is_ours(each)]
-            lines = await measure_asks(url, child.pid, brokers[0])
-            child.kill()
-            await child.wait()
+            lines = []
+            for how in (BY_TURN, FROM_MEMORY):
+                child = await trio.lowlevel.open_process(
+                    [sys.executable, "-m", "bench.cluster", "own", url, how], stdout=subprocess.PIPE, cwd=ROOT
+                )
+                assert child.stdout is not None
+                await child.stdout.receive_some()
+                brokers = [one.pid for one in psutil.process_iter() if one.name() == "nats-server" and _is_ours(one)]
+                lines += await measure_asks(url, how, child.pid, brokers[0])
+                child.kill()
+                await child.wait()
             nursery.cancel_scope.cancel()
-    head = "| callers | asker us | owner us | broker us | sum us | asks/s | p50 ms | p99 ms |"
-    return [head, "|" + "---|" * 8, *lines]
+    head = "| answered | callers | asker us | owner us | broker us | sum us | asks/s | p50 ms | p99 ms |"
+    return [head, "|" + "---|" * 9, *lines]
 
 
 def _is_ours(process: psutil.Process) -> bool:
@@ -399,6 +406,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["own"]:
-        trio.run(own, sys.argv[2])
+        trio.run(own, sys.argv[2], sys.argv[3])
     else:
         main()
