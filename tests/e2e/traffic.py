@@ -31,8 +31,8 @@ class Stage:
     history: History = field(default_factory=History)
     closed: trio.Event = field(default_factory=trio.Event)
     """Once set, callers start no new sessions."""
-    note: Callable[[httpx.Response], None] = lambda _: None
-    """Called with every answer."""
+    note: Callable[[httpx.Response, float], None] = lambda _answer, _began: None
+    """Called with every answer, and with the time at which its request was sent."""
     up: trio.Event = field(default_factory=trio.Event)
     down: trio.Event = field(default_factory=trio.Event)
 
@@ -136,13 +136,14 @@ class Caller:
         self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any] | None = None
     ) -> Told | None:
         await self.stage.up.wait()
+        began = trio.current_time()
         try:
             # Looked up for each call: another server may have taken over.
             url = f"{self.stage.server.url}/api/v1{path}"
             answer = await self._http.request(method, url, json=body, headers=headers, params=query)
         except httpx.TransportError:
             return None
-        self.stage.note(answer)
+        self.stage.note(answer, began)
         if answer.status_code >= 500 and answer.status_code not in (503, 504):
             said = f"{method} {path} was answered {answer.status_code}: {answer.text[:300]}"
             self.stage.history.unexpected.append(said)

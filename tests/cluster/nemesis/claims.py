@@ -106,14 +106,18 @@ class ClaimRecord:
     sessions: list[SessionRead] = field(default_factory=list)
     operators: list[OperatorRead] = field(default_factory=list)
 
-    def note(self, answer: httpx.Response) -> None:
-        """Record a read of one session or of one workspace; called when its answer arrives."""
+    def note(self, answer: httpx.Response, began: float) -> None:
+        """Record a read of one session or of one workspace; called when its answer arrives.
+
+        Args:
+            began: When the request was sent. `answer.elapsed` does not tell: httpx stops it before it gives the
+                connection back, so on a busy machine a read would seem to begin after a change that it could not see.
+        """
         if answer.request.method != "GET" or answer.status_code != 200:
             return
         if (named := _PATH.fullmatch(answer.request.url.path)) is None:
             return
-        ended = trio.current_time()
-        began, data = ended - answer.elapsed.total_seconds(), answer.json()["data"]
+        ended, data = trio.current_time(), answer.json()["data"]
         if named[1] == "sessions":
             read = SessionRead(named[2], data["operatorWorkspaceId"], data["state"], began, ended)
             self.sessions.append(read)

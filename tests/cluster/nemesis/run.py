@@ -90,9 +90,9 @@ async def run(outcome: Outcome, plan: Plan) -> None:
     arrangement = outcome.arrangement
     rng, answers, claims = Random(f"{plan.seed}:{arrangement.value}"), Answers(), ClaimRecord()
 
-    def note(answer: httpx.Response) -> None:
-        answers.note(answer)
-        claims.note(answer)
+    def note(answer: httpx.Response, began: float) -> None:
+        answers.note(answer, began)
+        claims.note(answer, began)
 
     async with AsyncExitStack() as stack:
         code = None if plan.upgrade_from is None else stack.enter_context(open_checkout(plan.upgrade_from))

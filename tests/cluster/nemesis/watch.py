@@ -68,6 +68,7 @@ class Watch:
             self.reads.append(Read(session_id, began, trio.current_time()))
 
     async def _answers(self, http: httpx.AsyncClient, session_id: str) -> bool:
+        began = trio.current_time()
         try:
             url = f"{self.service.url}/api/v1/sessions/{session_id}"
             answer = await http.get(url)
@@ -76,7 +77,7 @@ class Watch:
             return False
         except httpx.TransportError:
             return False
-        self.consumer.stage.note(answer)
+        self.consumer.stage.note(answer, began)
         return answer.status_code == 200
 
     async def until_all_answered(self, since: float) -> None:
@@ -135,9 +136,9 @@ class Answers:
     slow: list[str] = field(default_factory=list)
     """Answers that took longer than `SLOW_S`."""
 
-    def note(self, answer: httpx.Response) -> None:
+    def note(self, answer: httpx.Response, began: float) -> None:
         self.statuses[answer.status_code] += 1
-        took_s = answer.elapsed.total_seconds()
+        took_s = trio.current_time() - began
         if took_s > SLOW_S:
             path = answer.request.url.path
             self.slow.append(
