@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise, permutations
 from typing import Any, Final
 
@@ -132,9 +133,10 @@ class Rows:
     events: list[Recorded] = field(default_factory=list)
     """Those of each session in their order."""
 
-    def reopened(self, session_id: str) -> int:
-        """How often the operator of a session did not start in time, so that it was assigned again or not at all."""
-        return sum(event.kind == "REOPENED" and event.session_id == session_id for event in self.events)
+    @cached_property
+    def reopened(self) -> Counter[str]:
+        """How often the operator of each session did not start in time: it was assigned again or not at all."""
+        return Counter(event.session_id for event in self.events if event.kind == "REOPENED")
 
 
 @dataclass
@@ -191,7 +193,7 @@ def _answers(history: History) -> Iterator[str]:
 
 
 def _reopened(found: Found, session_id: str) -> int:
-    return 0 if found.rows is None else found.rows.reopened(session_id)
+    return 0 if found.rows is None else found.rows.reopened[session_id]
 
 
 def _effects(history: History, found: Found) -> Iterator[str]:
