@@ -47,7 +47,13 @@ from sightline.actors.session.effects import release_unused, reopen_video
 from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import SCOPE_TO_END, scope_missing
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
+from sightline.domain.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    SightlineError,
+    StoreUnavailableError,
+    UnavailableError,
+)
 from sightline.domain.session import machine
 from sightline.domain.session.evidence import follows_missed
 from sightline.domain.session.messages import (
@@ -74,6 +80,11 @@ POSTPONED_MAX: Final = 32
 
 Operation: TypeAlias = DispatchSession | AcceptSession | StartSession
 """A command that waits for others."""
+
+
+def _assigns(command: Operation) -> bool:
+    """Whether an operator's workspace stores the session's row in this operation."""
+    return isinstance(command, DispatchSession | AcceptSession)
 
 
 @final
@@ -176,7 +187,7 @@ class SessionActor:
         If its answer is lost, a caller may learn of the assignment before this actor does: a repeat of the call is
         answered from its stored record.
         """
-        return self._pending is not None and isinstance(self._pending[1], DispatchSession | AcceptSession)
+        return self._pending is not None and _assigns(self._pending[1])
 
     # Commands.
 
@@ -296,6 +307,9 @@ class SessionActor:
         envelope, command = pending
         try:
             match outcome:
+                case OperationFailed(error=OutcomeUnknownError() as error) if _assigns(command):
+                    await self._settle_unknown(error)
+                    envelope.fail(UnavailableError("the operator's workspace did not answer"))
                 case OperationFailed(error=OutcomeUnknownError() | ReloadRequestedError() as error):
                     raise error  # the row may have moved on: the next life reads it
                 case OperationFailed(error=error):
@@ -328,6 +342,17 @@ class SessionActor:
                 await self._command(waiting, waiting_command)
             except RefusedError as refused:
                 waiting.fail(refused)
+
+    async def _settle_unknown(self, error: OutcomeUnknownError) -> None:
+        """Return if the assignment of unknown outcome is not stored and cannot be any more.
+
+        The operator's workspace may be about to store it, after this actor would have read its row again. If its server
+        is cut off, nobody tells this actor.
+        """
+        try:
+            await self._durable.refuse_prepared()
+        except (SightlineError, ReloadRequestedError) as failure:
+            raise error from failure
 
     async def _check_claim(self, workspace_id: str) -> ClaimStanding:
         await self._durable.settle_deadline(self._now())

@@ -180,6 +180,15 @@ class DurableSession:
             return replace(answer, token=self._deps.relations.token_for(revision))
         return answer
 
+    async def refuse_prepared(self) -> None:
+        """Store the session unchanged as a new version, so that an assignment which was prepared before is not stored.
+
+        Raises:
+            ReloadRequestedError: The row has moved on: the assignment is stored.
+            StoreUnavailableError, OutcomeUnknownError: The assignment may still be stored.
+        """
+        await self.commit(Step(self.require()))
+
     async def commit(
         self,
         step: Step,

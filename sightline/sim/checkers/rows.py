@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Final, final
 
 from sightline.actors.ownership.owned_shards import shard_of
@@ -93,6 +94,8 @@ class Transitions(Checker):
         if before is None:
             self.require(after.state is S.REQUESTED, f"session {after.id} was created in state {after.state}")
             return
+        if replace(after, version=before.version) == before:
+            return  # a new version only, so that an assignment which was prepared before is not stored
         was_reopened = any(recorded.event.kind is EventKind.REOPENED for recorded in step.write.events)
         allowed = LEGAL[S.REQUESTED] | {S.REQUESTED} if was_reopened else LEGAL[before.state]
         self.require(after.state in allowed, f"session {after.id} went from {before.state} to {after.state}")
