@@ -281,11 +281,13 @@ def delay_assignments(world):
     world.store.write_assignment = late
 
 
-async def test_an_assignment_whose_session_has_given_up_is_not_stored_later(world):
+@pytest.mark.parametrize("faults", [[], ["refused"], ["lost", "refused"]], ids=str)
+async def test_an_assignment_whose_session_has_given_up_is_not_stored_later(world, faults):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
     in_time = world.store.write_assignment
     delay_assignments(world)
+    world.faults.at["write_session"] = faults
     with pytest.raises(UnavailableError):
         await world.broker.dispatch(session, world.caller(consumer))
     for _ in range(2):
@@ -301,7 +303,7 @@ async def test_an_assignment_that_could_not_be_prevented_reaches_the_session(wor
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer)
     delay_assignments(world)
-    world.faults.at["write_session"] = ["refused"]
+    world.faults.at["write_session"] = ["refused"] * 3
     with pytest.raises(OutcomeUnknownError):
         await world.broker.dispatch(session, world.caller(consumer))
     await trio.sleep(1.5)
@@ -322,7 +324,7 @@ async def test_a_claim_is_not_released_by_a_session_that_has_not_read_its_newest
         raise OutcomeUnknownError("the test lost the answer")
 
     world.store.write_assignment = lost
-    world.faults.at["write_session"] = ["refused"]  # the session cannot prevent that it is stored
+    world.faults.at["write_session"] = ["refused"] * 3  # the session cannot prevent that it is stored
     with pytest.raises(OutcomeUnknownError):
         await world.broker.dispatch(session, world.caller(consumer))
     assert (await world.view(session, consumer)).state == "REQUESTED"

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias, assert_never, final
 
+import trio
+
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.find_operator import accept_session, find_operator
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
@@ -50,7 +52,6 @@ from sightline.domain.access import SCOPE_TO_END, scope_missing
 from sightline.domain.errors import (
     OutcomeUnknownError,
     RefusedError,
-    SightlineError,
     StoreUnavailableError,
     UnavailableError,
 )
@@ -77,6 +78,8 @@ from sightline.ports.relations import TupleUpdate, consumer_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord
 
 POSTPONED_MAX: Final = 32
+PREVENT_AGAIN_S: Final = (0.1, 0.3, 0.6)
+"""Pauses after attempts to prevent an assignment of unknown outcome that failed."""
 
 Operation: TypeAlias = DispatchSession | AcceptSession | StartSession
 """A command that waits for others."""
@@ -349,10 +352,17 @@ class SessionActor:
         The operator's workspace may be about to store it, after this actor would have read its row again. If its server
         is cut off, nobody tells this actor.
         """
-        try:
-            await self._durable.refuse_prepared()
-        except (SightlineError, ReloadRequestedError) as failure:
-            raise error from failure
+        for pause_s in PREVENT_AGAIN_S:
+            try:
+                await self._durable.refuse_prepared()
+            except (UnavailableError, OutcomeUnknownError):
+                # For example the connection over which the assignment was stored has broken.
+                await trio.sleep(pause_s)
+            except ReloadRequestedError as stored:
+                raise error from stored
+            else:
+                return
+        raise error
 
     async def _check_claim(self, workspace_id: str) -> ClaimStanding:
         await self._durable.settle_deadline(self._now())
