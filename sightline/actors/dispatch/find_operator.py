@@ -120,8 +120,8 @@ async def _claim_and_assign(
 ) -> OperatorAssigned | Refusal:
     """Store the claim and the assignment in one transaction, by the operator's workspace.
 
-    The workspace tells the session about an assignment whose asker is gone (`RowWritten`), so nothing is released here
-    when the outcome is unknown.
+    Nothing is released here when the outcome is unknown: the session prevents the assignment or reads it (ADR 0166),
+    and the workspace tells it about one that it could not prevent (`RowWritten`).
     """
     workspace = registry.ref(WORKSPACE, operator.workspace_id)
     for _ in range(PREPARED_MAX):
