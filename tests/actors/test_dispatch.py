@@ -271,7 +271,7 @@ async def test_session_and_operator_agree_after_an_assignment_of_unknown_outcome
 
 
 def delay_assignments(world):
-    """Store each assignment after the session that asks for it has given up."""
+    """Delay the write of each assignment until after the ask timeout of the session."""
     write_assignment = world.store.write_assignment
 
     async def late(*writes):

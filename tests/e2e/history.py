@@ -53,7 +53,7 @@ class Made:
     lost: int = 0
     """Number of tries whose outcome is unknown."""
     began: float = 0.0
-    """When the first try was sent, by the clock of trio."""
+    """When the request was first sent (`trio.current_time`)."""
     ended: float | None = None
     """When the first final answer arrived."""
 

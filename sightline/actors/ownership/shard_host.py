@@ -43,7 +43,7 @@ DRAIN_S: Final = 2.0
 SETTLE_S: Final = 3.0
 """How long operations that have begun may take before that: a session that finds an operator, or opens its video."""
 LEAVE_BATCH: Final = 32
-"""Shards that are handed over at the same time when this server stops: each waits for the actors of the others."""
+"""Shards in one batch when this server stops. A batch is released when all of its actors have stopped."""
 TAKEN_WITHIN_S: Final = 2.0
 """How long a server that stops waits until its shards have other owners."""
 LOOK_AGAIN_S: Final = 0.2

@@ -29,7 +29,7 @@ class SiblingWorkers:
 
     @classmethod
     def of(cls, settings: Settings, ports: Ports) -> "SiblingWorkers":
-        """Return the other workers, as the first worker sees them. The others are alone: each judges only itself."""
+        """Return the other workers for worker 1, which reports the readiness of all; no workers for the others."""
         own, token = ports.shared_from, settings.internal_token
         is_asked = own is not None and own.name == PROBED
         others = [own.with_name(str(number)) for number in range(2, settings.workers + 1)] if own and is_asked else []

@@ -112,7 +112,7 @@ class ClusterMember:
         raise StartError(f"{missing} of {len(EVERY_SHARD)} shards have no owner after {patience_s:g} s.")
 
     async def hand_over(self) -> None:
-        """Hand the shards to the other servers, stop the actors, and give the lease up. Failures are logged only."""
+        """Hand the shards to the other servers, stop the actors, and give the lease up. Errors are only logged."""
         assert self._host is not None, "not attached"
         with trio.move_on_after(HAND_OVER_TIMEOUT_S):
             try:

@@ -100,7 +100,7 @@ class ShardOwnership:
         raise TakenOverError("Another server has taken over this database. Run one server for each database.")
 
     async def leave(self) -> None:
-        """Give the lease up, so that the next server need not wait for its end. Failures are logged only."""
+        """Give the lease up, so that the next server need not wait for its end. Errors are only logged."""
         with trio.move_on_after(LEAVE_TIMEOUT_S):
             try:
                 await self._leases.leave(self._server.incarnation)

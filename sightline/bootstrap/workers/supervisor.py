@@ -164,7 +164,7 @@ class WorkerSupervisor:
 
 
 async def _end_lease(settings: Settings, number: int, place: str) -> None:
-    """End the lease of a worker whose process has ended, and its connections. Failures are logged only.
+    """End the lease of a worker whose process has ended, and its connections. Errors are only logged.
 
     Without it, the other workers would wait until the lease has run out, or until the worker is started again.
     """

@@ -24,7 +24,7 @@ SNAPSHOT_TIMEOUT_S: Final = 4.0
 
 
 CONNECT_TIMEOUT_S: Final = "2"
-"""For each host that the address names. Without it a host that drops packets would be tried for minutes."""
+"""Connection timeout for each host of the database URL. Without it, a host that drops packets takes minutes."""
 
 
 class DumpError(Exception):

@@ -43,7 +43,7 @@ class Asked:
 
 
 class Asker(Asked):
-    """Asks another actor after a while and answers with its answer, as a session that is dispatched."""
+    """For each message it asks another actor in a helper and passes that answer on, as a dispatch of a session does."""
 
     def __init__(self, context: Context[str]) -> None:
         super().__init__(context)

@@ -247,7 +247,7 @@ def _changes(claim: Claim, starts: list[Made], end: Span, freed: float | None) -
 
 
 def _session_reads(session: str, operators: set[str], reads: Iterable[SessionRead]) -> Iterator[Operation]:
-    """What reads of a session say about its operators."""
+    """Turn reads of one session into reads of the claims of its operators."""
     for read in reads:
         shown = {read.operator} if read.operator is not None and read.shows(read.operator) else set()
         for operator in operators | shown:

@@ -30,7 +30,7 @@ from tests.nemesis.system import read_rows
 
 RECOVERY_S: Final = 60.0
 CLAIMS: Final = Path(".interop", "cluster")
-"""Where the claims of the last run of each arrangement are kept, unless `Plan.logs` names a directory."""
+"""Default directory of the operations that Porcupine judges; each run replaces those of its arrangement."""
 BALANCED_WITHIN_S: Final = 120.0
 BETWEEN_S: Final = (0.5, 2.0)
 

@@ -152,7 +152,7 @@ class Service:
         await self.restart(member)
 
     async def owners(self) -> dict[int, str | None]:
-        """The incarnation that owns each shard, as the database says."""
+        """Owner of each shard in the database, by incarnation."""
         found: dict[int, str | None] = {}
 
         async def read(connection: Any) -> None:
