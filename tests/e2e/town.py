@@ -14,7 +14,7 @@ from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 from tests.e2e.history import Found
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
-from tests.e2e.traffic import STUDIO, Caller, Stage, bring_to_an_end, film
+from tests.e2e.traffic import FILMED_S, STUDIO, Caller, Stage, bring_to_an_end, film
 
 FUNDS: Final = 50_000_000
 CONSUMERS: Final = 2
@@ -73,11 +73,11 @@ async def _prepare(town: Town, tenant: Tenant, number: int) -> None:
         await go_online(town.stage.server.url, tenant, place)
 
 
-def start_traffic(town: Town, nursery: trio.Nursery, *, is_filmed: bool = True) -> None:
+def start_traffic(town: Town, nursery: trio.Nursery, *, filmed_s: float = FILMED_S) -> None:
     """Start every consumer, operator and device; they stop when the stage is closed.
 
     Args:
-        is_filmed: Also publish video, in the sessions of the last consumer and the last operator.
+        filmed_s: How long each session of the last consumer and the last operator is filmed.
     """
     for consumer in town.consumers[:-1]:
         nursery.start_soon(consumer.consume)
@@ -86,8 +86,7 @@ def start_traffic(town: Town, nursery: trio.Nursery, *, is_filmed: bool = True) 
         nursery.start_soon(operator.operate)
         nursery.start_soon(operator.beat)
     nursery.start_soon(town.operators[-1].beat, STUDIO)
-    if is_filmed:
-        nursery.start_soon(film, town.consumers[-1], town.operators[-1])
+    nursery.start_soon(film, town.consumers[-1], town.operators[-1], filmed_s)
 
 
 async def repeat_some(town: Town) -> None:

@@ -271,7 +271,7 @@ class Caller:
                 return -1  # there was none
 
 
-async def film(consumer: Caller, operator: Caller, *, seconds: float = FILMED_S) -> None:
+async def film(consumer: Caller, operator: Caller, seconds: float = FILMED_S) -> None:
     """Run filmed sessions one after the other: published by WHIP, again after each restart, ended by the consumer."""
     while consumer.stage.is_open:
         wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}
@@ -298,7 +298,7 @@ async def _start(consumer: Caller, operator: Caller, session_id: str) -> Told | 
 
 
 async def _publish(stage: Stage, whip_url: str) -> None:
-    path = whip_url.removeprefix(stage.server.url)
+    path = httpx.URL(whip_url).path  # any of several servers takes it
     while True:
         await stage.up.wait()
         command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", stage.server.url + path]

@@ -33,6 +33,8 @@ CLAIMS: Final = Path(".interop", "cluster")
 """Default directory of the operations that Porcupine judges; each run replaces those of its arrangement."""
 BALANCED_WITHIN_S: Final = 120.0
 BETWEEN_S: Final = (0.5, 2.0)
+FILMED_S: Final = 15.0
+"""How long a session is filmed: most faults hit one that is being charged."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ async def run(outcome: Outcome, plan: Plan) -> None:
                 async with a_probe(town, service.chain_directory) as probe:
                     watch = Watch(service, probe.consumer, rng)
                     await watch.open()
-                    start_traffic(town, nursery, is_filmed=False)
+                    start_traffic(town, nursery, filmed_s=FILMED_S)
                     register, hasty = Register(town.consumers[-1]), Hasty(town.consumers[-1])
                     for work in (watch.run, register.write, register.read, register.read, hasty.run):
                         nursery.start_soon(work)
@@ -126,11 +128,14 @@ async def run(outcome: Outcome, plan: Plan) -> None:
         finally:
             if plan.logs is not None:
                 service.keep_logs(plan.logs / arrangement.value)
+        charged = [int(session["chargedMicroUsdc"]) for session in found.sessions.values()]
+        if not any(charged):
+            outcome.violations.append("no session was charged, so the money was not tested")
         outcome.exits = service.exits
         outcome.load = (
             f"{len(history.made)} changes ({sum(made.lost for made in history.made)} repeats of unknown outcomes), "
             f"{len(history.unkeyed)} unkeyed creates, {len(found.sessions)} sessions, {len(found.meters)} ended, "
-            f"{sum(int(session['chargedMicroUsdc']) for session in found.sessions.values())} micro-USDC charged, "
+            f"{sum(charged)} micro-USDC charged for {sum(map(bool, charged))} of them, "
             f"{history.acknowledged} heartbeats acknowledged, {register.reads} reads of a name that changes, "
             f"{len(watch.reads)} reads of watched sessions; answers {_counts(answers.statuses)}, "
             f"{len(answers.slow)} of them after more than {SLOW_S:g} s; {judged}, "
