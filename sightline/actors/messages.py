@@ -176,9 +176,10 @@ class RowWritten:
 @final
 @dataclass(frozen=True, slots=True)
 class VideoReady:
-    """The operator is occupied and the live input exists."""
+    """The operator is occupied by this start, and the live input exists."""
 
     video: VideoInput
+    start_ms: int
 
 
 @final
@@ -255,9 +256,14 @@ class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorDiffers:
-    """The assignment was prepared for an older state of the operator; nothing was written."""
+    """The assignment was prepared for an older state of the operator; nothing was written.
+
+    Attributes:
+        idle_since_ms: The assignment may begin at this time or later.
+    """
 
     operator: Operator
+    idle_since_ms: int = 0
 
 
 @final
@@ -276,17 +282,23 @@ class AssignOperator(Command["AssignOperator", Committed | Rejected | OperatorDi
 @final
 @dataclass(frozen=True, slots=True)
 class OccupyOperator(Command["OccupyOperator", Operator | Refusal]):
-    """Make the operator BUSY with a session that is being started."""
+    """Make the operator BUSY with a session that is being started.
+
+    Attributes:
+        start_ms: When this start began; tells it from other starts of the session.
+    """
 
     session_id: str
+    start_ms: int = 0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class VacateOperator:
-    """Undo `OccupyOperator`: the start failed."""
+    """Undo the `OccupyOperator` of the same start, which failed. Ignored after that of another start."""
 
     session_id: str
+    start_ms: int = 0
 
 
 @final

@@ -366,6 +366,21 @@ async def test_an_operator_that_changes_while_it_is_picked_is_assigned_as_it_is_
     assert (await world.stored(session)).operator.device_kind is DeviceKind.PTZ
 
 
+async def test_an_assignment_that_waited_until_its_operator_was_free_begins_then(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    world.faults.at["write_workspace"] = ["slow"]
+    caller = world.caller(operator)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.broker.patch_workspace, operator, caller, Patch(availability=Availability.OFFLINE))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(world.broker.patch_workspace, operator, caller, Patch(availability=Availability.ONLINE))
+        await trio.testing.wait_all_tasks_blocked()
+        await world.broker.dispatch(session, world.caller(consumer))
+    assigned = await world.stored(session)
+    assert assigned.phase.assigned_at_ms >= (await world.store.load_workspace(operator)).idle_since_ms
+
+
 # Start.
 
 

@@ -243,9 +243,18 @@ async def test_an_answer_that_a_session_gave_before_its_start_leaves_the_operato
     assert await standing_of(world, operator) == ("BUSY", {session: True})
 
 
-async def test_the_operator_of_a_live_session_is_made_live_again_if_a_lost_start_was_undone_too_late(world):
+async def test_the_undo_of_an_earlier_start_leaves_the_operator_live(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.live(consumer, operator)
-    world.registry.ref(WORKSPACE, operator).tell(VacateOperator(session))
+    workspace = world.registry.ref(WORKSPACE, operator)
+    workspace.tell(VacateOperator(session, world.clock.now_ms() - 1_000))
+    await workspace.ask(GetWorkspace(), timeout_s=1)
+    assert await standing_of(world, operator) == ("BUSY", {session: True})
+
+
+async def test_the_operator_of_a_live_session_is_made_live_again_if_its_start_was_undone(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    world.registry.ref(WORKSPACE, operator).tell(VacateOperator(session, world.clock.now_ms()))
     await world.until(lambda: is_standing(world, operator, "BUSY", {session: False}))
     await world.until(lambda: is_standing(world, operator, "BUSY", {session: True}))

@@ -44,8 +44,11 @@ TRIES_MAX: Final = 50
 PREPARED_MAX: Final = 5
 """Attempts to assign one operator while the session or the operator changes in between."""
 
-Prepare: TypeAlias = Callable[[Operator], PreparedAssignment]
-"""Prepares the assignment of an operator from the session's newest state; raises RefusedError if it may not be made."""
+Prepare: TypeAlias = Callable[[Operator, int], PreparedAssignment]
+"""Prepares the assignment of an operator that is idle since a time (ms), from the session's newest state.
+
+Raises RefusedError if it may not be made.
+"""
 
 NO_OPERATOR: Final = Refusal(Code.UNAVAILABLE, "dispatch:noOperator", "No operator available", retry_after_s=5)
 
@@ -123,9 +126,9 @@ async def _claim_and_assign(
     Nothing is released here when the outcome is unknown: the session prevents the assignment or reads it (ADR 0166),
     and the workspace tells it about one that it could not prevent (`RowWritten`).
     """
-    workspace = registry.ref(WORKSPACE, operator.workspace_id)
+    workspace, idle_since_ms = registry.ref(WORKSPACE, operator.workspace_id), 0
     for _ in range(PREPARED_MAX):
-        prepared = prepare(operator)
+        prepared = prepare(operator, idle_since_ms)
         try:
             answer = await workspace.ask(AssignOperator(claim, prepared.write), timeout_s=deps.limits.ask_timeout_s)
         except RefusedError as refused:
@@ -133,10 +136,10 @@ async def _claim_and_assign(
         match answer:
             case Committed():
                 return OperatorAssigned(prepared, answer)
-            case OperatorDiffers(operator=newer):
-                operator = newer
+            case OperatorDiffers():
+                operator, idle_since_ms = answer.operator, answer.idle_since_ms
             case Rejected():
-                if prepare(operator).write.session.version == prepared.write.session.version:
+                if prepare(operator, idle_since_ms).write.session.version == prepared.write.session.version:
                     raise session_rejected(answer)
             case Refusal():
                 return answer

@@ -139,13 +139,18 @@ class DurableSession:
 
     # Durability.
 
-    def prepare_assignment(self, operator: Operator, *, is_dispatched: bool, caller: Caller) -> PreparedAssignment:
+    def prepare_assignment(
+        self, operator: Operator, idle_since_ms: int = 0, *, is_dispatched: bool, caller: Caller
+    ) -> PreparedAssignment:
         """Prepare the assignment of an operator; nothing is stored.
+
+        Args:
+            idle_since_ms: The assignment begins now, but not before this time of the operator's workspace.
 
         Raises:
             RefusedError: The machine refuses it.
         """
-        session, now_ms = self.require(), self._now()
+        session, now_ms = self.require(), max(self._now(), idle_since_ms)
         step = machine.step(session, Assign(operator, is_dispatched), now_ms, self._limits)
         if isinstance(step, Refusal):
             raise RefusedError(step)

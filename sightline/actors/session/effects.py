@@ -78,9 +78,9 @@ async def release_unused(
             _tell_operator(context, found.workspace_id, FreeOperator(context.id))
             if staged.undo:
                 await _undo(deps, staged.undo)
-        case VideoReady(video=video) if not isinstance(phase, Live):
+        case VideoReady(video=video, start_ms=start_ms) if not isinstance(phase, Live):
             if operator is not None:
-                _tell_operator(context, operator.workspace_id, VacateOperator(context.id))
+                _tell_operator(context, operator.workspace_id, VacateOperator(context.id, start_ms))
             _close_video(context, deps, video.ref)
         case OperatorAssigned() | VideoReady() | OperationFailed():
             pass

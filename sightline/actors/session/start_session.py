@@ -35,19 +35,20 @@ async def occupy_and_open(registry: Directory, deps: Deps, session: Session) -> 
         VideoUnavailableError: No live input; the operator is released and the session stays ASSIGNED.
     """
     assert session.operator is not None
-    workspace = registry.ref(WORKSPACE, session.operator.workspace_id)
+    workspace, start_ms = registry.ref(WORKSPACE, session.operator.workspace_id), deps.clock.now_ms()
+    undo = VacateOperator(session.id, start_ms)
     try:
-        answer = await workspace.ask(OccupyOperator(session.id), timeout_s=deps.limits.ask_timeout_s)
+        answer = await workspace.ask(OccupyOperator(session.id, start_ms), timeout_s=deps.limits.ask_timeout_s)
     except OutcomeUnknownError as error:
-        workspace.tell(VacateOperator(session.id))
+        workspace.tell(undo)
         raise UnavailableError("the operator's workspace did not answer") from error
     except trio.Cancelled:
-        workspace.tell(VacateOperator(session.id))
+        workspace.tell(undo)
         raise
     if isinstance(answer, Refusal):
         raise RefusedError(answer)
     try:
-        return VideoReady(await open_video(deps, session.id, is_live=False))
+        return VideoReady(await open_video(deps, session.id, is_live=False), start_ms)
     except BaseException:
-        workspace.tell(VacateOperator(session.id), lane=Lane.CONTROL)
+        workspace.tell(undo, lane=Lane.CONTROL)
         raise

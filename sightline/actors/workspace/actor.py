@@ -51,7 +51,7 @@ from sightline.domain.operator.machine import (
 )
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
-from sightline.domain.session.model import Operator
+from sightline.domain.session.model import Assigned, Operator
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import IdempotencyRecord, Rejected, RejectedAssignment, WorkspaceWrite
 
@@ -70,6 +70,8 @@ class WorkspaceActor:
         self._workspace: Workspace | None = None
         self._starts = 0
         """Starts of sessions in this life of the actor."""
+        self._newest_start_ms: dict[str, int] = {}
+        """When the newest start of each session began that is claimed and was started in this life of the actor."""
 
     # The kernel's side.
 
@@ -112,11 +114,15 @@ class WorkspaceActor:
                 envelope.reply(message, await self._tie(claim))
             case AssignOperator():
                 await self._assign(envelope, message)
-            case OccupyOperator(session_id=session_id):
+            case OccupyOperator(session_id=session_id, start_ms=start_ms):
                 self._starts += 1
+                self._newest_start_ms[session_id] = start_ms
                 envelope.reply(message, await self._tie(Occupy(session_id)))
-            case VacateOperator(session_id=session_id):
-                await self._fact(Vacate(session_id))
+            case VacateOperator(session_id=session_id, start_ms=start_ms):
+                # From another server it may arrive after the next start, or after this actor was loaded again. If it
+                # was needed all the same, the reconciliation of claims finds that.
+                if self._newest_start_ms.get(session_id) == start_ms:
+                    await self._fact(Vacate(session_id))
             case FreeOperator():
                 await self._free(message)
             case RestoreClaim():
@@ -194,8 +200,11 @@ class WorkspaceActor:
             self._announce(workspace)
             envelope.reply(command, changed)
             return
-        if changed.as_operator() != session.operator:
-            envelope.reply(command, OperatorDiffers(changed.as_operator()))
+        assert isinstance(session.phase, Assigned)
+        # Prepared while a previous session still had the operator, it would seem to overlap with that session.
+        is_early = session.phase.assigned_at_ms < workspace.idle_since_ms
+        if is_early or changed.as_operator() != session.operator:
+            envelope.reply(command, OperatorDiffers(changed.as_operator(), workspace.idle_since_ms))
             return
         claim = WorkspaceWrite(lease=self._lease, workspace=changed, at_ms=self._now())
         result = await self._deps.store.write_assignment(command.write, claim)
@@ -324,6 +333,8 @@ class WorkspaceActor:
     def _committed(self, workspace: Workspace, version: int) -> None:
         """Publish a stored workspace."""
         self._workspace = replace(workspace, version=version)
+        if self._newest_start_ms.keys() - workspace.claims.keys():
+            self._newest_start_ms = {key: at for key, at in self._newest_start_ms.items() if key in workspace.claims}
         self._announce(self._workspace)
         self._arm_reconciliation()
         self._deps.watchers.notify(WORKSPACE, workspace.id)
