@@ -332,6 +332,6 @@ async def bring_to_an_end(consumer: Caller, operators: dict[str, Caller]) -> Non
 
 def _is_for_now(told: Told) -> bool:
     """Return whether the answer says that the call had no effect and may be repeated."""
-    if told.status in (429, 503):
+    if told.status in (408, 429, 503):  # 408: the server was suspended before it had read the body
         return told.detail != NO_OPERATOR
     return told.detail == "idempotency:inProgress"

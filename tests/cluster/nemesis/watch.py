@@ -110,7 +110,8 @@ class Register:
         number = 0
         while self.writer.stage.is_open:
             number += 1
-            await self.writer.act("PATCH", f"/workspaces/{self.writer.id}", {"name": f"Register {number}"})
+            told = await self.writer.act("PATCH", f"/workspaces/{self.writer.id}", {"name": f"Register {number}"})
+            assert told.is_done, told
             self.acknowledged = number
             await self.writer.pause(0.1)
 
