@@ -11,6 +11,7 @@ from sightline.actors.service.idempotency import Replays
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.workspace.heartbeat_writer import GATHER_S
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
+from sightline.domain.operator.machine import Patch
 from sightline.domain.refusal import Code, Refusal
 from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
 
@@ -80,6 +81,31 @@ async def test_an_unknown_outcome_is_resolved_by_asking_again_with_the_same_key(
     assert len(await world.store.session_events(session)) == 4
     assert world.ledger is not None
     assert world.settlements >= 0
+
+
+async def test_a_read_after_a_repeated_call_shows_its_effect_though_the_first_answer_is_still_on_its_way(world):
+    """The first caller has left, and the database's answer is late: the record is there before the actor has it."""
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+
+    async def name():
+        return (await world.broker.reads.read_workspace(operator)).value.name
+
+    async def state():
+        return (await world.view(session, consumer)).state
+
+    rename = partial(world.broker.patch_workspace, operator, world.caller(operator, "k"), Patch(name="New"))
+    cancel = partial(world.broker.cancel, session, world.caller(consumer, "k"))
+    for write, call, read, seen in (
+        ("write_workspace", rename, name, "New"),
+        ("write_session", cancel, state, "CANCELLED"),
+    ):
+        world.faults.at[write] = ["late"]
+        with trio.move_on_after(1) as first_caller:
+            await call()
+        assert first_caller.cancelled_caught
+        await call()
+        assert await read() == seen
 
 
 @pytest.mark.parametrize("fault", ["applied", "lost"])

@@ -16,6 +16,7 @@ from sightline.actors.messages import (
     DispatchSession,
     EndByPlatform,
     EndSession,
+    GetSession,
     GetWorkspace,
     PatchWorkspace,
     ReportHeartbeat,
@@ -148,7 +149,7 @@ class Broker:
             async with self._caps.admitted(caller.workspace_id, session_id):
                 return await self._ask_session(session_id, DispatchSession(caller))
 
-        return await self._once(caller.idempotency, dispatch)
+        return await self._once(caller.idempotency, dispatch, self._turn_of_session(session_id))
 
     async def accept(self, session_id: str, caller: Caller, operator_workspace_id: str) -> Answer[SessionStatus]:
         """Assign the caller's own workspace."""
@@ -160,7 +161,7 @@ class Broker:
             await self._look_up.require_operator(caller.workspace_id)
             return await self._ask_session(session_id, AcceptSession(caller))
 
-        return await self._once(caller.idempotency, accept)
+        return await self._once(caller.idempotency, accept, self._turn_of_session(session_id))
 
     async def start(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Go live."""
@@ -170,7 +171,7 @@ class Broker:
             await self._look_up.require_operator(caller.workspace_id)
             return await self._ask_session(session_id, StartSession(caller))
 
-        return await self._once(caller.idempotency, start)
+        return await self._once(caller.idempotency, start, self._turn_of_session(session_id))
 
     async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
         """Hang up, for one of the sides that the credential may speak for."""
@@ -182,7 +183,7 @@ class Broker:
                 await self._await_release(operator)
             return answer
 
-        return await self._once(caller.idempotency, end)
+        return await self._once(caller.idempotency, end, self._turn_of_session(session_id))
 
     async def end_by_platform(self, session_id: str) -> Answer[SessionStatus]:
         """End a session for an administrator, whatever its state is."""
@@ -194,7 +195,8 @@ class Broker:
 
     async def cancel(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Withdraw a request."""
-        return await self._once(caller.idempotency, lambda: self._ask_session(session_id, CancelSession(caller)))
+        cancel = partial(self._ask_session, session_id, CancelSession(caller))
+        return await self._once(caller.idempotency, cancel, self._turn_of_session(session_id))
 
     async def cancel_all(self, caller: Caller) -> Answer[CancelledAssignments]:
         """Cancel every assignment of the caller's workspace."""
@@ -271,8 +273,18 @@ class Broker:
     def _now(self) -> int:
         return self._deps.clock.now_ms()
 
-    async def _once(self, key: IdempotencyKey | None, act: Callable[[], Awaitable[Answer[T]]]) -> Answer[T]:
-        return await self._replays.once(key, act, partial(recorded_answer, relations=self._deps.relations))
+    async def _once(
+        self,
+        key: IdempotencyKey | None,
+        act: Callable[[], Awaitable[Answer[T]]],
+        catch_up: Callable[[], Awaitable[object]] | None = None,
+    ) -> Answer[T]:
+        answer_of = partial(recorded_answer, relations=self._deps.relations)
+        return await self._replays.once(key, act, answer_of, catch_up)
+
+    def _turn_of_session(self, session_id: str) -> Callable[[], Awaitable[object]]:
+        """A question to the session that is answered after its present turn."""
+        return partial(self._registry.ref(SESSION, session_id).ask, GetSession(), timeout_s=COMMAND_TIMEOUT_S)
 
     async def _ask_session(
         self, session_id: str, command: Command[SessionMessage, Answer[SessionStatus]]
@@ -286,7 +298,8 @@ class Broker:
             answer: Answer[Workspace] = await workspace.ask(command, timeout_s=COMMAND_TIMEOUT_S)
             return answer
 
-        return await self._once(command.caller.idempotency, ask)
+        turn = partial(workspace.ask, GetWorkspace(), timeout_s=COMMAND_TIMEOUT_S)
+        return await self._once(command.caller.idempotency, ask, turn)
 
     async def _await_release(self, workspace_id: str) -> None:
         """Wait until the operator's workspace has handled its release, so that the next read shows it free."""

@@ -27,8 +27,13 @@ class Replays:
         key: IdempotencyKey | None,
         act: Callable[[], Awaitable[T]],
         answer_of: Callable[[IdempotencyRecord], T],
+        catch_up: Callable[[], Awaitable[object]] | None = None,
     ) -> T:
         """Return the recorded answer of an earlier call with this key, else run `act`, which records its answer.
+
+        Args:
+            catch_up: Returns when the actor has ended the turn that stored the record. Until then the actor may wait
+                for the database's answer, and a read after the repeat would show the state before the call.
 
         Raises:
             RefusedError: CONFLICT when the key was used with another body, or a call with it is still running.
@@ -49,6 +54,8 @@ class Replays:
                     record = await self._store.find_idempotent(key)
                     if record is None:
                         raise
+            elif catch_up is not None:
+                await catch_up()
         finally:
             self._running.discard(name)
         if record.key.body_hash != key.body_hash:
