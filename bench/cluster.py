@@ -2,8 +2,8 @@
 
 ask     CPU of an ask between two servers: asker, owner and broker, by callers at once, and its time. It is answered by
         a turn of the actor, as commands are, or from memory, as reads of a quiet actor are.
-load    `serve` against `serve --workers N`, in alternating runs: rate, and CPU of all processes per item. While one is
-        measured, the others are paused.
+load    `serve` against `serve --workers N`, in alternating runs: rate, and CPU of all processes per item, without what
+        they use when there are no calls. While one is measured, the others are paused.
 moves   How long a session does not answer after the kill of a worker, and in a planned stop.
 """
 
@@ -52,6 +52,8 @@ WATCHED_S: Final = 8.0
 """How long all sessions are read around a fault."""
 WORKSPACE: Final = KindName[GetWorkspace, Workspace]("workspace")
 SHARD_OF_OWNER: Final = 7
+IDLE_S: Final = 2.0
+"""How long a server is left alone before each run, to know what it uses without calls."""
 
 
 def a_workspace(workspace_id: str) -> Workspace:
@@ -237,17 +239,17 @@ async def loads(options: argparse.Namespace) -> list[str]:
             targets[count] = await stack.enter_async_context(sightline(here, SIGHTLINE_WORKERS=str(count)))
             await populate_sightline(targets[count], operators=options.operators, devices=128)
         sessions = {count: await sightline_sessions(target, 50) for count, target in targets.items()}
-        works: dict[str, Callable[[Target, int], Awaitable[Result]]] = {
+        works: dict[str, Callable[[Target, list[str]], Awaitable[Result]]] = {
             "heartbeats": lambda target, _: load(
                 target, kind="closed", connections=64, seconds=options.seconds, devices=target.devices[:64]
             ),
-            "GET session": lambda target, count: load(
-                target, kind="closed", connections=32, seconds=options.seconds, requests=gets(target, sessions[count])
+            "GET session": lambda target, ids: load(
+                target, kind="closed", connections=32, seconds=options.seconds, requests=gets(target, ids)
             ),
             "quote": lambda target, _: load(
                 target, kind="closed", connections=32, seconds=options.seconds, requests=[quote(target)]
             ),
-            "dispatch": lambda target, _: dispatches(target, options.dispatches),
+            "dispatch": dispatches,
         }
         for _ in range(options.rounds):
             for name, work in works.items():
@@ -255,28 +257,40 @@ async def loads(options: argparse.Namespace) -> list[str]:
                     others = [other for other in targets.values() if other is not target]
                     pause(others, signal.SIGSTOP)
                     try:
+                        is_dispatch = name == "dispatch"
+                        ids = await sightline_sessions(target, options.dispatches) if is_dispatch else sessions[count]
                         await asyncio.sleep(0.5)
-                        before = tree_cpu_us(target)
-                        result = await work(target, count)
+                        idle_us_per_s = await idle_cpu(target)
+                        before, began = tree_cpu_us(target), time.perf_counter()
+                        result = await work(target, ids)
                         done = max(1.0, result["per_s"] * result["took_s"])
-                        result["all_us"] = (tree_cpu_us(target) - before) / done
+                        idle_us = idle_us_per_s * (time.perf_counter() - began)
+                        result["all_us"] = (tree_cpu_us(target) - before - idle_us) / done
+                        result["idle_percent"] = idle_us_per_s / 1e4
                     finally:
                         pause(others, signal.SIGCONT)
                     measured.setdefault((name, count), Measured()).runs.append(result)
                     print(f"  {name}, {count} workers: {result['per_s']:,.0f}/s, {result['all_us']:.0f} us", flush=True)
                     for other in others:
                         await serving(other)
-    head = "| work | workers | per second | ratio | CPU of all processes us | ratio | p50 ms | p99 ms |"
-    lines = [head, "|" + "---|" * 8]
+    head = "| work | workers | per second | ratio | CPU of all processes us | ratio | p50 ms | p99 ms | idle CPU % |"
+    lines = [head, "|" + "---|" * 9]
     for (name, count), runs in measured.items():
         alone = measured[name, counts[0]]
         rate = statistics.median(m["per_s"] / a["per_s"] for m, a in zip(runs.runs, alone.runs, strict=True))
         cpu = statistics.median(m["all_us"] / a["all_us"] for m, a in zip(runs.runs, alone.runs, strict=True))
         lines.append(
             f"| {name} | {count} | {runs.median('per_s'):,.0f} | {rate:.2f} | {runs.median('all_us'):,.0f} | "
-            f"{cpu:.2f} | {runs.median('p50')} | {runs.median('p99')} |"
+            f"{cpu:.2f} | {runs.median('p50')} | {runs.median('p99')} | {runs.median('idle_percent'):.1f} |"
         )
     return lines
+
+
+async def idle_cpu(target: Target) -> float:
+    """CPU time that a server uses in a second without calls, in microseconds."""
+    before, began = tree_cpu_us(target), time.perf_counter()
+    await asyncio.sleep(IDLE_S)
+    return (tree_cpu_us(target) - before) / (time.perf_counter() - began)
 
 
 async def serving(target: Target) -> None:
@@ -301,16 +315,15 @@ def quote(target: Target) -> dict[str, str]:
     return {"method": "GET", "path": path, "key": target.consumer["key"]}
 
 
-async def dispatches(target: Target, count: int) -> Result:
-    """Dispatch new sessions; no operator may be assigned twice."""
-    ids = await sightline_sessions(target, count)
+async def dispatches(target: Target, ids: list[str]) -> Result:
+    """Dispatch sessions; no operator may be assigned twice."""
     wanted = [
         {"method": "POST", "path": f"/api/v1/sessions/{each}/dispatch", "key": target.consumer["key"]} for each in ids
     ]
     result = await load(target, kind="once", connections=16, requests=wanted)
     operators = result.pop("operators")
     assert len(set(operators.values())) == len(operators), "an operator was assigned twice"
-    assert len(operators) == count, result
+    assert len(operators) == len(ids), result
     return result
 
 
