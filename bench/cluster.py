@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -230,60 +230,97 @@ async def loads(options: argparse.Namespace) -> list[str]:
     """Measure heartbeats, reads, quotes and dispatches."""
     directory = Path(tempfile.mkdtemp(prefix="sightline-bench-"))
     counts = [int(count) for count in options.workers.split(",")]
-    measured: dict[tuple[str, int], Measured] = {}
+    operators = max(options.operators, 64 * max(counts) + 2 * options.rounds * options.dispatches)
+    measured: dict[tuple[str, int, int], Measured] = {}
     async with contextlib.AsyncExitStack() as stack:
         targets: dict[int, Target] = {}
         for count in counts:
             here = directory / str(count)
             here.mkdir()
             targets[count] = await stack.enter_async_context(sightline(here, SIGHTLINE_WORKERS=str(count)))
-            await populate_sightline(targets[count], operators=options.operators, devices=128)
+            await populate_sightline(targets[count], operators=operators, devices=64 * max(counts))
         sessions = {count: await sightline_sessions(target, 50) for count, target in targets.items()}
-        works: dict[str, Callable[[Target, list[str]], Awaitable[Result]]] = {
-            "heartbeats": lambda target, _: load(
-                target, kind="closed", connections=64, seconds=options.seconds, devices=target.devices[:64]
-            ),
-            "GET session": lambda target, ids: load(
-                target, kind="closed", connections=32, seconds=options.seconds, requests=gets(target, ids)
-            ),
-            "quote": lambda target, _: load(
-                target, kind="closed", connections=32, seconds=options.seconds, requests=[quote(target)]
-            ),
-            "dispatch": dispatches,
-        }
+        works = works_of(options.seconds)
         for _ in range(options.rounds):
-            for name, work in works.items():
-                for count, target in targets.items():
-                    others = [other for other in targets.values() if other is not target]
-                    pause(others, signal.SIGSTOP)
-                    try:
-                        is_dispatch = name == "dispatch"
-                        ids = await sightline_sessions(target, options.dispatches) if is_dispatch else sessions[count]
-                        await asyncio.sleep(0.5)
-                        idle_us_per_s = await idle_cpu(target)
-                        before, began = tree_cpu_us(target), time.perf_counter()
-                        result = await work(target, ids)
-                        done = max(1.0, result["per_s"] * result["took_s"])
-                        idle_us = idle_us_per_s * (time.perf_counter() - began)
-                        result["all_us"] = (tree_cpu_us(target) - before - idle_us) / done
-                        result["idle_percent"] = idle_us_per_s / 1e4
-                    finally:
-                        pause(others, signal.SIGCONT)
-                    measured.setdefault((name, count), Measured()).runs.append(result)
-                    print(f"  {name}, {count} workers: {result['per_s']:,.0f}/s, {result['all_us']:.0f} us", flush=True)
-                    for other in others:
-                        await serving(other)
-    head = "| work | workers | per second | ratio | CPU of all processes us | ratio | p50 ms | p99 ms | idle CPU % |"
-    lines = [head, "|" + "---|" * 9]
-    for (name, count), runs in measured.items():
-        alone = measured[name, counts[0]]
+            for work, count, connections in runs_of(works, counts):
+                target = targets[count]
+                others = [other for other in targets.values() if other is not target]
+                pause(others, signal.SIGSTOP)
+                try:
+                    ids = sessions[count]
+                    if work.run is dispatches:
+                        ids = await sightline_sessions(target, options.dispatches)
+                    await asyncio.sleep(0.5)
+                    idle_us_per_s = await idle_cpu(target)
+                    before, began = tree_cpu_us(target), time.perf_counter()
+                    result = await work.run(target, connections, ids)
+                    done = max(1.0, result["per_s"] * result["took_s"])
+                    idle_us = idle_us_per_s * (time.perf_counter() - began)
+                    result["all_us"] = (tree_cpu_us(target) - before - idle_us) / done
+                    result["idle_percent"] = idle_us_per_s / 1e4
+                finally:
+                    pause(others, signal.SIGCONT)
+                measured.setdefault((work.name, count, connections), Measured()).runs.append(result)
+                said = f"{result['per_s']:,.0f}/s, {result['all_us']:.0f} us"
+                print(f"  {work.name}, {count} workers, {connections} connections: {said}", flush=True)
+                for other in others:
+                    await serving(other)
+    head = "| work | workers | connections | per second | ratio | CPU of all processes us | ratio | p50 ms | p99 ms |"
+    lines = [f"{head} idle CPU % |", "|" + "---|" * 10]
+    base = {work.name: work.connections for work in works}
+    for (name, count, connections), runs in measured.items():
+        alone = measured[name, counts[0], base[name]]
         rate = statistics.median(m["per_s"] / a["per_s"] for m, a in zip(runs.runs, alone.runs, strict=True))
         cpu = statistics.median(m["all_us"] / a["all_us"] for m, a in zip(runs.runs, alone.runs, strict=True))
+        latency, idle = f"{runs.median('p50')} | {runs.median('p99')}", f"{runs.median('idle_percent'):.1f}"
         lines.append(
-            f"| {name} | {count} | {runs.median('per_s'):,.0f} | {rate:.2f} | {runs.median('all_us'):,.0f} | "
-            f"{cpu:.2f} | {runs.median('p50')} | {runs.median('p99')} | {runs.median('idle_percent'):.1f} |"
+            f"| {name} | {count} | {connections} | {runs.median('per_s'):,.0f} | {rate:.2f} | "
+            f"{runs.median('all_us'):,.0f} | {cpu:.2f} | {latency} | {idle} |"
         )
     return lines
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of call, and the connections that make it to one process."""
+
+    name: str
+    connections: int
+    run: Callable[[Target, int, list[str]], Awaitable[Result]]
+    """Of a server, a number of connections, and ids of sessions."""
+
+
+def works_of(seconds: float) -> list[Work]:
+    """All kinds of work, each for some seconds."""
+
+    async def heartbeats(target: Target, connections: int, _: list[str]) -> Result:
+        devices = target.devices[:connections]
+        return await load(target, kind="closed", connections=connections, seconds=seconds, devices=devices)
+
+    async def reads(target: Target, connections: int, ids: list[str]) -> Result:
+        wanted = gets(target, ids)
+        return await load(target, kind="closed", connections=connections, seconds=seconds, requests=wanted)
+
+    async def quotes(target: Target, connections: int, _: list[str]) -> Result:
+        wanted = [quote(target)]
+        return await load(target, kind="closed", connections=connections, seconds=seconds, requests=wanted)
+
+    return [
+        Work("heartbeats", 64, heartbeats),
+        Work("GET session", 32, reads),
+        Work("quote", 32, quotes),
+        Work("dispatch", 16, dispatches),
+    ]
+
+
+def runs_of(works: list[Work], counts: list[int]) -> Iterator[tuple[Work, int, int]]:
+    """Each work with each number of workers: with as many connections in all as one has, and with as many for each.
+
+    Callers that wait at the same time share batches of writes and messages. Workers are added for more callers.
+    """
+    for work in works:
+        for count in counts:
+            yield from ((work, count, each) for each in sorted({work.connections, work.connections * count}))
 
 
 async def idle_cpu(target: Target) -> float:
@@ -315,12 +352,12 @@ def quote(target: Target) -> dict[str, str]:
     return {"method": "GET", "path": path, "key": target.consumer["key"]}
 
 
-async def dispatches(target: Target, ids: list[str]) -> Result:
+async def dispatches(target: Target, connections: int, ids: list[str]) -> Result:
     """Dispatch sessions; no operator may be assigned twice."""
     wanted = [
         {"method": "POST", "path": f"/api/v1/sessions/{each}/dispatch", "key": target.consumer["key"]} for each in ids
     ]
-    result = await load(target, kind="once", connections=16, requests=wanted)
+    result = await load(target, kind="once", connections=connections, requests=wanted)
     operators = result.pop("operators")
     assert len(set(operators.values())) == len(operators), "an operator was assigned twice"
     assert len(operators) == len(ids), result
