@@ -124,9 +124,11 @@ def _recovered_media(live: Live, proved_at_ms: int, limits: SessionLimits) -> Si
 
     Proofs between the row and the checkpoint were not stored one by one. While the row says RUNNING there was no dirty
     gap between them, because a gap is recorded and the row written. While the row says PAUSED only the checkpoint
-    itself counts.
+    itself counts. A checkpoint that the row knows is not proved again: a break of the same millisecond came after it.
     """
     media = live.evidence.media
+    if media.last_proof_ms is not None and proved_at_ms <= media.last_proof_ms:
+        return media
     since_ms = live.started_at_ms if media.last_proof_ms is None else media.last_proof_ms
     if live.pause_reason is not None or media.first_break(since_ms, proved_at_ms) is not None:
         return media.prove(proved_at_ms, limits.meter)
