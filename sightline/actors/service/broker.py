@@ -93,9 +93,7 @@ class Broker:
 
     async def create_session(self, caller: Caller, new: NewSession) -> Answer[SessionStatus]:
         """Create a session at the quoted rate, or at the spot rate."""
-        workspace = await self._look_up.require_workspace(caller.workspace_id)
-        if not workspace.is_consumer:
-            raise RefusedError(NOT_CONSUMER)
+        workspace = await self._require_consumer(caller)
 
         async def create() -> Answer[SessionStatus]:
             rate = await self.pricing.rate_for(caller.workspace_id, new)
@@ -142,12 +140,14 @@ class Broker:
         """
 
         async def dispatch() -> Answer[SessionStatus]:
-            await self._look_up.require_session(session_id)
-            workspace = await self._look_up.require_workspace(caller.workspace_id)
-            if not workspace.is_consumer:
-                raise RefusedError(NOT_CONSUMER)
-            async with self._caps.admitted(caller.workspace_id, session_id):
-                return await self._ask_session(session_id, DispatchSession(caller))
+            try:
+                async with self._caps.admitted(caller.workspace_id, session_id):
+                    return await self._ask_session(session_id, DispatchSession(caller))
+            except RefusedError as refused:
+                # Asked only now: the workspace may be on another server, and the session's consumer is one.
+                if refused.refusal == NOT_PARTY:
+                    await self._require_consumer(caller)
+                raise
 
         return await self._once(caller.idempotency, dispatch, self._turn_of_session(session_id))
 
@@ -167,9 +167,12 @@ class Broker:
         """Go live."""
 
         async def start() -> Answer[SessionStatus]:
-            await self._look_up.require_session(session_id)
-            await self._look_up.require_operator(caller.workspace_id)
-            return await self._ask_session(session_id, StartSession(caller))
+            try:
+                return await self._ask_session(session_id, StartSession(caller))
+            except RefusedError as refused:
+                if refused.refusal == NOT_PARTY:
+                    await self._look_up.require_operator(caller.workspace_id)
+                raise
 
         return await self._once(caller.idempotency, start, self._turn_of_session(session_id))
 
@@ -269,6 +272,12 @@ class Broker:
         return await ask() if key is None else await self._once(key, ask)
 
     # Helpers.
+
+    async def _require_consumer(self, caller: Caller) -> Workspace:
+        workspace = await self._look_up.require_workspace(caller.workspace_id)
+        if not workspace.is_consumer:
+            raise RefusedError(NOT_CONSUMER)
+        return workspace
 
     def _now(self) -> int:
         return self._deps.clock.now_ms()
