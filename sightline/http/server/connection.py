@@ -24,12 +24,16 @@ log = structlog.get_logger()
 _NEVER = float("inf")
 _BACKLOG_BYTES_MAX = 2 * READ_BYTES
 _LINGER_BYTES_MAX = 256 * 1024
+LAST_REQUEST_S = 0.1
+"""How long after an answer without `Connection: close` a draining server waits for the client's next request: it may be
+on its way, and closing would reset it."""
 
 
 class Connection:
     """See the module."""
 
     __slots__ = (
+        "_answered_at",
         "_backlog",
         "_deadline",
         "_exchange",
@@ -55,6 +59,7 @@ class Connection:
         self._session: WebSocketSession | None = None
         self._backlog = [already_read] if already_read else []
         self._writing_fault = False
+        self._answered_at = -_NEVER
 
     async def run(self) -> None:
         """Serve requests until the connection ends. Raises nothing but cancellation."""
@@ -98,7 +103,7 @@ class Connection:
         if self._session is not None:
             self._session.drain()
         elif self._exchange is None:
-            if not self._parser.begun and not self._writing_fault:
+            if self._is_between_requests() and not self._writing_fault:
                 self._scope.cancel()
         elif self._exchange.endless:
             self._scope.cancel()
@@ -120,10 +125,15 @@ class Connection:
             if parser.fault is not None:
                 await self._refuse(parser.fault)
                 return
-            if parser.finished or (self.shared.draining and not parser.begun and not self._backlog):
+            if parser.finished or (self.shared.draining and self._is_between_requests()):
                 return
             if not await self._read():
                 return
+
+    def _is_between_requests(self) -> bool:
+        """Whether no request has begun, and the client has had time to send the next one."""
+        is_due = self._parser.begun or self._backlog or trio.current_time() < self._answered_at + LAST_REQUEST_S
+        return not is_due
 
     async def _read(self) -> bool:
         parser = self._parser
@@ -163,7 +173,7 @@ class Connection:
             await self._close_gently(exchange.broken)
             return False
         limits = self.shared.options.limits
-        now = trio.current_time()
+        self._answered_at = now = trio.current_time()
         self._deadline = now + (limits.head_s if self._parser.begun else limits.idle_s)
         return True
 

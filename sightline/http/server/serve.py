@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from sightline.http.server.asgi import ASGIApp, ClientGoneError
-from sightline.http.server.connection import Connection
+from sightline.http.server.connection import LAST_REQUEST_S, Connection
 from sightline.http.server.h2 import PREFACE, Http2Server
 from sightline.http.server.lifespan import lifespan
 from sightline.http.server.options import Bound, Fault, ListenerOptions, ServerOptions, TlsOptions
@@ -135,6 +135,10 @@ class _Server:
             scope.cancel()
         if self._count:
             with trio.move_on_after(self._options.drain_s):
+                with trio.move_on_after(LAST_REQUEST_S):
+                    await self._idle.wait()
+                for connection in tuple(self._shared.open):
+                    connection.drain()
                 await self._idle.wait()
         log.info("http_drained", cut=self._count)
 

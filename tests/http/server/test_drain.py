@@ -3,6 +3,7 @@
 from typing import Any
 
 import trio
+import trio.testing
 
 
 async def test_a_request_in_flight_finishes_and_its_connection_closes(running: Any) -> None:
@@ -23,6 +24,22 @@ async def test_a_request_in_flight_finishes_and_its_connection_closes(running: A
         go.set()
         answer = await busy.answer()
         assert (answer.body, answer.headers["connection"]) == (b"done", "close")
+        await server.stopped.wait()
+
+
+async def test_a_request_that_follows_an_answer_at_once_is_answered_and_its_connection_closes(running: Any) -> None:
+    async def quick(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async with running(quick) as server, server.client() as client, server.client() as silent:
+        assert (await client.get()).headers.get("connection") != "close"
+        await silent.get()
+        server.shutdown.set()
+        await trio.testing.wait_all_tasks_blocked()
+        answer = await client.get()
+        assert (answer.body, answer.headers["connection"]) == (b"done", "close")
+        assert await silent.closed()
         await server.stopped.wait()
 
 
