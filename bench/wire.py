@@ -209,6 +209,8 @@ class Client:
         status = int(head[9:12])
         fields = dict(line.lower().split(":", 1) for line in head.split("\r\n")[1:] if ":" in line)
         answer = await reader.readexactly(int(fields.get("content-length", "0")))
+        if fields.get("connection", "").strip() == "close":
+            self.close()
         for line in head.split("\r\n"):
             if line.lower().startswith("set-cookie:") and "svc_session=" in line:
                 self.cookie = line.split(":", 1)[1].strip().split(";", 1)[0]
@@ -217,6 +219,7 @@ class Client:
         return json.loads(answer)["data"]
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next call opens another one."""
         if self._streams is not None:
             self._streams[1].close()
+            self._streams = None

@@ -25,15 +25,15 @@ _NEVER = float("inf")
 _BACKLOG_BYTES_MAX = 2 * READ_BYTES
 _LINGER_BYTES_MAX = 256 * 1024
 LAST_REQUEST_S = 0.1
-"""How long after an answer without `Connection: close` a draining server waits for the client's next request: it may be
-on its way, and closing would reset it."""
+"""How long after its start, and after an answer without `Connection: close`, a connection waits for the client's next
+request when the server stops: it may be on its way, and closing would reset it."""
 
 
 class Connection:
     """See the module."""
 
     __slots__ = (
-        "_answered_at",
+        "_active_at",
         "_backlog",
         "_deadline",
         "_exchange",
@@ -59,7 +59,7 @@ class Connection:
         self._session: WebSocketSession | None = None
         self._backlog = [already_read] if already_read else []
         self._writing_fault = False
-        self._answered_at = -_NEVER
+        self._active_at = trio.current_time()
 
     async def run(self) -> None:
         """Serve requests until the connection ends. Raises nothing but cancellation."""
@@ -132,7 +132,7 @@ class Connection:
 
     def _is_between_requests(self) -> bool:
         """Whether no request has begun, and the client has had time to send the next one."""
-        is_due = self._parser.begun or self._backlog or trio.current_time() < self._answered_at + LAST_REQUEST_S
+        is_due = self._parser.begun or self._backlog or trio.current_time() < self._active_at + LAST_REQUEST_S
         return not is_due
 
     async def _read(self) -> bool:
@@ -173,7 +173,7 @@ class Connection:
             await self._close_gently(exchange.broken)
             return False
         limits = self.shared.options.limits
-        self._answered_at = now = trio.current_time()
+        self._active_at = now = trio.current_time()
         self._deadline = now + (limits.head_s if self._parser.begun else limits.idle_s)
         return True
 

@@ -100,10 +100,17 @@ class ConnectionPassing:
             for descriptor in descriptors:
                 yield socket.socket(fileno=descriptor)
 
-    def close(self) -> None:
-        """Take no further connections; those on their way are closed."""
-        if self._socket.fileno() >= 0:
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            trio.lowlevel.notify_closing(self._socket)
-            self._socket.close()
+    def close(self) -> list[socket.socket]:
+        """Take no further connections; returns those on their way."""
+        if self._socket.fileno() < 0:
+            return []
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        given: list[socket.socket] = []
+        with suppress(OSError):  # there are no more
+            while True:
+                _, descriptors, _, _ = socket.recv_fds(self._socket, 16, 1)
+                given += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        return given

@@ -77,12 +77,13 @@ class _Listener:
         host, port = self.socket.getsockname()[:2]
         self.bound = Bound(host, port, self.tls is not None)
 
-    def close(self) -> None:
-        if self.options.passing is not None:
-            self.options.passing.close()
+    def close(self) -> list[socket.socket]:
+        """Accept no further connections; returns those that other processes have given to this one."""
+        given = [] if self.options.passing is None else self.options.passing.close()
         if self.socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
+        return given
 
 
 def _make_tls(options: TlsOptions) -> ssl.SSLContext:
@@ -121,22 +122,23 @@ class _Server:
                 task_status.started([listener.bound for listener in self._listeners])
                 await shutdown.wait()
                 accepting.cancel_scope.cancel()
-            await self._drain()
+            await self._drain(connections)
             connections.cancel_scope.cancel()
 
-    async def _drain(self) -> None:
+    async def _drain(self, connections: trio.Nursery) -> None:
         self._shared.draining = True
         for listener in self._listeners:
-            listener.close()
+            for sock in listener.close():
+                self._admit_passed(listener, sock, connections)
         await self._h2.drain()
         for connection in tuple(self._shared.open):
             connection.drain()
-        for scope in self._silent:
-            scope.cancel()
         if self._count:
             with trio.move_on_after(self._options.drain_s):
                 with trio.move_on_after(LAST_REQUEST_S):
                     await self._idle.wait()
+                for scope in self._silent:
+                    scope.cancel()
                 for connection in tuple(self._shared.open):
                     connection.drain()
                 await self._idle.wait()
@@ -173,12 +175,15 @@ class _Server:
     async def _take_passed(self, listener: _Listener, passing: ConnectionPassing, connections: trio.Nursery) -> None:
         """Serve connections that other processes accepted."""
         async for sock in passing.received():
-            try:
-                address = sock.getpeername()
-            except OSError:  # the client has gone
-                sock.close()
-                continue
-            self._admit(listener, sock, address[0], address[1], connections, is_passed=True)
+            self._admit_passed(listener, sock, connections)
+
+    def _admit_passed(self, listener: _Listener, sock: socket.socket, connections: trio.Nursery) -> None:
+        try:
+            address = sock.getpeername()
+        except OSError:  # the client has gone
+            sock.close()
+            return
+        self._admit(listener, sock, address[0], address[1], connections, is_passed=True)
 
     def _admit(
         self,

@@ -70,6 +70,21 @@ async def test_a_process_that_stops_takes_no_connections_and_leaves_no_socket(
     assert sockets_in(tmp_path) == []
 
 
+async def test_a_process_that_stops_gets_the_connections_that_are_on_their_way(tmp_path: Path) -> None:
+    one, two = a_process(tmp_path, "one"), a_process(tmp_path, "two")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as accepting,
+        socket.create_connection(accepting.getsockname()) as client,
+    ):
+        client.sendall(b"GET /two/a HTTP/1.1\r\n\r\n")
+        with accepting.accept()[0] as accepted:
+            assert await one.give(accepted)
+        (given,) = two.close()
+        with given:
+            assert given.getpeername() == client.getsockname()
+    assert one.close() == two.close() == []
+
+
 async def test_a_connection_that_has_sent_nothing_does_not_delay_the_stop(running: StartServer, tmp_path: Path) -> None:
     async with (
         running(named("one"), passing=a_process(tmp_path, "one"), drain_s=60.0) as server,
