@@ -70,12 +70,25 @@ class DispatchPairs(Checker):
 
 @final
 class OneDispatch(Checker):
-    """An operator is not dispatched while a session that it was dispatched to, or that is LIVE, still has it."""
+    """An operator is not dispatched while a session that it was dispatched to, or that is LIVE, still has it.
+
+    What counts is the moment of the claim. Where the relations graph is kept apart, the assignment is stored later, and
+    the operator may start a session that it had accepted in between.
+    """
 
     name: ClassVar[str] = "one dispatch"
 
     def __init__(self) -> None:
         self._occupied: dict[str, set[str]] = {}
+        self._at_claim: dict[tuple[str, str], set[str]] = {}
+        """By operator and session: the sessions that had the operator when it was claimed."""
+
+    def on_workspace(self, step: WorkspaceStep) -> None:
+        workspace, before = step.after, step.before.claims if step.before is not None else {}
+        for session_id, claim in workspace.claims.items():
+            if claim.is_dispatched and session_id not in before:
+                others = self._occupied.get(workspace.id, set()) - {session_id}
+                self._at_claim[workspace.id, session_id] = others
 
     def on_session(self, step: SessionStep) -> None:
         session, phase = step.after, step.after.phase
@@ -84,9 +97,10 @@ class OneDispatch(Checker):
         if not isinstance(phase, Live) and not (isinstance(phase, Assigned) and phase.is_dispatched):
             return
         sessions = self._occupied.setdefault(phase.operator.workspace_id, set())
-        is_new = isinstance(phase, Assigned) and (step.before is None or step.before.phase != phase)
-        text = f"operator {phase.operator.workspace_id} was dispatched to {session.id} and is in {sorted(sessions)}"
-        self.require(not (is_new and sessions), text)
+        if isinstance(phase, Assigned) and (step.before is None or step.before.phase != phase):
+            had = self._at_claim.pop((phase.operator.workspace_id, session.id), sessions)
+            text = f"operator {phase.operator.workspace_id} was dispatched to {session.id} and is in {sorted(had)}"
+            self.require(not had, text)
         sessions.add(session.id)
 
 
