@@ -53,7 +53,9 @@ WATCHED_S: Final = 8.0
 WORKSPACE: Final = KindName[GetWorkspace, Workspace]("workspace")
 SHARD_OF_OWNER: Final = 7
 IDLE_S: Final = 2.0
-"""How long a server is left alone before each run, to know what it uses without calls."""
+"""How long the CPU use of an idle server is measured before each run."""
+SETTLE_S: Final = 0.5
+"""How long a server may finish background work, after the others are suspended, before its CPU use is measured."""
 
 
 def a_workspace(workspace_id: str) -> Workspace:
@@ -250,7 +252,7 @@ async def loads(options: argparse.Namespace) -> list[str]:
                     ids = sessions[count]
                     if work.run is dispatches:
                         ids = await sightline_sessions(target, options.dispatches)
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(SETTLE_S)
                     idle_us_per_s = await idle_cpu(target)
                     before, began = tree_cpu_us(target), time.perf_counter()
                     result = await work.run(target, connections, ids)
@@ -282,12 +284,12 @@ async def loads(options: argparse.Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class Work:
-    """One kind of call, and the connections that make it to one process."""
+    """One kind of call, and how many connections make it to one worker."""
 
     name: str
     connections: int
     run: Callable[[Target, int, list[str]], Awaitable[Result]]
-    """Of a server, a number of connections, and ids of sessions."""
+    """Called with the server, the number of connections, and ids of sessions."""
 
 
 def works_of(seconds: float) -> list[Work]:
@@ -314,9 +316,10 @@ def works_of(seconds: float) -> list[Work]:
 
 
 def runs_of(works: list[Work], counts: list[int]) -> Iterator[tuple[Work, int, int]]:
-    """Each work with each number of workers: with as many connections in all as one has, and with as many for each.
+    """List the runs, as (work, workers, connections).
 
-    Callers that wait at the same time share batches of writes and messages. Workers are added for more callers.
+    Several workers are measured twice: with the same total number of connections as one worker, and with the same
+    number for each worker. Fewer connections for each make smaller batches of writes and messages.
     """
     for work in works:
         for count in counts:

@@ -271,7 +271,7 @@ class Caller:
                 return -1  # there was none
 
 
-async def film(consumer: Caller, operator: Caller, seconds: float = FILMED_S) -> None:
+async def film(consumer: Caller, operator: Caller, seconds: float) -> None:
     """Run filmed sessions one after the other: published by WHIP, again after each restart, ended by the consumer."""
     while consumer.stage.is_open:
         wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600, "waitTimeoutSeconds": 3600}

@@ -44,7 +44,7 @@ SWEEP_SLICE: Final = 500
 """Actors examined by the passivation sweep before other tasks run."""
 
 SETTLE_LOOK_S: Final = 0.01
-"""Interval at which `settle_where` looks at the actors."""
+"""Polling interval of `settle_where`."""
 
 
 @final

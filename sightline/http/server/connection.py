@@ -132,8 +132,8 @@ class Connection:
 
     def _is_between_requests(self) -> bool:
         """Whether no request has begun, and the client has had time to send the next one."""
-        is_due = self._parser.begun or self._backlog or trio.current_time() < self._active_at + LAST_REQUEST_S
-        return not is_due
+        has_begun = self._parser.begun or self._backlog
+        return not has_begun and trio.current_time() >= self._active_at + LAST_REQUEST_S
 
     async def _read(self) -> bool:
         parser = self._parser

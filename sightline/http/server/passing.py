@@ -101,7 +101,7 @@ class ConnectionPassing:
                 yield socket.socket(fileno=descriptor)
 
     def close(self) -> list[socket.socket]:
-        """Take no further connections; returns those on their way."""
+        """Stop receiving connections. Returns those that other processes have sent and this one has not received."""
         if self._socket.fileno() < 0:
             return []
         with suppress(OSError):

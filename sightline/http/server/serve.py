@@ -1,8 +1,9 @@
 """Runs an ASGI application on its listeners.
 
 One nursery holds a task per listener, a task per connection, and the sweeper that checks all deadlines. Exceptions of a
-connection do not reach it. At a stop the listeners and idle connections close; requests in flight have `drain_s` to
-finish and are then cancelled.
+connection do not reach it. At a stop the listeners and idle connections close. A client that was active in the last
+0.1 s may send one more request, which is answered with `Connection: close`. Requests in flight have `drain_s` to finish
+and are then cancelled.
 """
 
 import errno
@@ -57,7 +58,8 @@ async def serve(
             await _Server(app, options, listeners).run(shutdown, task_status)
     finally:
         for listener in listeners:
-            listener.close()
+            for sock in listener.close():
+                sock.close()
 
 
 class _Listener:

@@ -81,7 +81,7 @@ class OneDispatch(Checker):
     def __init__(self) -> None:
         self._occupied: dict[str, set[str]] = {}
         self._at_claim: dict[tuple[str, str], set[str]] = {}
-        """By operator and session: the sessions that had the operator when it was claimed."""
+        """By (operator, session): other sessions that the operator was dispatched to or LIVE in when it was claimed."""
 
     def on_workspace(self, step: WorkspaceStep) -> None:
         workspace, before = step.after, step.before.claims if step.before is not None else {}
