@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
 
-.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop web nemesis cluster-soak attack mutants bench simulate lock sbom clean
+.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop nightly web nemesis cluster-soak attack mutants bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
@@ -26,6 +26,7 @@ help:
 	@echo "make simulate  run the simulator, for example ARGS='--seeds 100'"
 	@echo "make bench     measure against a conventional stack"
 	@echo "make attack    replay the findings of the security audit on a real server"
+	@echo "make nightly   the long forms of interop, nemesis and cluster-soak, with the date as seed"
 	@echo "make cluster-soak  inject faults into three servers under load (minutes=, rounds=, seed=, only=, where=, upgrade_from=)"
 	@echo "make mutants   plant bugs in a sample of lines and list those that no test notices"
 	@echo "make lock      renew requirements.lock (versions and hashes of the runtime)"
@@ -105,12 +106,19 @@ nemesis: $(VENV)/.dev
 	./scripts/interop_nemesis.sh
 	$(BIN)/python -m tests.nemesis --minutes $(or $(minutes),2) --seed $(or $(seed),1) $(if $(only),--only '$(only)') $(ARGS)
 
+# The long forms of what `make interop` runs for a short time, with the date as seed.
+nightly: $(VENV)/.dev
+	SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_KILL_SEED=$$(date +%F) WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
+	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
+	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)
+
 cluster-soak: $(VENV)/.dev
 	./scripts/interop_porcupine.sh
 	$(BIN)/python -m tests.cluster.nemesis --minutes $(or $(minutes),30) --rounds $(or $(rounds),50) --seed $(or $(seed),1) \
 		$(if $(only),--only '$(only)') $(if $(where),--where $(where)) $(if $(upgrade_from),--upgrade-from $(upgrade_from)) $(ARGS)
 
 attack: $(VENV)/.dev
+	./scripts/interop_video.sh
 	$(BIN)/python -m tests.attack $(ARGS)
 
 mutants: $(VENV)/.dev

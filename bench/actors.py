@@ -29,7 +29,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, WORKSPACE, ActorLimits, Deps
 from sightline.actors.kernel import Command, Context, Envelope, KindName, Registry
 from sightline.actors.messages import GetSession
-from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.shards import OwnedShards
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.core import GC_THRESHOLDS

@@ -15,10 +15,11 @@ from typing import Final
 import psutil
 import trio
 
-from sightline.bus.nats import NatsBus, NatsOptions, open_nats_bus
-from sightline.bus.server import EmbeddedNatsOptions, run_embedded_nats
+from sightline.cluster.bus.nats import NatsBus, NatsOptions, open_nats_bus
+from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.system.ids import SystemIds
 
+KEY: Final = b"k" * 32
 FRAME: Final = b"x" * 300
 FRAMES: Final = 32_000
 GROUPS: Final = (1, 32)
@@ -32,7 +33,7 @@ def cpu_us(pid: int) -> float:
 
 async def answer(url: str) -> None:
     """Answer the last frame of each group, which begins with `a`."""
-    async with open_nats_bus(NatsOptions(servers=(url,), cluster="bench", incarnation="receiver")) as bus:
+    async with open_nats_bus(NatsOptions(servers=(url,), cluster="bench", key=KEY, incarnation="receiver")) as bus:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while True:
@@ -65,7 +66,9 @@ async def main() -> None:
             (broker,) = [
                 found.pid for found in psutil.Process().children(recursive=True) if found.name() == "nats-server"
             ]
-            async with open_nats_bus(NatsOptions(servers=(url,), cluster="bench", incarnation="sender")) as bus:
+            async with open_nats_bus(
+                NatsOptions(servers=(url,), cluster="bench", key=KEY, incarnation="sender")
+            ) as bus:
                 await ask(bus, 32)
                 sys.stdout.write(f"{'gathered':>8} {'sender':>8} {'receiver':>8} {'broker':>8} {'frames/s':>9}\n")
                 for group in GROUPS:

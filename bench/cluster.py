@@ -33,15 +33,17 @@ from bench.servers import HOST, PLACE, ROOT, Target, populate_sightline, sightli
 from bench.wire import Client
 from sightline.actors.kernel import Command, Context, Envelope, KernelOptions, KindName, Registry
 from sightline.actors.messages import GetWorkspace
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.remote.peers import Peers
-from sightline.bus.nats import NatsOptions, open_nats_bus
-from sightline.bus.server import EmbeddedNatsOptions, run_embedded_nats
+from sightline.actors.shards import OwnedShards
+from sightline.cluster.bus.nats import NatsOptions, open_nats_bus
+from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
+from sightline.cluster.peers.peers import Peers
+from sightline.cluster.routes import Routes
 from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 
+KEY: Final = b"k" * 32
+"""Of the frames between the servers."""
 CALLERS: Final = (1, 32)
 ASKS: Final = 6_000
 BY_TURN: Final = "by a turn"
@@ -105,7 +107,7 @@ async def a_server(url: str, me: str, *, from_memory: bool = False) -> AsyncIter
     routes = Routes(me)
     routes.took("owner", range(256))
     owned = OwnedShards(dict.fromkeys(range(256), 1) if me == "owner" else {})
-    async with open_nats_bus(NatsOptions(servers=(url,), cluster="bench", incarnation=me)) as bus:
+    async with open_nats_bus(NatsOptions(servers=(url,), cluster="bench", key=KEY, incarnation=me)) as bus:
         peers = Peers(bus, routes)
         registry = Registry(
             clock=SystemClock(), rng=random.Random(1), options=KernelOptions(), owns=owned.owns, remote=peers

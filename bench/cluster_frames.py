@@ -33,7 +33,7 @@ async def poll(live: Live, at: Server) -> list[float]:
     """Take frames from a server; returns the milliseconds of each."""
     path = f"/api/v1/sessions/{live.session_id}/frame"
     took: list[float] = []
-    async with httpx.AsyncClient(base_url=at.url, headers={"Authorization": f"Bearer {live.consumer_key}"}) as client:
+    async with httpx.AsyncClient(base_url=at.url, headers={"Authorization": f"Bearer {live.consumer.key}"}) as client:
         while len(took) < FRAMES:
             began = time.perf_counter()
             reply = await client.get(path)

@@ -366,8 +366,9 @@ def report(bench: Bench) -> str:
         "call. Batch and WebSocket rows are compared with the baseline's single POSTs. Bottlenecks and sizing:",
         "docs/ops/performance.md.",
     ]
+    lines += ["", "What people wrote about the figures is in [NOTES.md](NOTES.md), which no run changes."]
     if bench.notes:
-        lines += ["", "## Notes", ""] + [f"- {note}" for note in bench.notes]
+        lines += ["", "## Of this run", ""] + [f"- {note}" for note in bench.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -402,8 +403,9 @@ ROWS: dict[str, Callable[[Bench], Awaitable[None]]] = {
 }
 
 
-async def main(options: argparse.Namespace) -> None:
-    """Run the suite."""
+async def main(options: argparse.Namespace) -> int:
+    """Run the suite. Returns the exit code: 1 if a row could not be measured."""
+    failed = False
     directory = Path(tempfile.mkdtemp(prefix="sightline-bench-"))
     print(f"logs and data in {directory}", flush=True)
     bench = Bench(options, directory)
@@ -418,10 +420,12 @@ async def main(options: argparse.Namespace) -> None:
                 async with asyncio.timeout(ROW_TIMEOUT_S):
                     await ROWS[name](bench)
             except Exception as error:  # noqa: BLE001 (the other rows are worth having)
+                failed = True
                 bench.notes.append(f"{name} could not be measured: {type(error).__name__} {error}")
                 print(bench.notes[-1], flush=True)
     bench.write()
     print(options.output.read_text())
+    return 1 if failed else 0
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -447,4 +451,4 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    uvloop.run(main(parsed(sys.argv[1:])))
+    sys.exit(uvloop.run(main(parsed(sys.argv[1:]))))

@@ -58,17 +58,21 @@ class Target:
         self.process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Resume the server, and wait until it answers: Sightline renews its lease first."""
+        """Resume the server, and wait until a call that needs its lease and its database is answered."""
         self.process.send_signal(signal.SIGCONT)
-        ask = f"GET /health/ready HTTP/1.1\r\nHost: {HOST}:{self.port}\r\nConnection: close\r\n\r\n".encode()
+        if self.name != "sightline" or not self.consumer:
+            return  # the baselines have no lease to renew
+        credential = f"Authorization: Bearer {self.consumer['key']}\r\nConnection: close\r\n\r\n"
+        ask = f"GET /api/v1/sessions?limit=1 HTTP/1.1\r\nHost: {HOST}:{self.port}\r\n{credential}".encode()
+        status = b""
         for _ in range(WAKE_TRIES):
             with socket.create_connection((HOST, self.port), timeout=WAKE_TIMEOUT_S) as connection:
                 connection.sendall(ask)
-                status = connection.recv(64).split(b" ")[1]
-            if status != b"503":
+                status = connection.recv(64).partition(b" ")[2][:3]
+            if status == b"200":
                 return
             time.sleep(0.05)
-        raise RuntimeError(f"{self.name} answers 503 {WAKE_TRIES * 0.05:.0f} s after it was resumed")
+        raise RuntimeError(f"{self.name} answers {status.decode()} {WAKE_TRIES * 0.05:.0f} s after it was resumed")
 
     def rss_kb(self) -> int:
         """Return the resident memory of the serving process."""
@@ -97,7 +101,13 @@ def free_port() -> int:
 async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
     """Run `sightline serve` without limits of requests and dispatches, and every other setting at its default."""
     command = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
-    env = {**os.environ, "SIGHTLINE_RATE_LIMITS": "false", "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0", **settings}
+    unlimited = {
+        "SIGHTLINE_RATE_LIMITS": "false",
+        "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
+        "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "0",
+        "SIGHTLINE_DISPATCH_ACK_SECONDS": "0",
+    }
+    env = {**os.environ, **unlimited, **settings}
     log_path = directory / "sightline.log"
     with log_path.open("ab") as log_file:
         process = subprocess.Popen(  # noqa: ASYNC220 (nobody else is served meanwhile)

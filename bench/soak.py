@@ -405,7 +405,11 @@ def main() -> int:
     given = parser.parse_args()
     directory = given.directory or Path(tempfile.mkdtemp(prefix="sightline-soak-"))
     directory.mkdir(parents=True, exist_ok=True)
-    os.environ |= {"SIGHTLINE_RATE_LIMITS": "false", "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0"}
+    os.environ |= {
+        "SIGHTLINE_RATE_LIMITS": "false",
+        "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
+        "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "0",
+    }
     soak = Soak(directory, devices=given.devices, videos=given.videos, seed=given.seed)
     sys.stdout.write(f"samples: {directory / 'samples.jsonl'}\n")
     sys.stdout.flush()

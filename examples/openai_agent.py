@@ -35,8 +35,8 @@ def look(sl: Sightline, lat: float, lng: float, budget: MicroUsdc) -> tuple[list
     """Return the output of a function call, and what the view cost in micro-USDC."""
     with sl.view(lat, lng, seconds=30, max_charge=budget) as view:
         frame = next(view.frames(fps=1, width=768))
-    receipt = view.receipt()
-    receipt.verify()
+    receipt, config = view.receipt(), sl.config()
+    receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     facts = {"ageMs": frame.age_ms, "inGeofence": frame.in_geofence, "chargedUsdc": str(receipt.charged.usdc)}
     url = "data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode()
     picture = {"type": "input_image", "image_url": url, "detail": "auto"}

@@ -69,8 +69,8 @@ def main() -> None:
                 print(f"frame {frame.sequence}: {text}, in the geofence: {frame.in_geofence}")
                 if number == options.frames:
                     break
-        receipt = view.receipt()
-        receipt.verify(rpc=True)
+        receipt, config = view.receipt(), sl.config()
+        receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     print(f"{receipt.seconds} s, {receipt.charged.usdc} of {budget.usdc} USDC, paid in {receipt.tx_hash}")
 
 

@@ -40,6 +40,7 @@ from sightline.domain.session.messages import (
     SettlementMined,
     Step,
     Tick,
+    Withdraw,
 )
 from sightline.domain.session.model import Live, Operator, Session, SessionLimits, SessionState, Terms, VideoInput
 from sightline.domain.units import MicroUsdc
@@ -125,6 +126,7 @@ def session_messages(at_ms: int) -> dict[str, Any]:
         "End by the operator": End(Party.OPERATOR),
         "Cancel": Cancel(),
         "CancelAssignment": CancelAssignment(),
+        "Withdraw": Withdraw(),
         "FixReported": FixReported(_fix(at_ms), 1),
         "MediaProved": MediaProved(at_ms),
         "MediaBroke": MediaBroke(at_ms),

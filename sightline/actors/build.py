@@ -4,32 +4,21 @@ The server, the simulator, the test worlds and the bench build their actors here
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, final
+from typing import final
 
-import structlog
 import trio
 
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
-from sightline.actors.messages import FactsMissed, GetSession, GetWorkspace
-from sightline.actors.recovery import recover
-from sightline.actors.remote.live_updates import StreamsElsewhere
-from sightline.actors.remote.peers import Peers
-from sightline.actors.remote.seen_reports import SeenReports
+from sightline.actors.other_servers import NoOtherServers, OtherServers
 from sightline.actors.service.broker import Broker
-from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.traced import TracedTurns, traced
-from sightline.actors.watchers import Watchers
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
-from sightline.domain.session.model import Live
 from sightline.ports.tracing import Tracer
-
-log: Final = structlog.get_logger("sightline.actors")
 
 
 @final
@@ -42,26 +31,15 @@ class Actors:
     writer: HeartbeatWriter
     pump: MediaPump
     broker: Broker
-
-    peers: Peers | None
+    others: OtherServers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until `close` or cancellation.
-
-        Reports started when everything unfinished has been recovered once; one of several servers starts with no actor
-        and recovers each shard when it takes it.
-        """
+        """Run until `close` or cancellation. Reports started when `others` does."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.registry.run)
             nursery.start_soon(self.writer.run)
             nursery.start_soon(self.pump.run)
-            if self.peers is None:
-                await nursery.start(recover, self.deps.store, self.registry)
-            else:
-                await nursery.start(self.peers.run)
-                nursery.start_soon(SeenReports(self.registry, self.deps).run)
-                streams = self.deps.watchers.elsewhere = StreamsElsewhere(self.deps.watchers, self.peers)
-                nursery.start_soon(streams.run)
+            await nursery.start(self.others.run)
             task_status.started()
             await self.registry.wait_closed()
             nursery.cancel_scope.cancel()
@@ -82,7 +60,7 @@ def build_actors(
     wire: Wire | None = None,
     log: KernelLog | None = None,
     tracer: Tracer | None = None,
-    peers: Peers | None = None,
+    others: OtherServers | None = None,
 ) -> Actors:
     """Build every kind of actor and the services beside them; nothing runs yet.
 
@@ -91,19 +69,16 @@ def build_actors(
         wire: Carries the tells between actors, for a simulation that delays or duplicates them.
         log: Receives the kernel's log events.
         tracer: Records the turns of asks; None adds nothing to a turn.
-        peers: The other servers, if this is one of several.
+        others: The other servers of the service; None: every actor runs here.
     """
+    others = NoOtherServers() if others is None else others
     turns = None if tracer is None else TracedTurns(tracer)
     on_ask = None if turns is None else turns.note_ask
     registry = Registry(
         clock=deps.clock, rng=deps.rng, options=options, wire=wire, log=log, owns=deps.owned.owns,
-        admits=deps.owned.admits, on_ask=on_ask, remote=peers,
+        admits=deps.owned.admits, on_ask=on_ask, remote=others.remote,
     )  # fmt: skip
-    if peers is not None:
-        peers.on_loss = partial(_read_again, registry, deps.watchers)
-        look_up = LookUp(registry, deps)
-        peers.answer_quietly(GetSession, look_up.quiet_session)
-        peers.answer_quietly(GetWorkspace, look_up.quiet_workspace)
+    others.attach(registry, deps)
     writer = HeartbeatWriter(deps.store)
     sessions = traced(turns, SESSION, lambda context: SessionActor(context, deps))
     registry.register(SESSION, sessions, KindOptions(asks_others=True))
@@ -116,18 +91,6 @@ def build_actors(
         registry=registry,
         writer=writer,
         pump=MediaPump(deps, registry),
-        broker=Broker(registry, deps, peers),
-        peers=peers,
+        broker=Broker(registry, deps, others),
+        others=others,
     )
-
-
-def _read_again(registry: Registry, watchers: Watchers, server: str) -> None:
-    """Messages of a server may be lost: LIVE sessions of its operators, and streams, read what is recorded."""
-    watchers.wake_all()
-    reloaded = 0
-    for session_id, session in registry.snapshots(SESSION):
-        if isinstance(session.phase, Live) and registry.peek(WORKSPACE, session.phase.operator.workspace_id) is None:
-            registry.ref(SESSION, session_id).tell(FactsMissed(), conflate_key="missed")
-            reloaded += 1
-    if reloaded:
-        log.warning("live_sessions_reloaded", sessions=reloaded, server=server)

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from sightline.actors.kernel import KindName, Rng
 from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
-from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.shards import OwnedShards
 from sightline.actors.watchers import Watchers
 from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.operator.model import Workspace
@@ -48,8 +48,12 @@ class ActorLimits:
     seen_within_ms: int = 60_000
     unstarted_dispatches_max: int = 3
     """Dispatched sessions of one consumer that are not started; 0: no limit, and no cool-down."""
+    dispatch_ack_ms: int = 10_000
+    """How long a dispatched operator has to acknowledge before the session is dispatched again; 0: no limit."""
     accept: AcceptPolicy = field(default_factory=AcceptPolicy)
     funds_policy: str = "advisory"
+    unfunded_sessions_max: int = 0
+    """Open sessions of a payer whose wallet does not cover their holds, where holds are not enforced; 0: no limit."""
     captured_ahead_ms: int = 30_000
     captured_late_ms: int = 10_000
     claim_doubt_ms: int = 15_000

@@ -9,6 +9,7 @@ from typing import TypeAlias, final
 
 from sightline.actors.kernel.message import Command
 from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace
+from sightline.domain.conduct import Conduct
 from sightline.domain.operator.coverage_map import CoverageCells
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Patch
 from sightline.domain.operator.model import Workspace
@@ -547,6 +548,54 @@ class RatesSpent:
     spent: tuple[tuple[str, str, int], ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class NoShow:
+    """An operator of this wallet was assigned and did not start."""
+
+    wallet_address: str
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PresenceProved:
+    """An operator of this wallet filmed a session for `PROVED_SECONDS`."""
+
+    wallet_address: str
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GetConduct(Command["GetConduct", Conduct]):
+    """Answer with the record of a wallet."""
+
+    wallet_address: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SaveConducts:
+    """Store the records that changed."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OperatorAcknowledged:
+    """The dispatched operator called about the session, was told of it, or sent a heartbeat after the assignment."""
+
+    workspace_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcknowledgementDue:
+    """The operator that was assigned at this time should have acknowledged it by now."""
+
+    assigned_at_ms: int
+
+
 SessionCommand: TypeAlias = (
     CreateSession
     | DispatchSession
@@ -578,6 +627,8 @@ SessionMessage: TypeAlias = (
     | ReopenVideo
     | RowWritten
     | FactsMissed
+    | OperatorAcknowledged
+    | AcknowledgementDue
 )
 
 WorkspaceMessage: TypeAlias = (
@@ -606,4 +657,8 @@ DispatcherMessage: TypeAlias = (
     | OperatorsSeen
     | CountOperators
     | CountCells
+    | NoShow
+    | PresenceProved
+    | GetConduct
+    | SaveConducts
 )

@@ -12,7 +12,7 @@ import trio
 
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE
 from sightline.actors.kernel import ActorElsewhereError, ActorParkedError, ActorStoppedError, Registry
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.domain.errors import SightlineError
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS, Store

@@ -8,6 +8,7 @@ from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import MeterState, SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus
+from sightline.domain.units import MicroUsdc
 from sightline.domain.value import value
 from sightline.ports.store import IdempotencyKey, KeySpending, RecordedEvent, SessionKey, SessionView
 
@@ -49,6 +50,8 @@ class NewSession:
     metadata_json: str | None
     consumer_lease_s: int | None = None
     """Seconds without a call of the consumer after which the LIVE session ends; None: no lease."""
+    max_hold: MicroUsdc | None = None
+    """The largest hold that the caller agrees to; None: any."""
     spending: KeySpending | None = None
     """The API key whose limits the session counts against."""
 

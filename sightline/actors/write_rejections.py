@@ -20,6 +20,15 @@ def session_rejected(rejected: Rejected) -> Exception:
         case RejectedWhy.FUNDS:
             message = "The wallet's balance and allowance do not cover the hold"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
+        case RejectedWhy.UNFUNDED:
+            message = (
+                "The wallet's balance and allowance do not cover the hold, and it has an open session already. "
+                "End that session, or fund the wallet"
+            )
+            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:unfunded", message))
+        case RejectedWhy.UNPAID:
+            message = "The charge of an earlier session of the wallet is not paid. Restore its balance and allowance"
+            return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:
             left = rejected.left or MicroUsdc(0)
             message = f"The session may cost more than what is left of the API key's limits: {left} micro-USDC"
@@ -45,5 +54,11 @@ def workspace_rejected(rejected: Rejected) -> Exception:
             return StoreUnavailableError("this server no longer owns the workspace")
         case RejectedWhy.IDEMPOTENT:
             return RefusedError(IN_PROGRESS)
-        case RejectedWhy.QUOTE_CONSUMED | RejectedWhy.FUNDS | RejectedWhy.KEY_LIMIT:
+        case (
+            RejectedWhy.QUOTE_CONSUMED
+            | RejectedWhy.FUNDS
+            | RejectedWhy.KEY_LIMIT
+            | RejectedWhy.UNFUNDED
+            | RejectedWhy.UNPAID
+        ):
             return InvariantError(f"a workspace write was rejected for {rejected.why}")

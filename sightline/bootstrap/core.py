@@ -20,7 +20,6 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
-from sightline.actors.ownership.roles import RoleWork, run_roles
 from sightline.actors.service.administration import Administration
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
@@ -29,15 +28,17 @@ from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.evidence import open_evidence
+from sightline.bootstrap.ownership.bus import require_protected_nats
 from sightline.bootstrap.ownership.choice import Ownership, open_ownership
 from sightline.bootstrap.ownership.hints import connect_hints
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
-from sightline.bootstrap.start_errors import database_setting
+from sightline.bootstrap.start_errors import check_setting, database_setting
 from sightline.bootstrap.video import join_video, open_video_backend
 from sightline.chain.refunds import Refunds
 from sightline.chain.service import ChainService, open_chain, open_place
+from sightline.cluster.roles import RoleWork, run_roles
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import DAY_MS
@@ -47,18 +48,20 @@ from sightline.ports.administration import AdminStore
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
+from sightline.ports.identity import Withdrawals
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerIdentity, ServerRole
 from sightline.ports.ledger import Ledger, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
-from sightline.ports.video import VideoBackend
+from sightline.ports.video import VideoBackend, WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.retention import Retention, RetentionOptions
+from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
@@ -67,6 +70,7 @@ from sightline.system.lock import lock_place
 from sightline.system.log_files import rotate_logs
 from sightline.system.loops import run_forever
 from sightline.system.secrets import Secrets
+from sightline.system.withdrawal_file import read_withdrawals
 
 GC_THRESHOLDS: Final = (50_000, 50, 50)
 """Collections are made less often than by default, from recovery on: recovery makes many objects and frees few, and the
@@ -95,6 +99,8 @@ class Core:
     relations: Relations
     chain: ChainService
     video: VideoBackend
+    watch_access: WatchAccess
+    """To be connected to identity."""
     own_video: VideoBackend
     """The part of `video` on this server's own media workers."""
     evidence: FrameEvidence
@@ -102,6 +108,7 @@ class Core:
     administration: Administration
     admin_store: AdminStore
     audit: Audit
+    withdrawals: Withdrawals
     ownership: Ownership
     server: ServerIdentity
     webhooks: Webhooks
@@ -117,6 +124,7 @@ async def open_core(
     tracer: Tracer | None = None,
     *,
     directory: Path | None = None,
+    incarnation: str | None = None,
     internal_url: str = "",
 ) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends.
@@ -125,22 +133,29 @@ async def open_core(
         internal_url: URL of the internal listener, as other servers reach it.
         directory: The directory that a worker has locked. Its supervisor runs database and chain and rotates the logs.
             None: this process holds the data directory.
+        incarnation: Names this run to the other servers; None: a new one.
     """
+    require_protected_nats(settings)
     clock, ids = SystemClock(), SystemIds()
     server = ServerIdentity(
-        incarnation=ids.uuid(), host=socket.gethostname(), place=lock_place(directory or settings.data_dir, ids)
+        incarnation=incarnation or ids.uuid(),
+        host=socket.gethostname(),
+        place=lock_place(directory or settings.data_dir, ids),
+        url=internal_url,
     )
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, public_url, is_running=directory is not None)
     async with open_parts() as parts:
         database_part = parts.open(open_migrated_database(settings, retry, server, tracer))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
-        video_part = parts.open(open_video_backend(settings, secrets, public_url, clock=clock))
+        video_part = parts.open(
+            open_video_backend(settings, secrets, public_url, clock=clock, access=(access := WatchAccess()))
+        )
         database, place = await database_part.ready(), await place_part.ready()
         await retry.run(lambda: require_same_secrets(settings, secrets, database))
         ledger, outbox, wallets = PostgresLedger(database), RoleDatabase(database), RoleDatabase(database)
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:
-            ownership = await stack.enter_async_context(open_ownership(settings, database, server))
+            ownership = await stack.enter_async_context(open_ownership(settings, secrets, database, server))
             store = PostgresStore(database, ownership.note_fenced)
             chain = await retry.run(
                 lambda: stack.enter_async_context(
@@ -157,7 +172,7 @@ async def open_core(
             )
             own_video = await video_part.ready()
             video = await stack.enter_async_context(
-                join_video(own_video, ownership, url=internal_url, secrets=secrets, clock=clock)
+                join_video(own_video, ownership, url=internal_url, secrets=secrets, clock=clock, ids=ids)
             )
             await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
@@ -173,11 +188,13 @@ async def open_core(
                 owned=ownership.owned,
                 on_settlement=chain.notify,
             )
-            actors = build_actors(deps, tracer=tracer, peers=ownership.peers)
+            actors = build_actors(deps, tracer=tracer, others=ownership.others)
             ownership.attach(actors)
             admin_store = PostgresAdminStore(database)
+            withdrawals = WithdrawalLog(settings.withdrawals_path, database)
+            await retry.run(lambda: _apply_withdrawals(withdrawals, settings.withdrawals_path))
             refunds = chain.refunds(admin_store)
-            administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay)
+            administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay, withdrawals)
             await retry.run(administration.suspensions.load)
             if ownership.peers is not None:
                 connect_hints(ownership.peers, chain, administration.suspensions)
@@ -193,12 +210,14 @@ async def open_core(
                 relations=relations,
                 chain=chain,
                 video=video,
+                watch_access=access,
                 own_video=own_video,
                 evidence=open_evidence(settings, ids, clock, public_url),
                 actors=actors,
                 administration=administration,
                 admin_store=admin_store,
                 audit=Audit(PostgresAuditLog(database), clock, ids),
+                withdrawals=withdrawals,
                 ownership=ownership,
                 server=server,
                 webhooks=make_webhooks(settings, secrets, database, clock, ids),
@@ -221,6 +240,14 @@ async def open_core(
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
             await ownership.leave()
+
+
+async def _apply_withdrawals(withdrawals: WithdrawalLog, path: Path) -> None:
+    """Apply what this server's file has and the database lacks, because it was restored from before."""
+    with check_setting("SIGHTLINE_WITHDRAWALS_FILE"):
+        entries = read_withdrawals(path)
+    for done in await withdrawals.apply(entries):
+        log.info("withdrawals_applied", file=str(path), done=done)
 
 
 def _role_works(

@@ -47,6 +47,7 @@ class StoredDirectory:
                 slug=workspace.slug,
                 name=workspace.name,
                 roles=tuple(role.value for role in workspace.roles),
+                wallet_address=workspace.wallet_address,
             )
             for workspace in found
         )

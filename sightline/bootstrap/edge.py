@@ -12,11 +12,11 @@ from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
-from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.bootstrap.ownership.hints import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
-from sightline.domain.access import Principal
+from sightline.domain.access import Holder, Operation, Principal
+from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.domain.units import MINUTE_MS
 from sightline.http.asgi.app import build_app
@@ -34,13 +34,14 @@ from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.routes import routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.resources.table import internal_routes, public_routes
-from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions
+from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions, TrustedProxies
 from sightline.http.server import Limits as HttpLimits
 from sightline.http.services import InternalServices, ResourceOptions, Services
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
+from sightline.identity.invitations import Invitations
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
@@ -51,6 +52,7 @@ from sightline.ports.identity import IdentityStore
 from sightline.ports.video import EngineHooks
 from sightline.ports.video_peers import FrameSource
 from sightline.storage.postgres.identity import PostgresIdentityStore
+from sightline.storage.postgres.operations.invitations import PostgresInvitations
 from sightline.storage.postgres.operations.ownership import read_ownership
 
 DESCRIPTORS_RESERVED: Final = 64
@@ -75,6 +77,7 @@ class Identity:
     authenticator: Authenticator
     sign_in: SignIn
     members: Members
+    invitations: Invitations
     api_keys: ApiKeys
     cookies: CookieCodec
     sessions: WalletSessions
@@ -98,7 +101,9 @@ def make_identity(core: Core, public_url: str) -> Identity:
         audience=settings.public_url or LOCAL_AUDIENCE,
         is_https=public_url.startswith("https:"),
     )
-    members = Members(core.relations, StoredDirectory(core.store))
+    directory = StoredDirectory(core.store)
+    members = Members(core.relations, directory, core.clock, withdrawals=core.withdrawals)
+    is_suspended = core.administration.suspensions.is_suspended
     sign_in_options = SignInOptions(
         domain=urlsplit(public_url).netloc, uri=public_url, chain_id=core.chain.config.chain_id
     )
@@ -108,23 +113,44 @@ def make_identity(core: Core, public_url: str) -> Identity:
         core.clock,
         core.ids,
         WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
+        withdrawals=core.withdrawals,
     )
     if core.ownership.peers is not None:
         connect_sign_ins(core.ownership.peers, sessions)
+    authenticator = Authenticator(store, cookies, sessions, hasher, core.clock)
+    authorizer = Authorizer(
+        members,
+        core.clock,
+        AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS),
+        is_suspended=is_suspended,
+    )
+
+    async def may_watch(holder: Holder) -> bool:
+        try:
+            await authorizer.authorize(await authenticator.principal_of(holder), Operation.WATCH_VIDEO)
+        except RefusedError:
+            return False
+        return True
+
+    core.watch_access.may_watch = may_watch
     return Identity(
         store=store,
-        authenticator=Authenticator(store, cookies, sessions, hasher, core.clock),
+        authenticator=authenticator,
         sign_in=SignIn(store, members, verifier, sessions, cookies, core.clock, core.ids, sign_in_options),
         members=members,
-        api_keys=ApiKeys(store, hasher, core.clock, core.ids),
+        invitations=Invitations(
+            PostgresInvitations(core.database),
+            members,
+            core.relations,
+            directory,
+            core.clock,
+            core.ids,
+            is_suspended=is_suspended,
+        ),
+        api_keys=ApiKeys(store, hasher, core.clock, core.ids, withdrawals=core.withdrawals),
         cookies=cookies,
         sessions=sessions,
-        authorizer=Authorizer(
-            members,
-            core.clock,
-            AuthorizeOptions(signature_age_max_ms=settings.signature_age_minutes * MINUTE_MS),
-            is_suspended=core.administration.suspensions.is_suspended,
-        ),
+        authorizer=authorizer,
     )
 
 
@@ -155,6 +181,7 @@ def make_public_app(
         wake_watcher=core.chain.wake_watcher,
         sign_in=identity.sign_in,
         members=identity.members,
+        invitations=identity.invitations,
         api_keys=identity.api_keys,
         webhooks=core.webhooks.endpoints,
         tickets=tickets,
@@ -193,12 +220,12 @@ def public_hosts(settings: Settings) -> AllowedHosts:
     return AllowedHosts.of(settings.host, settings.public_url, settings.allowed_hosts)
 
 
-def make_internal_app(core: Core, identity: Identity, metrics: Metrics, siblings: SiblingWorkers) -> ASGIApp:
+def make_internal_app(core: Core, identity: Identity, metrics: Metrics, readiness: Readiness) -> ASGIApp:
     """Create the application of the internal listener: readiness, metrics and the video provider's webhooks."""
     deps = InternalServices(
         store=core.store,
         forward_media=core.actors.pump.forward,
-        readiness=Readiness(core, siblings).check,
+        readiness=readiness.check,
         render_metrics=metrics.render,
         clock=core.clock,
         options=_resource_options(core),
@@ -227,6 +254,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics, siblings
     access = ListenerAccess(
         hosts=AllowedHosts.of(settings.internal_host, settings.public_url, settings.allowed_hosts),
         token=token.get_secret_value() if token is not None else None,
+        operator_token=core.secrets.internal_token,
     )
     return build_app(routes, edge, EdgeOptions(access=access, rate_limits=RateLimits(is_enabled=False)))
 
@@ -260,7 +288,7 @@ def public_listener(core: Core, ports: Ports) -> ListenerOptions:
     return ListenerOptions(
         sock=ports.public,
         tls=tls,
-        trusted_proxies=frozenset(settings.trusted_proxies),
+        trusted_proxies=TrustedProxies.parse(settings.trusted_proxies),
         accept_batch=ListenerOptions().accept_batch if ports.shared_from is None else SHARED_ACCEPT_BATCH,
         passing=None if tls is not None else connection_passing(core.ownership.peers, ports.shared_from),
     )

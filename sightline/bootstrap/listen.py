@@ -6,7 +6,6 @@ from functools import partial
 
 import trio
 
-from sightline.actors.remote.rate_sharing import RatesElsewhere
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.edge import (
     internal_limits,
@@ -21,11 +20,14 @@ from sightline.bootstrap.edge import (
 )
 from sightline.bootstrap.listeners.ports import Ports, listen_error
 from sightline.bootstrap.observability.metrics import read_metrics
+from sightline.bootstrap.observability.readiness import CHECK_EVERY_S, Readiness
 from sightline.bootstrap.observability.self_report import LoopDelay, SelfReport
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
+from sightline.cluster.rates import RatesElsewhere
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
+from sightline.system.loops import run_forever
 
 
 async def serve_http(
@@ -40,10 +42,12 @@ async def serve_http(
         StartError: A listener cannot open its port.
     """
     delay = LoopDelay()
-    settings, metrics = core.settings, Metrics(partial(read_metrics, core, delay))
+    settings = core.settings
+    readiness = Readiness(core, SiblingWorkers.of(settings, ports))
+    metrics = Metrics(partial(read_metrics, core, delay, readiness))
     identity = make_identity(core, public_url)
     rates = RatesElsewhere(core.ownership.peers) if core.ownership.peers is not None else None
-    internal_app = make_internal_app(core, identity, metrics, SiblingWorkers.of(settings, ports))
+    internal_app = make_internal_app(core, identity, metrics, readiness)
     public_app = McpEndpoint(
         make_public_app(core, identity, metrics, rates), public_url, public_hosts(settings), core.secrets.mcp_state_key
     )
@@ -54,6 +58,7 @@ async def serve_http(
     async with trio.open_nursery() as background:
         background.start_soon(identity.authenticator.run)
         background.start_soon(SelfReport(core, ports, delay).run)
+        background.start_soon(partial(run_forever, "readiness", readiness.check, every_s=CHECK_EVERY_S))
         if rates is not None:
             background.start_soon(rates.run)
         await background.start(public_app.run)

@@ -117,12 +117,20 @@ class ServerRun:
     """One run of a server in this process, from its start until SIGTERM."""
 
     def __init__(
-        self, settings: Settings, secrets: Secrets, ports: Ports, public_url: str, *, directory: Path | None = None
+        self,
+        settings: Settings,
+        secrets: Secrets,
+        ports: Ports,
+        public_url: str,
+        *,
+        directory: Path | None = None,
+        incarnation: str | None = None,
     ) -> None:
         """Prepare a run.
 
         Args:
             directory: The directory that a worker has locked; None: this process holds the data directory.
+            incarnation: Names this run to the other servers; None: it chooses one.
         """
         self.is_ready = False
         self._settings = settings
@@ -130,6 +138,7 @@ class ServerRun:
         self._ports = ports
         self._public_url = public_url
         self._directory = directory
+        self._incarnation = incarnation
         self._stop = trio.Event()
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
@@ -156,6 +165,7 @@ class ServerRun:
                     url,
                     tracer,
                     directory=self._directory,
+                    incarnation=self._incarnation,
                     internal_url=self._ports.internal_url,
                 ) as core,
             ):

@@ -8,10 +8,14 @@ import trio
 
 from sightline.bootstrap.start_errors import StartError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.storage.database.sqlstate import INSUFFICIENT_PRIVILEGE
 
 RETRY_S: Final = 0.5
 PERMANENT_SQLSTATES: Final = ("28", "3D")
 """SQLSTATE classes that a retry does not fix: invalid authorization (28) and unknown database (3D)."""
+
+POOLER_SQLSTATE: Final = "08P01"
+"""Protocol violation: a connection pooler does not accept the settings that a connection starts with."""
 
 T = TypeVar("T")
 log = structlog.get_logger("sightline")
@@ -33,7 +37,8 @@ class StartRetry:
         """Run a step that is safe to repeat, and return its result.
 
         Raises:
-            StartError: The database refuses the login or the database name; a retry would not help.
+            StartError: The database refuses the login, the database name or a right, or is a connection pooler: a
+                retry would not help.
             StoreUnavailableError, OutcomeUnknownError: The deadline has passed; this is the last error.
         """
         deadline = trio.current_time() + self._timeout_s
@@ -50,5 +55,15 @@ class StartRetry:
     def _raise_if_permanent(self, error: StoreUnavailableError | OutcomeUnknownError) -> None:
         cause = error.__cause__
         sqlstate = getattr(cause, "sqlstate", None)
+        if sqlstate == POOLER_SQLSTATE and "startup parameter" in str(cause):
+            raise StartError(
+                f"{self._setting} leads to a connection pooler ({cause}). Sightline needs direct connections: name the "
+                "host and port of Postgres itself."
+            ) from error
+        if sqlstate == INSUFFICIENT_PRIVILEGE:
+            raise StartError(
+                f"The role of {self._setting} lacks a right: {cause}. Make it the owner of the database, or grant it "
+                "CREATE and USAGE on the schema and all rights on its tables and functions."
+            ) from error
         if isinstance(cause, ValueError) or (isinstance(sqlstate, str) and sqlstate.startswith(PERMANENT_SQLSTATES)):
             raise StartError(f"The database refuses the connection: {cause}. Check {self._setting}.") from error

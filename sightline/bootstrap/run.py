@@ -1,11 +1,13 @@
 """Run a server: `sightline serve`."""
 
+import os
 from collections.abc import Callable
 
 import structlog
 import trio
 
 from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_url
+from sightline.bootstrap.service_manager import ServiceManager
 from sightline.bootstrap.workers.supervisor import WorkerSupervisor
 from sightline.config import Settings
 from sightline.system.logs import configure_logs
@@ -22,13 +24,23 @@ def run_server(settings: Settings) -> int:
     """
     configure_logs(settings.log_level)
     runs: list[ServerRun | WorkerSupervisor] = []
+    manager = ServiceManager(os.environ)
 
     def run() -> None:
         with prepare(settings) as prepared:
             runs.append(_choose(prepared))
-            trio.run(runs[0].run, _announce(prepared))
+            trio.run(_run_watched, runs[0], _announce(prepared, manager), manager)
 
     return exit_code_of(settings, run, lambda: bool(runs) and runs[0].is_ready)
+
+
+async def _run_watched(
+    chosen: ServerRun | WorkerSupervisor, announce: Callable[[str], None], manager: ServiceManager
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(manager.keep_watchdog)
+        await chosen.run(announce)
+        nursery.cancel_scope.cancel()
 
 
 def _choose(prepared: Prepared) -> ServerRun | WorkerSupervisor:
@@ -37,7 +49,7 @@ def _choose(prepared: Prepared) -> ServerRun | WorkerSupervisor:
     return ServerRun(prepared.settings, prepared.secrets, prepared.ports, prepared.public_url)
 
 
-def _announce(prepared: Prepared) -> Callable[[str], None]:
+def _announce(prepared: Prepared, manager: ServiceManager) -> Callable[[str], None]:
     """What to do when calls are accepted, with the URL of the internal listener."""
     url, data_dir = prepared.public_url, prepared.settings.data_dir
 
@@ -46,5 +58,6 @@ def _announce(prepared: Prepared) -> Callable[[str], None]:
         prepared.note_ready()
         log.info("ready", url=url, internal_url=internal_url, data_dir=str(data_dir))
         say_url(url)
+        manager.ready()
 
     return announce

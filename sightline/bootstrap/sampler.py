@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.shards import OwnedShards
 from sightline.chain.service import ChainService
 from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock

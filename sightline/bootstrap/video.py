@@ -3,14 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sightline.actors.remote.video_peers import RemoteVideoPeers
 from sightline.bootstrap.ownership.choice import Ownership
 from sightline.bootstrap.start_errors import check_setting
+from sightline.cluster.video.backend import OwnBackend, open_cluster_backend
+from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.config import Settings
 from sightline.ports.clock import Clock
-from sightline.ports.video import VideoBackend
+from sightline.ports.ids import Ids
+from sightline.ports.video import VideoBackend, WatchAccess
 from sightline.system.secrets import Secrets
-from sightline.video.cluster.backend import OwnBackend, open_cluster_backend
 from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, open_external
@@ -30,12 +31,16 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
     servers = settings.video_ice_servers
     with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
         ice_servers = read_ice_servers("" if servers is None else servers.get_secret_value())
+    picture_width, picture_height = (int(side) for side in settings.video_picture_max.split("x"))
     return Options(
         secret=secrets.video_secret,
         public_url=public_url,
         workers=settings.video_workers,
         net=net,
         poll_key_ms=settings.video_poll_key_ms,
+        picture_max_width=picture_width,
+        picture_max_height=picture_height,
+        worker_memory_mb=settings.video_worker_memory_mb,
         publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
         turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",
         turn_ttl_s=settings.video_turn_ttl_seconds,
@@ -43,7 +48,7 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
     )
 
 
-def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engine | None:
+def external_engine(settings: Settings, secrets: Secrets, clock: Clock, access: WatchAccess) -> Engine | None:
     """Create the adapter of the external media server; None if embedded. `Settings` has checked what it needs."""
     if settings.video_backend == "mediamtx":
         assert settings.video_mediamtx_url is not None
@@ -53,7 +58,7 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
             api_url=settings.video_mediamtx_api_url.rstrip("/"),
             secret=secrets.video_secret,
         )
-        return MediaMtx(options, clock=clock)
+        return MediaMtx(options, clock=clock, access=access)
     if settings.video_backend == "cloudflare":
         token, hook = settings.video_cloudflare_token, settings.video_cloudflare_hook_secret
         assert settings.video_cloudflare_account is not None
@@ -70,13 +75,13 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock) -> Engin
 
 @asynccontextmanager
 async def open_video_backend(
-    settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock
+    settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock, access: WatchAccess
 ) -> AsyncIterator[OwnBackend]:
-    """Run the chosen video backend until the block ends."""
+    """Run the chosen video backend until the block ends. It asks `access` who may watch."""
     options = video_options(settings, secrets, public_url)
-    engine = external_engine(settings, secrets, clock)
+    engine = external_engine(settings, secrets, clock, access)
     if engine is None:
-        async with open_embedded(options, clock=clock) as embedded:
+        async with open_embedded(options, clock=clock, access=access) as embedded:
             yield embedded
     else:
         async with open_external(engine, options, clock=clock) as external:
@@ -85,7 +90,7 @@ async def open_video_backend(
 
 @asynccontextmanager
 async def join_video(
-    own: OwnBackend, ownership: Ownership, *, url: str, secrets: Secrets, clock: Clock
+    own: OwnBackend, ownership: Ownership, *, url: str, secrets: Secrets, clock: Clock, ids: Ids
 ) -> AsyncIterator[VideoBackend]:
     """Join the video of this server with that of the other servers, if this is one of several.
 
@@ -96,5 +101,6 @@ async def join_video(
         yield own
     else:
         peers = RemoteVideoPeers(ownership.peers, ownership.owned.owns)
-        async with open_cluster_backend(own, peers, url=url, secret=secrets.video_secret, clock=clock) as video:
+        secret = secrets.servers_key
+        async with open_cluster_backend(own, peers, url=url, secret=secret, clock=clock, ids=ids) as video:
             yield video

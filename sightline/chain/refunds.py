@@ -2,6 +2,9 @@
 
 The refund account has a key of its own, so its nonces do not mix with the relayer's. A signed transaction is stored
 before it is sent, and a refund is never signed twice: what was stored is sent again until it is mined.
+
+A database that was restored from before does not know what was paid. So a refund is a transfer with an authorization
+(EIP-3009) whose nonce is the hash of session and key: the token refuses the second one.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,8 +25,15 @@ from sightline.ports.administration import AdminStore, Refund, RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import NonceTakenError
+from sightline.system.keccak import keccak256
 
-TRANSFER_GAS: Final = 120_000
+TRANSFER_GAS: Final = 200_000
+TRANSFER: Final = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
+TRANSFER_TYPE_HASH: Final = keccak256(
+    b"TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,"
+    b"bytes32 nonce)"
+)
+FOR_EVER: Final = 2**256 - 1
 FEE_MARGIN: Final = 3
 """The maximum fee is this many times the usual one, because a refund is not signed again with higher fees."""
 WAIT_S: Final = 15.0
@@ -98,14 +108,23 @@ class Refunds:
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:account", "Set SIGHTLINE_CHAIN_REFUND_KEY"))
         if self._top_up is not None:
             await self._top_up(signer.address)
-        fees, nonce, balance = await self._look(signer)
+        authorization = authorization_of(wanted)
+        fees, nonce, balance, domain, is_paid = await self._look(signer, authorization)
+        if is_paid:
+            if (stored := await self._stored(wanted)) is not None:  # another server has paid it meanwhile
+                return stored
+            message = (
+                f"The refund {wanted.key} of this session was paid on the chain; the database, which was restored from "
+                "before, does not have it. Look at the transfers of the refund account"
+            )
+            raise RefusedError(Refusal(Code.CONFLICT, "refunds:paid", message))
         if balance < wanted.amount_micro:
             message = f"The refund account {signer.address} has {balance} micro-USDC. Send USDC to it"
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:balance", message))
         nonce = max(nonce, await self._store.next_refund_nonce())
         tx_hash, raw = signer.sign(
             chain_id=self._chain_id, nonce=nonce, to=self._token, gas=TRANSFER_GAS, fees=fees,
-            data=call_data("transfer(address,uint256)", [to_checksum_address(wanted.to_address), wanted.amount_micro]),
+            data=_transfer(signer, wanted, authorization, domain),
         )  # fmt: skip
         refund = Refund(
             session_id=wanted.session_id, key=wanted.key, at_ms=self._clock.now_ms(), actor=wanted.actor,
@@ -121,21 +140,36 @@ class Refunds:
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))
         return refund
 
-    async def _look(self, signer: Signer) -> tuple[Fees, int, int]:
+    async def _look(self, signer: Signer, authorization: bytes) -> tuple[Fees, int, int, bytes, bool]:
+        """Fees, next nonce, balance, the token's EIP-712 domain, and whether the authorization was used."""
         balance_of = {"to": self._token, "data": "0x" + call_data("balanceOf(address)", [signer.address]).hex()}
-        head, tip, nonce, balance = await self._rpc.batch(
+        state = call_data("authorizationState(address,bytes32)", [signer.address, authorization])
+        head, tip, nonce, balance, domain, used = await self._rpc.batch(
             [
                 ("eth_getBlockByNumber", ["latest", False]),
                 ("eth_maxPriorityFeePerGas", []),
                 ("eth_getTransactionCount", [signer.address, "latest"]),
                 ("eth_call", [balance_of, "latest"]),
+                ("eth_call", [{"to": self._token, "data": "0x" + call_data("DOMAIN_SEPARATOR()", []).hex()}, "latest"]),
+                ("eth_call", [{"to": self._token, "data": "0x" + state.hex()}, "latest"]),
             ]
         )
         for answer in (head, nonce, balance):
             if isinstance(answer, RpcResponseError):
                 raise ChainUnavailableError(answer.message) from answer
+        if isinstance(domain, RpcResponseError) or isinstance(used, RpcResponseError) or "0x" in (domain, used):
+            message = (
+                f"The token {self._token} has no transferWithAuthorization (EIP-3009), by which a refund is paid once"
+            )
+            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:token", message))
         fees = suggested(head, tip)
-        return Fees(max_fee_wei=fees.max_fee_wei * FEE_MARGIN, tip_wei=fees.tip_wei), hex_int(nonce), hex_int(balance)
+        return (
+            Fees(max_fee_wei=fees.max_fee_wei * FEE_MARGIN, tip_wei=fees.tip_wei),
+            hex_int(nonce),
+            hex_int(balance),
+            bytes.fromhex(domain.removeprefix("0x")),
+            hex_int(used) != 0,
+        )
 
     async def _advance(self, refund: Refund) -> Refund:
         """Record the receipt of a refund; send it again if there is none."""
@@ -156,3 +190,28 @@ class Refunds:
             return await self._rpc.call(method, *params)
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
+
+
+def authorization_of(wanted: RefundRequest) -> bytes:
+    """The nonce of a refund's authorization: equal for the same session and key, whatever the database knows."""
+    return keccak256(f"sightline refund {wanted.session_id} {wanted.key}".encode())
+
+
+def _transfer(signer: Signer, wanted: RefundRequest, authorization: bytes, domain: bytes) -> bytes:
+    """The call that pays a refund. Source: EIP-3009, EIP-712."""
+    receiver = to_checksum_address(wanted.to_address)
+    words = (
+        TRANSFER_TYPE_HASH,
+        _word(signer.address),
+        _word(receiver),
+        wanted.amount_micro.to_bytes(32),
+        bytes(32),
+        FOR_EVER.to_bytes(32),
+        authorization,
+    )
+    v, r, s = signer.sign_digest(keccak256(b"\x19\x01" + domain + keccak256(b"".join(words))))
+    return call_data(TRANSFER, [signer.address, receiver, wanted.amount_micro, 0, FOR_EVER, authorization, v, r, s])
+
+
+def _word(address: str) -> bytes:
+    return bytes.fromhex(address.removeprefix("0x")).rjust(32, b"\0")

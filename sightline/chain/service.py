@@ -38,6 +38,7 @@ from sightline.ports.chain import (
     Faucet,
     OnFunds,
     OnSettlement,
+    RpcGuest,
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
@@ -158,9 +159,9 @@ class ChainService:
         self._funds_read = trio.Event()
         self._proxy = RpcProxy(rpc, on_transaction=self.wake_watcher)
 
-    async def proxy(self, body: bytes) -> bytes:
+    async def proxy(self, body: bytes, guest: RpcGuest) -> bytes:
         """Answer a JSON-RPC body at the guarded endpoint: reads and eth_sendRawTransaction."""
-        return await self._proxy.handle(body)
+        return await self._proxy.handle(body, guest)
 
     def refunds(self, store: AdminStore) -> Refunds:
         """Return the service that pays refunds and records them in `store`."""

@@ -68,6 +68,11 @@ class Signer:
         raw = TYPE_2 + bytes(rlp.encode([*fields, signature[64], r, s]))
         return "0x" + keccak256(raw).hex(), raw
 
+    def sign_digest(self, digest: bytes) -> tuple[int, bytes, bytes]:
+        """Sign a hash of 32 bytes; returns v (27 or 28), r and s."""
+        signature = self._key.sign_recoverable(digest, hasher=None)
+        return 27 + signature[64], signature[:32], signature[32:64]
+
 
 def require_private_key(signer: Signer, key: bytes) -> None:
     """Refuse publicly known keys: the development accounts and small numbers.

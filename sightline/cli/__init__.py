@@ -111,7 +111,14 @@ def faucet(
 @app.command(rich_help_panel=FILM)
 def publish(
     source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
-    whip: Annotated[str, typer.Option(help="WHIP URL to publish to.")],
+    whip: Annotated[
+        str,
+        typer.Option(
+            help="WHIP URL to publish to. On a command line other accounts of the machine can read it.",
+            envvar="SIGHTLINE_WHIP_URL",
+            show_envvar=True,
+        ),
+    ],
     seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
 ) -> None:
     """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
@@ -128,7 +135,7 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the C2PA signature of a frame, and print who signed what, where and when.
+    """Check the C2PA signature of a frame, and print who signed it and who states what.
 
     Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
     """
@@ -265,13 +272,21 @@ def backup(
 @app.command(rich_help_panel=HOST)
 def restore(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File that `sightline backup` wrote.")],
+    withdrawals: Annotated[
+        list[Path] | None,
+        typer.Option(help="withdrawals.jsonl of a server that used the database until now; once for each server."),
+    ] = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Restore a backup into an empty data directory. A server must not run on it."""
+    """Restore a backup into an empty data directory. A server must not run on it.
+
+    All sign-ins end. Keys, memberships and workspaces that were revoked, removed or suspended after the backup stay so,
+    if --withdrawals, the directory or SIGHTLINE_WITHDRAWALS_FILE has the file that says it.
+    """
     from sightline.bootstrap.maintenance.restore import run_restore
 
-    raise typer.Exit(run_restore(settings_of(config, data_dir=data_dir), file))
+    raise typer.Exit(run_restore(settings_of(config, data_dir=data_dir), file, withdrawals or ()))
 
 
 @app.command(rich_help_panel=HOST)

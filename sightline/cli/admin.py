@@ -1,6 +1,5 @@
 """The `sightline admin` commands: call /internal/admin of a running server."""
 
-import getpass
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
@@ -19,7 +18,9 @@ app = typer.Typer(
 
 Operator = Annotated[
     str,
-    typer.Option("--as", envvar="SIGHTLINE_OPERATOR", help="Your name, for the audit log; it is not verified."),
+    typer.Option(
+        "--as", envvar="SIGHTLINE_OPERATOR", help="Your name; the audit log has it beside the account of your process."
+    ),
 ]
 Reason = Annotated[str, typer.Option(help="Why; recorded in the audit log.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000)]
@@ -50,12 +51,40 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _act(settings: "Settings", path: str, operator: str, reason: str, **more: str) -> None:
-    body = {"operator": operator, "osUser": getpass.getuser(), "reason": reason, **more}
+    body = {"operator": operator, "reason": reason, **more}
     _print(_ask(settings, "POST", path, body))
+
+
+def _id(text: str) -> str:
+    """An id as one segment of a path.
+
+    Raises:
+        typer.BadParameter: It is none.
+    """
+    from sightline_client import InvalidIdError
+    from sightline_client.wire import segment
+
+    try:
+        return segment(text)
+    except InvalidIdError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _query(path: str, **values: object) -> str:
     return f"{path}?{urlencode({name: value for name, value in values.items() if value is not None})}"
+
+
+@app.command()
+def token(data_dir: DataDir = None, config: ConfigFile = None) -> None:
+    """Print the bearer token of the internal listener, for curl and the operations page."""
+    from sightline.cli.operations import internal_token
+
+    settings = settings_of(config, data_dir=data_dir)
+    found = internal_token(settings)
+    if found is None:
+        typer.echo(f"{settings.secrets_path} cannot be read. Run this as the account of the server.", err=True)
+        raise typer.Exit(1)
+    typer.echo(found)
 
 
 @app.command()
@@ -75,7 +104,7 @@ def sessions(
 def session(session_id: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """Show a session with its notes and refunds."""
     settings = settings_of(config, data_dir=data_dir)
-    _print(_ask(settings, "GET", f"sessions/{session_id}"))
+    _print(_ask(settings, "GET", f"sessions/{_id(session_id)}"))
 
 
 @app.command()
@@ -83,13 +112,13 @@ def end(
     session_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
 ) -> None:
     """End a session now. A LIVE one is charged up to this instant; an earlier one is cancelled."""
-    _act(settings_of(config, data_dir=data_dir), f"sessions/{session_id}/end", operator, reason)
+    _act(settings_of(config, data_dir=data_dir), f"sessions/{_id(session_id)}/end", operator, reason)
 
 
 @app.command()
 def note(session_id: str, text: str, operator: Operator, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """Write a note on a session, for example about a dispute."""
-    _act(settings_of(config, data_dir=data_dir), f"sessions/{session_id}/notes", operator, text)
+    _act(settings_of(config, data_dir=data_dir), f"sessions/{_id(session_id)}/notes", operator, text)
 
 
 @app.command()
@@ -105,7 +134,7 @@ def refund(
     """Pay a part of a session's charge back to its payer, by a transfer on the chain."""
     _act(
         settings_of(config, data_dir=data_dir),
-        f"sessions/{session_id}/refund",
+        f"sessions/{_id(session_id)}/refund",
         operator,
         reason,
         amountMicroUsdc=str(micro_usdc),
@@ -130,7 +159,7 @@ def suspend(
     workspace_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
 ) -> None:
     """Refuse every call of a workspace, end its unfinished sessions, and take an operator OFFLINE."""
-    _act(settings_of(config, data_dir=data_dir), f"workspaces/{workspace_id}/suspend", operator, reason)
+    _act(settings_of(config, data_dir=data_dir), f"workspaces/{_id(workspace_id)}/suspend", operator, reason)
 
 
 @app.command()
@@ -138,7 +167,7 @@ def unsuspend(
     workspace_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
 ) -> None:
     """Accept calls of a workspace again."""
-    _act(settings_of(config, data_dir=data_dir), f"workspaces/{workspace_id}/unsuspend", operator, reason)
+    _act(settings_of(config, data_dir=data_dir), f"workspaces/{_id(workspace_id)}/unsuspend", operator, reason)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Commands of a consumer, on the sync client: login, signup, keys, request, watch, end, listen."""
+"""Commands of a consumer, on the sync client: login, signup, keys, invitations, request, watch, end, listen."""
 
 import base64
 import json
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
 
+invitations_app = typer.Typer(
+    no_args_is_help=True, help="Answer invitations to workspaces. Needs SIGHTLINE_WALLET_KEY."
+)
+
 Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
+
+MaxCharge = Annotated[str | None, typer.Option(help="Highest charge in USDC; more is refused.")]
 
 
 @contextmanager
@@ -134,7 +140,7 @@ def signup(
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
     lines = [
-        f"Workspace {workspace.slug} ({workspace.id})",
+        f"# Workspace {workspace.slug} ({workspace.id}); what it films is paid to {workspace.wallet_address}",
         f"export SIGHTLINE_URL={url}",
         f"export SIGHTLINE_API_KEY={minted.plaintext}",
     ]
@@ -198,18 +204,59 @@ def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson 
     _print(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
 
 
+@invitations_app.command("list")
+def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
+    """List the open invitations. Names are chosen by the inviter: compare the wallet addresses."""
+    with one_line_errors(), client(api) as sl:
+        sl.auth.sign_in(own_wallet())
+        found = sl.auth.invitations()
+    for each in found:
+        workspace = each.workspace
+        text = f"{each.id}  {each.role:6}  {workspace.slug}  paid to {workspace.wallet_address}  by {each.invited_by}"
+        _print(each, as_json, text)
+
+
+@invitations_app.command("accept")
+def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
+    """Become a member of the workspace."""
+    with one_line_errors(), client(api) as sl:
+        sl.auth.sign_in(own_wallet())
+        joined = sl.auth.accept_invitation(invitation_id)
+    _print(joined, as_json, f"{joined.role} of {joined.slug}")
+
+
+@invitations_app.command("decline")
+def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
+    """Decline an invitation. Its workspace cannot invite this wallet again for 24 hours."""
+    with one_line_errors(), client(api) as sl:
+        sl.auth.sign_in(own_wallet())
+        declined = sl.auth.decline_invitation(invitation_id)
+    _print(declined, as_json, f"Declined: {declined.workspace.slug}")
+
+
 def request(
     lat: float,
     lng: float,
     seconds: Annotated[int, typer.Option(help="Longest duration.")] = 300,
     instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
+    max_charge: MaxCharge = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
+    from sightline_client import usdc
+
     with one_line_errors(), client(api, needs_key=True) as sl:
+        limit = None if max_charge is None else usdc(max_charge)
         quote = sl.quote(lat, lng, seconds=seconds)
-        session = sl.sessions.create(lat, lng, seconds=seconds, quote_id=quote.quote_id, instructions=instructions)
+        session = sl.sessions.create(
+            lat,
+            lng,
+            seconds=seconds,
+            quote_id=quote.quote_id,
+            instructions=instructions,
+            max_hold_micro_usdc=limit,
+        )
         typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
         session = sl.sessions.dispatch(session.id)
     _print(session, as_json, session.id)
@@ -219,7 +266,7 @@ def watch(
     lat: float,
     lng: float,
     seconds: Annotated[int, typer.Option(help="Longest duration.")] = 60,
-    max_charge: Annotated[str | None, typer.Option(help="Highest charge in USDC; more is refused.")] = None,
+    max_charge: MaxCharge = None,
     fps: Annotated[float, typer.Option(help="Frames a second.")] = 1.0,
     count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
@@ -247,8 +294,8 @@ def watch(
                         break
         except KeyboardInterrupt:
             typer.echo("ended", err=True)
-        receipt = view.receipt()
-        receipt.verify(rpc=True)
+        receipt, config = view.receipt(), sl.config()
+        receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
         "sessionId": receipt.session.id,
         "frames": saved,
@@ -327,3 +374,4 @@ def register(app: typer.Typer) -> None:
     for command in (signup, login, request, watch, end, listen):
         app.command(rich_help_panel=WATCH)(command)
     app.add_typer(keys_app, name="keys", rich_help_panel=WATCH)
+    app.add_typer(invitations_app, name="invitations", rich_help_panel=WATCH)

@@ -160,9 +160,8 @@ class Demo:
         size = f"{frame.width}x{frame.height}, {len(frame.jpeg)} bytes"
         self._checks.note("first frame", f"{size}, {waited:.1f} s after LIVE")
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
-        url = str(session.whep_url)
-        player = ("-m", "sightline.video.play", url, "--seconds", str(PLAY_S), "--json")
-        played = json.loads(await self._local.run(*player))
+        player = ("-m", "sightline.video.play", "--seconds", str(PLAY_S), "--json")
+        played = json.loads(await self._local.run(*player, SIGHTLINE_WHEP_URL=str(session.whep_url)))
         self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
 
     async def _first_frame(self, api: AsyncSightline, session_id: str) -> Frame:
@@ -207,7 +206,7 @@ class Demo:
         self._checks.note("settlement", f"CONFIRMED in {done.tx_hash}")
         await self._chain.receipt(done.tx_hash)  # waits for a node that is behind the server
         receipt = await api.sessions.receipt(session_id)
-        result = await receipt.verify(rpc=self._config.rpc_url)
+        result = await receipt.verify(deployment=self._config.deployment, rpc=self._config.rpc_url)
         self._checks.true("receipt", not result.skipped, "recomputed from its events, and paid on the chain")
         token = self._config.usdc_address
         left = await self._chain.balance_of(token, self._consumer.wallet.address)

@@ -18,7 +18,9 @@ from sightline_client.models import Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
 
 SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
-"""Tells the publisher its source: a command line would show a camera's password to other accounts."""
+WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
+"""Tell the publisher its source and where to publish: a command line would show a camera's password, and a URL with
+which anybody can take over the input, to other accounts."""
 
 log = structlog.get_logger("sightline.device")
 
@@ -50,8 +52,8 @@ async def run_device(options: DeviceOptions) -> int:
             return 1
 
         async def publish(session: Session) -> None:
-            command = [sys.executable, "-m", "sightline.video.publish", "--whip", str(session.whip_url)]
-            env = {**os.environ, SOURCE_VARIABLE: options.source}
+            command = [sys.executable, "-m", "sightline.video.publish"]
+            env = {**os.environ, SOURCE_VARIABLE: options.source, WHIP_VARIABLE: str(session.whip_url)}
             await trio.run_process(command, check=False, stdout=sys.stderr.fileno(), env=env)
 
         receiver = GpsReceiver(options.gps) if options.gps is not None else None

@@ -6,7 +6,7 @@ because the run was killed or the answer did not arrive, is found by its label a
 """
 
 import csv
-import math
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from sightline.cli.local import SCOPES
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 from sightline.system.ids import SystemIds
-from sightline_client import ApiError, Sightline
+from sightline_client import ApiError, Sightline, SightlineError
 from sightline_client.wallet import LocalWallet
 
 REQUIRED: Final = ("slug", "lat", "lng", "source")
@@ -29,6 +29,14 @@ SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,30}[a-z0-9]")
 KEY_LINE: Final = re.compile(r"^SIGHTLINE_API_KEY='([^']+)'$", re.MULTILINE)
 LABEL_LINE: Final = re.compile(r"^# Label of the key: (fleet [0-9a-f]+)$", re.MULTILINE)
 LABEL_BYTES: Final = 8
+FILE_BYTES_MAX: Final = 16 << 20
+CAMERAS_MAX: Final = 10_000
+SOURCE_MAX: Final = 2_000
+PROBLEMS_MAX: Final = 50
+"""A file that is no list of cameras at all has a problem in each line."""
+VALUE_SHOWN: Final = re.compile(r"[\w.,+-]{0,40}", re.ASCII)
+"""A value of another form is not shown: in a row that is shifted by a column it may be the source, with a password."""
+NUMBER: Final = re.compile(r"[+-]?\d{1,6}(\.\d{1,20})?", re.ASCII)
 
 
 @final
@@ -57,24 +65,23 @@ def read_cameras(path: Path) -> list[Camera]:
     """Read the file.
 
     Raises:
-        FleetFileError: A column or a value is missing or wrong.
+        FleetFileError: It is no list of cameras; each line of the error has a line and a column of the file.
+        OSError: It cannot be read.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            columns = reader.fieldnames or []
-            rows = [(reader.line_num, row) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FleetFileError([f"{path}: not a CSV file in UTF-8: {error}"]) from None
+    columns, rows = _read_rows(path)
     problems = [f"{path}: the column {name} is missing" for name in REQUIRED if name not in columns]
-    known = ", ".join(REQUIRED + OPTIONAL)
+    known = REQUIRED + OPTIONAL
     problems += [
-        f"{path}: unknown column {name}. Known are {known}" for name in columns if name not in known.split(", ")
+        f"{path} line 1: unknown column {_shown(name)}. Known are {', '.join(known)}"
+        for name in columns
+        if name not in known
     ]
+    problems += [f"{path} line 1: the column {name} is there twice" for name in known if columns.count(name) > 1]
     cameras: list[Camera] = []
     lines_of: dict[str, int] = {}
-    for line, row in rows if not problems else []:
-        found = list(_problems(row, lines_of))
+    for line, values in rows if not problems else []:
+        row = dict(zip(columns, values, strict=False))
+        found = list(_problems(row, len(values) - len(columns), lines_of))
         problems += [f"{path} line {line}: {problem}" for problem in found]
         if not found:
             lines_of[row["slug"]] = line
@@ -90,38 +97,72 @@ def read_cameras(path: Path) -> list[Camera]:
             )
     if not problems and not cameras:
         problems = [f"{path}: no cameras"]
+    if len(problems) > PROBLEMS_MAX:
+        problems[PROBLEMS_MAX:] = [f"{path}: {len(problems) - PROBLEMS_MAX} more problems"]
     if problems:
         raise FleetFileError(problems)
     return cameras
 
 
-def _problems(row: dict[str, str], lines_of: dict[str, int]) -> Iterator[str]:
-    """Say what is wrong with a row, without the source, which may hold a password."""
-    if None in row or None in row.values():
-        yield "it has more or fewer values than the first line has columns"
+def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the first line and the others, each with the line of the file where it begins."""
+    with path.open("rb") as file:
+        content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise FleetFileError([f"{path}: it has more than {FILE_BYTES_MAX >> 20} MB. Split it into several files"])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = _place(content, error.start)
+        raise FleetFileError([f"{path} line {line}, byte {column}: not in UTF-8. Save the file as UTF-8"]) from None
+    if "\0" in text:
+        line, column = _place(content, content.index(0))
+        raise FleetFileError([f"{path} line {line}, byte {column}: a NUL byte. Save the file as CSV in UTF-8"])
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    begins = 1
+    try:
+        for values in reader:
+            if values:
+                rows.append((begins, values))
+            if len(rows) > CAMERAS_MAX + 1:
+                raise FleetFileError([f"{path} line {begins}: more than {CAMERAS_MAX} cameras. Split the file"])
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        hint = "a quote is not closed" if "end of data" in str(error) else str(error)
+        raise FleetFileError([f"{path} line {begins}: {hint}"]) from None
+    return (rows[0][1] if rows else []), rows[1:]
+
+
+def _place(content: bytes, at: int) -> tuple[int, int]:
+    """Line, and byte of the line, from 1."""
+    return content.count(b"\n", 0, at) + 1, at - content.rfind(b"\n", 0, at)
+
+
+def _shown(value: str) -> str:
+    return repr(value) if VALUE_SHOWN.fullmatch(value) else f"of {len(value)} characters (not shown)"
+
+
+def _problems(row: dict[str, str], surplus: int, lines_of: dict[str, int]) -> Iterator[str]:
+    """Say what is wrong with a row, without a value that may be a source, which may hold a password."""
+    if surplus:
+        yield f"it has {abs(surplus)} {'more' if surplus > 0 else 'fewer'} values than the first line has columns"
         return
     slug = row["slug"]
     if not SLUG.fullmatch(slug):
-        yield f"slug {slug!r} is not 3 to 32 lower-case letters, digits and hyphens"
+        yield f"slug {_shown(slug)} is not 3 to 32 lower-case letters, digits and hyphens"
     elif slug in lines_of:
         yield f"slug {slug} is also in line {lines_of[slug]}"
     for name, low, high in (("lat", -90.0, 90.0), ("lng", -180.0, 180.0), ("radius", 1.0, 100_000.0)):
-        if (text := row.get(name)) or name in REQUIRED:
-            value = _number(text or "")
-            if not low <= value <= high:
-                yield f"{name} {text!r} is not a number from {low:g} to {high:g}"
-    if not row["source"] or any(each in row["source"] for each in "'\n\r\0"):
-        yield "source is empty, or contains a quote or a line break"
+        text = row.get(name) or ""
+        if (text or name in REQUIRED) and not (NUMBER.fullmatch(text) and low <= float(text) <= high):
+            yield f"{name} {_shown(text)} is not a number from {low:g} to {high:g}"
+    if not row["source"] or "'" in row["source"] or not row["source"].isprintable():
+        yield "source is empty, or contains a quote, a line break or another control character"
+    elif len(row["source"]) > SOURCE_MAX:
+        yield f"source has more than {SOURCE_MAX} characters"
     if row.get("kind") and row["kind"] not in KINDS:
-        yield f"kind {row['kind']!r} is not {' or '.join(KINDS)}"
-
-
-def _number(text: str) -> float:
-    """Return the number, or NaN."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        yield f"kind {_shown(row['kind'])} is not {' or '.join(KINDS)}"
 
 
 @final
@@ -144,18 +185,24 @@ class Fleet:
             The number of cameras that were refused.
 
         Raises:
-            SightlineError: The server cannot be reached. The printed cameras are complete.
-            OSError: A file cannot be written.
+            SightlineError: The server cannot be reached. stderr has how many cameras are complete.
+            OSError: A file cannot be written. As above.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         ids = {workspace.slug: workspace.id for workspace in self._api.workspaces.list()}
-        refused = 0
+        made = refused = 0
         for camera in cameras:
             try:
                 sys.stdout.write(f"{self._make(camera, ids.get(camera.slug))}\n")
+                made += 1
             except ApiError as error:
                 refused += 1
                 sys.stderr.write(f"{camera.slug}: {' '.join(str(error).split())}\n")
+            except (SightlineError, OSError):
+                sys.stderr.write(
+                    f"Stopped at {camera.slug}: {made} of {len(cameras)} cameras are complete. Run the command again.\n"
+                )
+                raise
         return refused
 
     def _make(self, camera: Camera, workspace_id: str | None) -> str:

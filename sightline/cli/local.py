@@ -107,13 +107,12 @@ class LocalServer:
         finally:
             await _stop(device)
 
-    async def run(self, *args: str) -> str:
-        """Run a Sightline program until it exits. Returns its output."""
-        command = [sys.executable, *args]
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    async def run(self, *args: str, **variables: str) -> str:
+        """Run a Sightline program until it exits, with more environment variables. Returns its output."""
+        command, env = [sys.executable, *args], os.environ | variables
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, env=env)
         if done.returncode != 0:
-            shown = " ".join(word for word in args if "/whip/" not in word)
-            raise LocalServerError(f"{shown}: exit code {done.returncode}: {done.stderr.decode()[-500:]}")
+            raise LocalServerError(f"{' '.join(args)}: exit code {done.returncode}: {done.stderr.decode()[-500:]}")
         return done.stdout.decode()
 
     async def fund(self, address: str, micro_usdc: int) -> None:

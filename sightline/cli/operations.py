@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from sightline.config import Settings
+from sightline.system.secrets import stored_secrets
 from sightline.system.server_address_file import read_server_addresses
+from sightline_client import InvalidIdError
+from sightline_client.wire import segment
 
 TIMEOUT_S = 30.0
 PLAIN_WIDTH = 200
@@ -50,12 +53,20 @@ def _local_url(settings: Settings) -> str:
     return where.internal_url
 
 
+def internal_token(settings: Settings) -> str | None:
+    """The token of the internal listener: of the setting, else of the server's secrets, which its account can read."""
+    if settings.internal_token is not None:
+        return settings.internal_token.get_secret_value()
+    secrets = stored_secrets(settings.secrets_path)
+    return None if secrets is None else secrets.internal_token
+
+
 def _ask_at(url: str, settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-    token = settings.internal_token
+    token = internal_token(settings)
     if not url:
         raise NotRunningError("It has not reported its address yet, or its version does not.")
     try:
-        headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
         answer = httpx.request(method, url + path, headers=headers, json=body, timeout=TIMEOUT_S)
     except httpx.TransportError as error:
         raise NotRunningError(
@@ -64,7 +75,9 @@ def _ask_at(url: str, settings: Settings, method: str, path: str, body: dict[str
         ) from error
     answered: dict[str, Any] = answer.json()
     if answer.status_code != httpx.codes.OK:
-        raise NotRunningError(f"{answered['code']}: {answered['message']}", code=answered["code"])
+        raise NotRunningError(
+            f"{answered['code']}: {answered.get('hint') or answered['message']}", code=answered["code"]
+        )
     data: dict[str, Any] = answered["data"]
     return data
 
@@ -96,7 +109,7 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
-def _fail(error: NotRunningError) -> int:
+def _fail(error: NotRunningError | InvalidIdError) -> int:
     sys.stderr.write(f"{error}\n")
     return 1
 
@@ -138,8 +151,9 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
 def write_off_settlement(settings: Settings, session_id: str, reason: str) -> int:
     """Write a settlement off. Returns the exit code."""
     try:
-        ask(settings, "POST", f"/internal/settlements/{session_id}/write-off?{urlencode({'reason': reason})}")
-    except NotRunningError as error:
+        path = f"/internal/settlements/{segment(session_id)}/write-off"
+        ask(settings, "POST", f"{path}?{urlencode({'reason': reason})}")
+    except (NotRunningError, InvalidIdError) as error:
         return _fail(error)
     _console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
@@ -238,14 +252,18 @@ def revive_actor(settings: Settings, actor: str, *, node: str | None) -> int:
     """
     refused = NotRunningError(f"{actor} is not parked. `sightline actors` lists the parked ones as KIND/ID.")
     try:
+        kind, _, actor_id = actor.partition("/")
+        path = f"{segment(kind)}/{segment(actor_id)}"
         for name, url in _servers_of(settings, node).items():
             try:
-                _ask_at(url, settings, "POST", f"/internal/actors/{actor}/revive")
+                _ask_at(url, settings, "POST", f"/internal/actors/{path}/revive")
             except NotRunningError as error:
                 refused = refused if error.code == NOT_PARKED else error
             else:
                 sys.stdout.write(f"revived {actor} on {name}\n")
                 return 0
+    except InvalidIdError as error:
+        return _fail(error)
     except NotRunningError as error:
         refused = error
     return _fail(refused)

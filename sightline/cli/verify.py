@@ -1,8 +1,9 @@
-"""`sightline verify`: check the signature of a frame and print what it proves."""
+"""`sightline verify`: check the signature of a frame, and print what was signed with the origin of each statement."""
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -10,12 +11,14 @@ from sightline.evidence.verification import PictureReport, PictureVerdict, verif
 
 JPEG_START = b"\xff\xd8"
 _EXPLAINED = {
-    PictureVerdict.TRUSTED: "signed by a certificate of the given root, and not changed since",
+    PictureVerdict.TRUSTED: "signed by a certificate of the given root, and not changed since. This proves that "
+    "the signer delivered this picture with these statements, not that what the operator's device stated is true",
     PictureVerdict.UNTRUSTED: "not changed since it was signed, but the signer is not trusted. Pass --root with the "
     "server's root certificate (GET /.well-known/sightline-certificates.pem)",
     PictureVerdict.CHANGED: "CHANGED since it was signed, or signed with a certificate that is not valid",
     PictureVerdict.UNSIGNED: "not signed. Ask the server for a signed frame with ?signed=1",
 }
+_ORIGINS_MISSING = "signed by an earlier version, which called every picture a capture of a camera without knowing it"
 
 
 def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
@@ -42,17 +45,26 @@ def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
 
 def _lines(file: Path, report: PictureReport) -> list[str]:
     lines = [f"{file}: {_EXPLAINED[report.verdict]}"]
-    facts = report.facts or {}
-    rows = {
-        "signed by": report.signer,
-        "session": facts.get("sessionId"),
-        "frame": facts.get("sequence"),
-        "captured at": f"{facts['capturedAt']} (by the clock of the {facts['capturedBy']})" if facts else None,
-        "position": f"{facts['lat']}, {facts['lng']} (accuracy {facts['accuracyM']:g} m, at {facts['positionAt']})"
-        if facts.get("lat") is not None
-        else None,
-        "in geofence": facts.get("inGeofence"),
-    }
     if report.verdict is not PictureVerdict.CHANGED:  # what a changed file says is worth nothing
-        lines += [f"  {name:12} {value}" for name, value in rows.items() if value]
+        lines += [f"  signed by    {report.signer}"] if report.signer else []
+        lines += [] if report.facts is None else _statements(report.facts)
     return lines + [f"  problem      {problem}" for problem in report.problems]
+
+
+def _statements(facts: dict[str, Any]) -> list[str]:
+    origins: dict[str, str] = facts.get("origins", {})
+    position = None
+    if facts.get("lat") is not None:
+        position = f"{facts['lat']}, {facts['lng']}, accuracy {facts['accuracyM']:g} m, received {facts['positionAt']}"
+    rows = (
+        ("session", "sessionId", facts.get("sessionId")),
+        ("frame", "sequence", facts.get("sequence")),
+        ("captured at", "capturedAt", facts.get("capturedAt")),
+        ("received at", "receivedAt", facts.get("receivedAt")),
+        ("position", "lat", position),
+        ("in geofence", "inGeofence", facts.get("inGeofence")),
+    )
+    return [
+        f"  {'picture':12} {origins.get('picture', _ORIGINS_MISSING)}",
+        *(f"  {title:12} {value} ({origins.get(name, 'origin not given')})" for title, name, value in rows if value),
+    ]

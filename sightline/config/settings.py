@@ -1,5 +1,6 @@
 """Every setting with its type, default and meaning."""
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -9,6 +10,13 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from sightline.actors.deps import ActorLimits
+from sightline.config.addresses import (
+    check_base_url,
+    check_host,
+    check_http_url,
+    check_ip_address,
+    check_port_range,
+)
 from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import MeterLimits
 from sightline.domain.operator.machine import AcceptPolicy
@@ -16,6 +24,7 @@ from sightline.domain.session.model import SessionLimits
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.server import TrustedProxies
 from sightline.storage.database.url import check_database_url
 from sightline.system.secrets import FILE_NAME as SECRETS_FILE
 
@@ -40,6 +49,13 @@ def _read_json(value: object) -> object:
 
 def _split_urls(value: SecretStr | None) -> tuple[str, ...]:
     return () if value is None else tuple(url.strip() for url in value.get_secret_value().split(",") if url.strip())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
@@ -89,7 +105,9 @@ class Settings(BaseModel):
         31_536_000, ge=0, description="Strict-Transport-Security max-age in seconds; 0 disables the header."
     )
     trusted_proxies: CommaList = Field(
-        (), description="Addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are used; comma list."
+        (),
+        description="Addresses and networks (172.16.0.0/12) of reverse proxies whose X-Forwarded-For and "
+        "X-Forwarded-Proto are used; comma list.",
     )
     drain_seconds: float = Field(
         10.0, ge=0, description="Seconds that calls in flight get to finish when the server stops."
@@ -165,6 +183,11 @@ class Settings(BaseModel):
         description="Server processes on this machine. More than 1: a supervisor runs database, chain and NATS server, "
         "unless they are external, and so many workers.",
     )
+    withdrawals_file: Path | None = Field(
+        None,
+        description="Append-only file of revoked keys, changed members, suspensions and ended sign-ins, which a "
+        "restore applies again. Default: withdrawals.jsonl in DATA_DIR.",
+    )
     nats_url: SecretStr | None = Field(
         None,
         description="URLs of the NATS servers that connect several servers of one database (nats:// or tls://), comma "
@@ -176,10 +199,16 @@ class Settings(BaseModel):
     nats_cert: Path | None = Field(None, description="Client certificate (PEM file) for the NATS servers.")
     nats_key: Path | None = Field(None, description="Private key (PEM file) of NATS_CERT.")
     nats_credentials: Path | None = Field(None, description="Credentials file for the NATS servers, as nsc writes it.")
+    nats_allow_insecure: bool = Field(
+        False,
+        description="Accept NATS servers on other machines without TLS or without a credential. Frames between servers "
+        "are encrypted, but whoever reaches such NATS servers can delay, drop and count them.",
+    )
     cluster: str = Field(
         "sightline",
         pattern=r"^[A-Za-z0-9_-]{1,40}$",
-        description="Name in the NATS subjects: services with different names can share NATS servers.",
+        description="Name in the NATS subjects: services with different names can share NATS servers. Each "
+        "reads only its own frames, because they are encrypted under its secrets.",
     )
 
     # Identity.
@@ -253,6 +282,15 @@ class Settings(BaseModel):
         900,
         ge=0,
         description="Minimum milliseconds between keyframes requested for clients that poll frames slowly; 0: never.",
+    )
+    video_picture_max: str = Field(
+        "3840x2160",
+        pattern=r"^[1-9]\d{1,4}x[1-9]\d{1,4}$",
+        description="Largest video that is decoded for frames, WIDTHxHEIGHT, either way round: the area counts. Larger "
+        "video is forwarded to viewers only.",
+    )
+    video_worker_memory_mb: int = Field(
+        2048, ge=0, description="Resident memory in MB at which a video worker is restarted; 0: no limit."
     )
     video_backend: Literal["embedded", "mediamtx", "cloudflare"] = Field(
         "embedded", description="Media server: the embedded one, MediaMTX or Cloudflare Stream."
@@ -329,6 +367,19 @@ class Settings(BaseModel):
         description="Dispatched sessions of one consumer workspace that are not started, up to which it may dispatch "
         "another; three abandoned ones in 10 minutes cause a pause of 60 seconds. 0: no limit.",
     )
+    dispatch_ack_seconds: int = Field(
+        10,
+        ge=0,
+        le=120,
+        description="Seconds in which a dispatched operator must acknowledge (by a call about the session, an event "
+        "stream, a heartbeat), before the session is dispatched to the next. 0: no limit.",
+    )
+    unfunded_sessions_max: int = Field(
+        1,
+        ge=0,
+        description="Open sessions of one wallet that does not cover their holds, while FUNDS_POLICY is advisory. "
+        "0: no limit.",
+    )
     base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
@@ -379,7 +430,7 @@ class Settings(BaseModel):
         "",
         description=(
             "Changed rate limits, comma-separated, written class=per_second/burst, for example frame=20/40,auth=1/20. "
-            "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling."
+            "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling, chain."
         ),
     )
 
@@ -390,6 +441,45 @@ class Settings(BaseModel):
         for value in values:
             if not ORIGIN.fullmatch(value):
                 raise ValueError(f"{value!r} is not an origin: write https://HOST or https://HOST:PORT, in lower case")
+        return values
+
+    @field_validator("host", "internal_host")
+    @classmethod
+    def _check_host(cls, value: str) -> str:
+        """Refuse what no listener can bind."""
+        return check_host(value)
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        """Refuse what callers cannot reach: cookies, sign-in and media URLs are made of it."""
+        return None if value is None else check_base_url(value)
+
+    @field_validator("chain_public_rpc_url", "chain_explorer_url", "video_mediamtx_url", "video_mediamtx_api_url")
+    @classmethod
+    def _check_http_url(cls, value: str | None) -> str | None:
+        """Refuse what is no URL of an HTTP server."""
+        return None if value is None else check_http_url(value)
+
+    @field_validator("chain_rpc_url")
+    @classmethod
+    def _check_rpc_url(cls, value: SecretStr | None) -> SecretStr | None:
+        """As `_check_http_url`, for a URL that may hold a key."""
+        if value is not None:
+            check_http_url(value.get_secret_value())
+        return value
+
+    @field_validator("video_bind_addresses", "video_advertised_addresses")
+    @classmethod
+    def _check_media_addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse names: media sockets and SDP need IP addresses."""
+        return tuple(check_ip_address(value) for value in values)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Parse the networks once, so that an error names the setting."""
+        TrustedProxies.parse(values)
         return values
 
     @field_validator("rate_budgets")
@@ -425,11 +515,20 @@ class Settings(BaseModel):
         """
         if self.internal_port is None:
             self.internal_port = 0 if self.port == 0 else DEFAULT_INTERNAL_PORT
+        if self.internal_token is None and not _is_loopback(self.internal_host):
+            raise ValueError(
+                f"SIGHTLINE_INTERNAL_HOST {self.internal_host} can be reached from other machines: set "
+                "SIGHTLINE_INTERNAL_TOKEN, or keep the host at 127.0.0.1."
+            )
         if self.tls_auto:
             if self.tls_cert is not None or self.tls_key is not None:
                 raise ValueError("SIGHTLINE_TLS_AUTO cannot be combined with SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY.")
             if "host" not in self.model_fields_set:
                 self.host = "0.0.0.0"  # noqa: S104  phones on the network shall reach it
+        try:
+            check_port_range(self.video_udp_port_min, self.video_udp_port_max)
+        except ValueError as error:
+            raise ValueError(f"SIGHTLINE_VIDEO_UDP_PORT_MIN and SIGHTLINE_VIDEO_UDP_PORT_MAX: {error}.") from None
         media_server = self.video_backend
         requirements = (
             (
@@ -483,6 +582,11 @@ class Settings(BaseModel):
         return self.secrets_file or self.data_dir / SECRETS_FILE
 
     @property
+    def withdrawals_path(self) -> Path:
+        """The file of withdrawals."""
+        return self.withdrawals_file or self.data_dir / "withdrawals.jsonl"
+
+    @property
     def nats_servers(self) -> tuple[str, ...]:
         """URLs of the NATS servers; empty if this server is alone."""
         return _split_urls(self.nats_url)
@@ -520,5 +624,7 @@ class Settings(BaseModel):
                 seen_within_ms=self.seen_within_seconds * SECOND_MS,
             ),
             unstarted_dispatches_max=self.consumer_dispatches_max,
+            dispatch_ack_ms=self.dispatch_ack_seconds * SECOND_MS,
+            unfunded_sessions_max=self.unfunded_sessions_max,
             funds_policy=self.funds_policy,
         )

@@ -86,6 +86,26 @@ class WalletPrincipal:
 Principal: TypeAlias = ApiKeyPrincipal | WalletPrincipal
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The credential that a play URL was given to, by its ids: those of a workspace and of an API key or a sign-in."""
+
+    is_key: bool
+    credential_id: str
+    workspace_id: str
+
+
+def holder_of(principal: Principal) -> Holder:
+    """Name the credential of a principal that acts for a workspace."""
+    assert principal.workspace_id is not None
+    match principal:
+        case ApiKeyPrincipal(key_id=key_id):
+            return Holder(is_key=True, credential_id=key_id, workspace_id=principal.workspace_id)
+        case WalletPrincipal(session_id=session_id):
+            return Holder(is_key=False, credential_id=session_id, workspace_id=principal.workspace_id)
+
+
 class Operation(StrEnum):
     """Every operation that needs a credential. Calls with the same rule share one operation."""
 
@@ -93,6 +113,8 @@ class Operation(StrEnum):
     LOGOUT = auto()
     LIST_WALLET_SESSIONS = auto()
     END_WALLET_SESSION = auto()
+    READ_INVITATIONS = auto()
+    ANSWER_INVITATION = auto()
     SELECT_WORKSPACE = auto()
     LIST_WORKSPACES = auto()
     GET_WORKSPACE = auto()
@@ -111,6 +133,7 @@ class Operation(StrEnum):
     DISPATCH_SESSION = auto()
     CANCEL_SESSION = auto()
     READ_SESSION = auto()
+    WATCH_VIDEO = auto()
     ACCEPT_SESSION = auto()
     START_SESSION = auto()
     END_SESSION = auto()
@@ -134,7 +157,8 @@ class Rule:
         roles: The wallet roles that may call.
         needs_workspace: Whether a wallet session must have selected a workspace.
         is_role_live: Whether the wallet's role is read from the authorization graph at each call instead of being
-            taken from the cookie. True for every operation that changes something in a workspace.
+            taken from the cookie. True for every operation that changes something in a workspace, and for live video
+            and positions.
         needs_recent_signature: Whether the sign-in must be younger than the configured age.
     """
 
@@ -169,6 +193,10 @@ def _changes(*scopes: Scope, roles: frozenset[Role] = _STAFF) -> Rule:
     return Rule(scopes=frozenset(scopes), roles=roles, is_role_live=True)
 
 
+def _watches(*scopes: Scope) -> Rule:
+    return Rule(scopes=frozenset(scopes), is_role_live=True)
+
+
 def _administers(*, roles: frozenset[Role], needs_recent_signature: bool = False) -> Rule:
     return Rule(
         keys_refused=WALLET_SESSION_REQUIRED,
@@ -187,6 +215,8 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.LOGOUT: _ANYONE,
         Operation.LIST_WALLET_SESSIONS: _WALLET_ONLY,
         Operation.END_WALLET_SESSION: _WALLET_ONLY,
+        Operation.READ_INVITATIONS: _WALLET_ONLY,
+        Operation.ANSWER_INVITATION: _WALLET_ONLY,
         Operation.SELECT_WORKSPACE: _WALLET_ONLY,
         Operation.LIST_WORKSPACES: _WALLET_ONLY,
         Operation.GET_WORKSPACE: _reads(Scope.SESSIONS_READ),
@@ -205,6 +235,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.DISPATCH_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.CANCEL_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.READ_SESSION: _reads(Scope.SESSIONS_READ),
+        Operation.WATCH_VIDEO: _watches(Scope.SESSIONS_READ),
         Operation.ACCEPT_SESSION: _changes(Scope.SESSIONS_OPERATE),
         Operation.START_SESSION: _changes(Scope.SESSIONS_OPERATE),
         Operation.END_SESSION: _changes(Scope.SESSIONS_OPERATE, Scope.SESSIONS_CREATE),
@@ -212,7 +243,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.READ_WALLET: _reads(Scope.WALLET_READ),
         Operation.USE_FAUCET: _changes(Scope.SESSIONS_CREATE),
         Operation.ISSUE_STREAM_TICKET: Rule(wallets_refused=API_KEY_REQUIRED, needs_workspace=False),
-        Operation.WATCH_EVENTS: _reads(Scope.SESSIONS_READ),
+        Operation.WATCH_EVENTS: _watches(Scope.SESSIONS_READ),
         Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
     }
 )

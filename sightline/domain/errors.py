@@ -10,6 +10,7 @@ SightlineError
 |   +-- BusUnavailableError
 +-- OutcomeUnknownError   the outcome is not known: repeat the call with the same key
 +-- InvariantError        us: a bug; the actor crashes and is reloaded
+    +-- DependencyRefusedError   us, or who changed the dependency: a parked actor tries again by itself
 """
 
 from sightline.domain.refusal import Refusal
@@ -61,3 +62,7 @@ class OutcomeUnknownError(SightlineError):
 
 class InvariantError(SightlineError):
     """Something that must hold does not: our bug, never the caller's."""
+
+
+class DependencyRefusedError(InvariantError):
+    """A dependency refused what it was sent: our bug, or a state of the dependency that a person may repair."""

@@ -32,7 +32,28 @@ class ReceiptCheck(StrEnum):
     CHARGE = "charge"
     FEE = "fee"
     SETTLED = "settled"
-    """The Settled event on the chain. Skipped without chain data, and while nothing is settled."""
+    """The payment, by the contracts that the caller trusts. Skipped as `SkipReason` says."""
+
+
+class SkipReason(StrEnum):
+    """Why a check was not made."""
+
+    DEPLOYMENT_MISSING = "deploymentMissing"
+    """The caller named no chain and contracts to trust. A receipt may name any contract, also one made to forge it."""
+    NOT_SETTLED = "notSettled"
+    """The receipt claims no payment: nothing is charged, or it is not CONFIRMED yet."""
+    TRANSACTION_MISSING = "transactionMissing"
+    """The caller gave no transaction from a node of the chain."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TrustedDeployment:
+    """The chain and the contracts that the caller trusts, known from another source than the receipt."""
+
+    chain_id: int
+    settlement_address: str
+    usdc_address: str
 
 
 @final
@@ -51,11 +72,12 @@ class Verification:
     """The result of a verification."""
 
     failures: tuple[Failure, ...]
-    skipped: frozenset[ReceiptCheck] = frozenset()
+    skipped: Mapping[ReceiptCheck, SkipReason] = field(default_factory=dict)
+    """The checks that were not made. What they would compare is not proved."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether no check failed."""
+        """Whether no check failed. Skipped checks do not count."""
         return not self.failures
 
 
@@ -69,7 +91,9 @@ def chain_hash(previous: str, session_id: str, sequence: int, kind: str, at_ms: 
     return hashlib.sha256(json.dumps(body, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
 
 
-def verify_receipt(receipt: object, *, keccak256: Keccak, chain: object = None) -> Verification:
+def verify_receipt(
+    receipt: object, *, keccak256: Keccak, deployment: TrustedDeployment | None = None, chain: object = None
+) -> Verification:
     """Recompute a receipt and return every value that is wrong.
 
     Never raises for a malformed receipt: a missing or ill-typed value is a failure at its path.
@@ -77,8 +101,10 @@ def verify_receipt(receipt: object, *, keccak256: Keccak, chain: object = None) 
     Args:
         receipt: The receipt as decoded JSON.
         keccak256: Keccak-256 (not SHA3-256) of some bytes.
-        chain: What a node of the chain answers, as decoded JSON: `chainId` (an integer) and `receipt` (the result of
-            `eth_getTransactionReceipt` for `settlement.txHash`). None skips the check `settled`.
+        deployment: The chain and the contracts that must have paid. None skips the check `settled`, because the
+            addresses in the receipt are only what its author states.
+        chain: What a node that the caller trusts answers, as decoded JSON: `chainId` (an integer) and `receipt` (the
+            result of `eth_getTransactionReceipt` for `settlement.txHash`). None skips the check `settled`.
     """
     root = _Node(receipt)
     report = _Report()
@@ -90,11 +116,8 @@ def verify_receipt(receipt: object, *, keccak256: Keccak, chain: object = None) 
         (ReceiptCheck.FEE, with_history.fee),
     ):
         report.run(check, run)
-    if chain is None:
-        report.skipped.add(ReceiptCheck.SETTLED)
-    else:
-        report.run(ReceiptCheck.SETTLED, lambda: with_history.settled(_Node(chain, "chain")))
-    return Verification(tuple(report.failures), frozenset(report.skipped))
+    report.run(ReceiptCheck.SETTLED, lambda: with_history.settled(deployment, _Node(chain, "chain")))
+    return Verification(tuple(report.failures), report.skipped)
 
 
 def verify_events(session_id: str, events: object, head_hash: str) -> Verification:
@@ -130,7 +153,7 @@ class _Report:
 
     def __init__(self) -> None:
         self.failures: list[Failure] = []
-        self.skipped: set[ReceiptCheck] = set()
+        self.skipped: dict[ReceiptCheck, SkipReason] = {}
         self._check = ReceiptCheck.HASH_CHAIN
 
     def run(self, check: ReceiptCheck, run: Callable[[], None]) -> None:
@@ -142,6 +165,9 @@ class _Report:
 
     def fail(self, line: str, message: str) -> None:
         self.failures.append(Failure(self._check, line, message))
+
+    def skip(self, reason: SkipReason) -> None:
+        self.skipped[self._check] = reason
 
     def expect(self, node: "_Node", expected: object) -> None:
         if type(node.value) is not type(expected) or node.value != expected:
@@ -172,6 +198,11 @@ class _Node:
             raise _MalformedError(line, "is missing")
         return _Node(self.value[name], line)
 
+    def get(self, name: str, default: object) -> "_Node":
+        """The member of this name, or the default: receipts of earlier versions do not have it."""
+        is_missing = isinstance(self.value, Mapping) and name not in self.value
+        return _Node(default, f"{self.line}.{name}") if is_missing else self[name]
+
     def items(self) -> Iterator["_Node"]:
         if not isinstance(self.value, list):
             raise _MalformedError(self.line, "is not an array")
@@ -181,6 +212,11 @@ class _Node:
     def text(self) -> str:
         if not isinstance(self.value, str):
             raise _MalformedError(self.line, "is not a string")
+        return self.value
+
+    def boolean(self) -> bool:
+        if not isinstance(self.value, bool):
+            raise _MalformedError(self.line, "is not true or false")
         return self.value
 
     def integer(self) -> int:
@@ -341,27 +377,38 @@ class _Checks:
 
     def charge(self) -> None:
         """Recompute the charge, and compare the parties of the settlement."""
-        session, payload = self.root["session"], self.root["settlement"]["payload"]
+        session, settlement = self.root["session"], self.root["settlement"]
+        payload, mismatched = settlement["payload"], settlement.get("mismatched", False)
         rate, ended = session["ratePerSecondMicroUsdc"].money(), self.last.get("ENDED")
         hold = rate * session["maxDurationSeconds"].integer()
         self.report.expect(session["holdMicroUsdc"], str(hold))
         if ended is None:
             self.report.expect(session["chargedMicroUsdc"], "0")
             self.report.expect(payload, None)
+            self.report.expect(mismatched, False)
             return
         clean = ended.fact("cleanSeconds").integer()
         charged = clean * rate
         self.report.expect(ended.fact("chargedMicroUsdc"), str(charged))
         self.report.expect(session["chargedMicroUsdc"], str(charged))
-        self.report.expect(payload["ratePerSecond"], str(rate))
-        self.report.expect(payload["chargeableSeconds"], clean)
         total = payload["toAmount"].money() + payload["feeAmount"].money()
-        if total != charged:
-            self.report.fail(payload.line, f"toAmount and feeAmount add up to {total}, not to the charge {charged}")
         self.report.expect(payload["consumerWorkspaceId"], session["consumerWorkspaceId"].value)
         self.report.expect(payload["operatorWorkspaceId"], session["operatorWorkspaceId"].value)
-        self._party(payload["from"], self._of("CREATED"), "payerAddress")
-        self._party(payload["to"], self._of("ASSIGNED"), "payeeAddress")
+        if mismatched.boolean():
+            seconds = payload["chargeableSeconds"].integer()
+            self.report.fail(
+                mismatched.line,
+                f"is true: the contract settled {total} micro-USDC for {seconds} s from {payload['from'].text()} to "
+                f"{payload['to'].text()}, but the recorded events give {charged} micro-USDC for {clean} s",
+            )
+            charged = seconds * payload["ratePerSecond"].money()
+        else:
+            self.report.expect(payload["ratePerSecond"], str(rate))
+            self.report.expect(payload["chargeableSeconds"], clean)
+            self._party(payload["from"], self._of("CREATED"), "payerAddress")
+            self._party(payload["to"], self._of("ASSIGNED"), "payeeAddress")
+        if total != charged:
+            self.report.fail(payload.line, f"toAmount and feeAmount add up to {total}, not to the charge {charged}")
         digest = self.keccak256(session["id"].text().lower().encode("ascii", "replace"))
         self.report.expect(payload["sessionIdHash"], "0x" + digest.hex())
 
@@ -370,8 +417,11 @@ class _Checks:
         session, settlement = self.root["session"], self.root["settlement"]
         payload, bps = settlement["payload"], session["platformFeeBps"].integer()
         if payload.value is not None:
-            self.report.expect(payload["platformFeeBps"], bps)
             charged = session["chargedMicroUsdc"].money()
+            if settlement.get("mismatched", False).value is True:  # the numbers of the contract, which differ
+                bps = payload["platformFeeBps"].integer()
+                charged = payload["toAmount"].money() + payload["feeAmount"].money()
+            self.report.expect(payload["platformFeeBps"], bps)
             fee = charged * bps // BASIS_POINTS
             self.report.expect(payload["feeAmount"], str(fee))
             self.report.expect(payload["toAmount"], str(charged - fee))
@@ -386,55 +436,64 @@ class _Checks:
         elif settlement["state"].value not in ("PENDING", "CONFIRMED"):
             self.report.fail(settlement["state"].line, "is neither PENDING nor CONFIRMED")
 
-    def settled(self, chain: _Node) -> None:
-        """Compare the receipt with the event Settled and the token's transfer in the transaction's logs."""
-        settlement, contracts, mined = self.root["settlement"], self.root["contracts"], chain["receipt"]
-        if settlement["txHash"].value is None:
-            self.report.skipped.add(ReceiptCheck.SETTLED)
+    def settled(self, deployment: TrustedDeployment | None, chain: _Node) -> None:
+        """Compare the receipt with what the trusted contracts logged in the transaction."""
+        settlement, contracts, report = self.root["settlement"], self.root["contracts"], self.report
+        if deployment is None:
+            report.skip(SkipReason.DEPLOYMENT_MISSING)
             return
-        payload, report = settlement["payload"], self.report
-        report.expect(contracts["chainId"], chain["chainId"].integer())
+        report.expect(contracts["chainId"], deployment.chain_id)
+        report.expect_address(contracts["settlementAddress"], deployment.settlement_address)
+        report.expect_address(contracts["usdcAddress"], deployment.usdc_address)
+        if settlement["txHash"].value is None or settlement["state"].value != "CONFIRMED":
+            report.skip(SkipReason.NOT_SETTLED)
+            return
+        if chain.value is None:
+            report.skip(SkipReason.TRANSACTION_MISSING)
+            return
+        report.expect(chain["chainId"], deployment.chain_id)
+        payload, mined, tx_line = settlement["payload"], chain["receipt"], settlement["txHash"].line
         if mined.value is None:
-            raise _MalformedError(settlement["txHash"].line, "the chain does not know this transaction")
+            raise _MalformedError(tx_line, "the chain does not know this transaction")
         report.expect(settlement["txHash"], mined["transactionHash"].text().lower())
         report.expect(settlement["blockNumber"], str(mined["blockNumber"].hex()))
         if mined["status"].hex() != 1:
-            report.fail(settlement["txHash"].line, "the transaction failed")
+            report.fail(tx_line, "the transaction failed")
         logs = list(mined["logs"].items())
         signature = b"Settled(bytes32,address,address,uint256,uint256,uint256,uint256,uint256)"
-        topic, session_hash = "0x" + self.keccak256(signature).hex(), payload["sessionIdHash"].text()
-        found = [log for log in logs if _topics(log)[:1] == [topic] and _topics(log)[1:2] == [session_hash.lower()]]
+        first = ["0x" + self.keccak256(signature).hex(), payload["sessionIdHash"].text().lower()]
+        contract = deployment.settlement_address.lower()
+        found = [log for log in logs if log["address"].text().lower() == contract and _topics(log)[:2] == first]
         if not found:
-            raise _MalformedError(settlement["txHash"].line, "the transaction has no event Settled of this session")
+            raise _MalformedError(tx_line, f"has no event Settled of this session by the contract {contract}")
         log = found[0]
-        report.expect_address(contracts["settlementAddress"], log["address"].text())
+        words, parties = _words(log["data"]), _topics(log)[2:]
+        if len(words) != 5 or len(parties) != 2:
+            raise _MalformedError(log.line, "is not an event Settled")
         report.expect(settlement["logIndex"], log["logIndex"].hex())
-        for name, topic in zip(("from", "to"), _topics(log)[2:], strict=False):
-            report.expect_address(payload[name], "0x" + topic[-40:])
-        words = _words(log["data"])
-        if len(words) != 5:
-            raise _MalformedError(log["data"].line, "is not five numbers")
+        for name, party in zip(("from", "to"), parties, strict=True):
+            report.expect_address(payload[name], "0x" + party[-40:])
         for name, word in zip(("toAmount", "feeAmount", "ratePerSecond"), words[:3], strict=True):
             report.expect(payload[name], str(word))
         report.expect(payload["chargeableSeconds"], words[3])
         report.expect(payload["platformFeeBps"], words[4])
-        report.expect(settlement["state"], "CONFIRMED")
         if words[0]:
-            self._transferred(logs, words[0])
+            self._transferred(deployment, logs, parties, words[0])
 
-    def _transferred(self, logs: list[_Node], amount: int) -> None:
-        """Compare the token's address with the one that moved the operator's part."""
-        payload, contracts = self.root["settlement"]["payload"], self.root["contracts"]
+    def _transferred(self, deployment: TrustedDeployment, logs: list[_Node], parties: list[str], amount: int) -> None:
+        """Require that the trusted token moved the payee's part, to the payee or into its credit at the contract."""
         topic = "0x" + self.keccak256(b"Transfer(address,address,uint256)").hex()
-        payer = payload["from"].text().lower()[2:]
-        tokens = {
-            log["address"].text().lower()
-            for log in logs
-            if _topics(log)[:1] == [topic] and _topics(log)[1:2] == ["0x" + payer.rjust(64, "0")]
+        payer, payee = parties
+        credit = "0x" + deployment.settlement_address.lower()[2:].rjust(64, "0")
+        token = deployment.usdc_address.lower()
+        if not any(
+            log["address"].text().lower() == token
+            and _topics(log) in ([topic, payer, payee], [topic, payer, credit])
             and _words(log["data"]) == [amount]
-        }  # fmt: skip
-        if contracts["usdcAddress"].text().lower() not in tokens:
-            self.report.fail(contracts["usdcAddress"].line, f"is not the token that moved {amount} from the payer")
+            for log in logs
+        ):
+            line = self.root["settlement"]["txHash"].line
+            self.report.fail(line, f"has no transfer of {amount} by the token {token} from the payer to the payee")
 
     def _of(self, kind: str) -> _Event:
         if kind not in self.last:

@@ -13,6 +13,10 @@ ROTATION_MS: Final = DAY_MS
 """After a rotation, messages are also signed with the previous secret for this long."""
 SENT_AT_ONCE_MAX: Final = 2
 """Messages in flight to one endpoint."""
+WORKSPACE_AT_ONCE_MAX: Final = 8
+"""Deliveries of one workspace in flight, so that a few workspaces cannot take all places of the service."""
+SLOW_MS: Final = 2_000
+"""An endpoint whose last answer took longer shares places with the failing ones."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 3_600

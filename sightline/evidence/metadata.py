@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sightline.domain.geofence import Fix
+from sightline.evidence.origins import stated_by_operator
 from sightline.ports.evidence import FrameFacts
 
 _SOI: Final = b"\xff\xd8"
@@ -147,10 +148,9 @@ def _directory(tags: list[_Tag], at: int) -> bytes:
 
 
 def _xmp(facts: FrameFacts, software: str) -> bytes:
-    # Every value is a number, an ISO time, a UUID or one of a fixed set of words, so nothing needs escaping.
-    properties = " ".join(
-        f'sightline:{name}="{value}"' for name, value in frame_properties(facts).items() if value is not None
-    )
+    # Every value is a number, an ISO time, a UUID or of a fixed set of words, so nothing needs escaping.
+    values = frame_properties(facts) | {"statedByOperator": stated_by_operator(facts)}
+    properties = " ".join(f'sightline:{name}="{value}"' for name, value in values.items() if value is not None)
     return (
         '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
         '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'

@@ -1,4 +1,4 @@
-"""Signs frames by C2PA content credentials (c2pa.org, specification 2.1) with the c2pa library."""
+"""Signs frames by C2PA content credentials (c2pa.org, specification 2) with the c2pa library."""
 
 import io
 from typing import Final, final
@@ -10,11 +10,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from sightline.evidence.certificates import SigningIdentity
 from sightline.evidence.metadata import frame_properties, with_metadata
+from sightline.evidence.origins import Origin, origins_of
 from sightline.ports.evidence import EvidenceUnavailableError, FrameFacts
 
 ASSERTION: Final = "live.sightline.frame"
 """Label of the assertion that holds the facts of the frame."""
-_CAPTURE: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/digitalCapture"
+_RECEIVED: Final = "received"
+"""Refers to the ingredient within the manifest's definition."""
 _SIGNING_THREADS: Final = 2
 _FORMAT: Final = "image/jpeg"
 
@@ -42,16 +44,33 @@ class C2paEvidence:
         return self._identity.chain
 
     def _manifest(self, facts: FrameFacts) -> dict[str, object]:
+        # No digitalSourceType: IPTC has none for "not known", and only c2pa.created needs one. What this server knows
+        # is that it opened a video that it received, and encoded a picture of it as JPEG.
+        of_received = {"parameters": {"ingredientIds": [_RECEIVED]}}
         return {
             "claim_generator_info": [{"name": "Sightline", "version": self._version}],
             "title": f"{facts.session_id}-{facts.frame.sequence}.jpg",
             "format": _FORMAT,
             "assertions": [
                 {
-                    "label": "c2pa.actions",
-                    "data": {"actions": [{"action": "c2pa.created", "digitalSourceType": _CAPTURE}]},
+                    "label": "c2pa.actions.v2",
+                    "data": {
+                        "actions": [
+                            {"action": "c2pa.opened"} | of_received,
+                            {"action": "c2pa.transcoded"} | of_received,
+                        ]
+                    },
                 },
-                {"label": ASSERTION, "data": frame_properties(facts)},
+                {"label": ASSERTION, "data": frame_properties(facts) | {"origins": origins_of(facts)}},
+            ],
+            "ingredients": [
+                {
+                    "title": f"Live video of session {facts.session_id}, as received",
+                    "description": f"{Origin.PUBLISHED}.".capitalize(),
+                    "format": "application/octet-stream",
+                    "relationship": "parentOf",
+                    "label": _RECEIVED,
+                }
             ],
         }
 

@@ -15,7 +15,10 @@ class PictureVerdict(StrEnum):
     """Result of a verification."""
 
     TRUSTED = "trusted"
-    """Unchanged since it was signed, by a certificate of a root that the caller trusts."""
+    """Unchanged since it was signed, by a certificate of a root that the caller trusts.
+
+    What others stated to the signer, such as the position, can be untrue.
+    """
     UNTRUSTED = "untrusted"
     """Unchanged since it was signed, but the root of its certificate was not given or is another one."""
     CHANGED = "changed"
@@ -27,13 +30,15 @@ class PictureVerdict(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureReport:
-    """What a picture proves."""
+    """What the signature of a picture proves, and what was signed."""
 
     verdict: PictureVerdict
     signer: str = ""
     """Common name of the signing certificate: the URL of the server."""
     facts: dict[str, Any] | None = None
-    """The facts of the frame that were signed; None if the manifest has none."""
+    """The facts of the frame that were signed; None if the manifest has none. `origins` says who states each; frames
+    of earlier versions do not have it.
+    """
     problems: tuple[str, ...] = ()
     """What failed, one line each."""
 

@@ -7,11 +7,17 @@ from typing import Literal, TypeAlias, final
 from sightline.actors.service.broker import Broker
 from sightline.http.audit import Audit
 from sightline.http.pipeline.stream_tickets import StreamTickets
-from sightline.ports.chain import ChainConfig, Faucet
+from sightline.ports.chain import ChainConfig, Faucet, RpcGuest
 from sightline.ports.clock import Clock
 from sightline.ports.evidence import FrameEvidence
 from sightline.ports.health import ReadinessCheck
-from sightline.ports.identity import ApiKeyService, MemberService, SignInService, WalletSessionService
+from sightline.ports.identity import (
+    ApiKeyService,
+    InvitationService,
+    MemberService,
+    SignInService,
+    WalletSessionService,
+)
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -19,7 +25,7 @@ from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, VideoBackend
 from sightline.ports.webhooks import WebhookService
 
-RpcEndpoint: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+RpcEndpoint: TypeAlias = Callable[[bytes, RpcGuest], Awaitable[bytes]]
 """The guarded JSON-RPC endpoint of the chain: request body to response body. Never raises for invalid input."""
 
 
@@ -76,6 +82,7 @@ class Services:
     sign_in: SignInService
     wallet_sessions: WalletSessionService
     members: MemberService
+    invitations: InvitationService
     api_keys: ApiKeyService
     audit: Audit
     webhooks: WebhookService

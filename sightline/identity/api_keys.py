@@ -10,7 +10,15 @@ from sightline.domain.units import MINUTE_MS
 from sightline.identity import refusals
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
 from sightline.ports.clock import Clock
-from sightline.ports.identity import ApiKeyRecord, IdentityStore, MintedKey
+from sightline.ports.identity import (
+    NOT_RECORDED,
+    ApiKeyRecord,
+    IdentityStore,
+    MintedKey,
+    Withdrawal,
+    WithdrawalKind,
+    Withdrawals,
+)
 from sightline.ports.ids import Ids
 from sightline.ports.store import IdempotencyRecord
 
@@ -39,7 +47,10 @@ class ApiKeys:
         clock: Clock,
         ids: Ids,
         options: ApiKeyOptions | None = None,
+        *,
+        withdrawals: Withdrawals = NOT_RECORDED,
     ) -> None:
+        self._withdrawals = withdrawals
         self._store = store
         self._hasher = hasher
         self._clock = clock
@@ -104,6 +115,10 @@ class ApiKeys:
         )
         if record is None:
             raise RefusedError(refusals.UNKNOWN_KEY)
+        revoked_at_ms = record.revoked_at_ms or self._clock.now_ms()
+        await self._withdrawals.record(
+            Withdrawal(kind=WithdrawalKind.KEY, at_ms=revoked_at_ms, workspace_id=workspace_id, subject=key_id)
+        )
         return record
 
 

@@ -12,7 +12,7 @@ from typing import Final, NoReturn, Protocol, final
 
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
+from sightline.domain.access import ApiKeyPrincipal, Holder, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
@@ -91,6 +91,20 @@ class Authenticator:
             _refuse(refusals.MISSING_CREDENTIAL)
         return await self._session_principal(value)
 
+    async def principal_of(self, holder: Holder) -> Principal:
+        """Resolve a credential by its ids: whether it is valid now. The role of a wallet is None.
+
+        Raises:
+            RefusedError: NOT_AUTHENTICATED or REVOKED_API_KEY.
+            StoreUnavailableError: The key or the wallet session could not be read.
+        """
+        if not holder.is_key:
+            return await self._sessions.principal_of(holder.credential_id, holder.workspace_id)
+        record = await self._store.key_in(holder.workspace_id, holder.credential_id)
+        if record is None:
+            _refuse(refusals.INVALID_CREDENTIAL)
+        return self._valid_key(record)
+
     async def run(self) -> NoReturn:
         """Write last uses periodically until cancelled.
 
@@ -122,6 +136,10 @@ class Authenticator:
         record = await self._record(key, self._hasher.digest(key))
         if record is None:
             _refuse(refusals.INVALID_CREDENTIAL)
+        return self._valid_key(record)
+
+    def _valid_key(self, record: ApiKeyRecord) -> ApiKeyPrincipal:
+        """The principal of a key, whose use is noted; refuses one whose grace period has ended."""
         now_ms = self._clock.now_ms()
         if record.grace_ends_at_ms is not None and now_ms >= record.grace_ends_at_ms:
             _refuse(refusals.REVOKED_KEY)

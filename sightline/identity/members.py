@@ -1,5 +1,7 @@
 """Members of workspaces, stored as edges of the authorization graph only.
 
+A wallet becomes a member by creating a workspace, or by accepting an invitation (`invitations`).
+
 Every workspace keeps at least one OWNER. A change that removes an OWNER requires, when it is written, that another
 OWNER's edge exists. If a concurrent change removed that edge, the decision is repeated with the new state of the graph.
 """
@@ -11,7 +13,16 @@ from sightline.domain.access import Role
 from sightline.domain.addresses import parse_address, shown_address
 from sightline.domain.errors import AuthzUnavailableError, RefusedError
 from sightline.identity import refusals
-from sightline.ports.identity import Member, Membership, WorkspaceDirectory
+from sightline.ports.clock import Clock
+from sightline.ports.identity import (
+    NOT_RECORDED,
+    Member,
+    Membership,
+    Withdrawal,
+    WithdrawalKind,
+    Withdrawals,
+    WorkspaceDirectory,
+)
 from sightline.ports.relations import (
     ROLE_OF_RELATION,
     WORKSPACE,
@@ -29,9 +40,19 @@ _POWER: Final = {role: power for power, role in enumerate(Role)}
 
 @final
 class Members:
-    """Lists, adds and removes members."""
+    """Lists and removes members, and changes their roles."""
 
-    def __init__(self, relations: Relations, directory: WorkspaceDirectory) -> None:
+    def __init__(
+        self,
+        relations: Relations,
+        directory: WorkspaceDirectory,
+        clock: Clock | None = None,
+        *,
+        withdrawals: Withdrawals = NOT_RECORDED,
+    ) -> None:
+        """Create the service. `withdrawals` needs a clock."""
+        self._clock = clock
+        self._withdrawals = withdrawals
         self._relations = relations
         self._directory = directory
 
@@ -56,18 +77,15 @@ class Members:
         workspaces = await self._directory.by_ids(tuple(roles)) if roles else ()
         return tuple(Membership(each, roles[each.id]) for each in sorted(workspaces, key=lambda each: each.slug))
 
-    async def add(self, workspace_id: str, address: str, role: str) -> Member:
-        """Add a wallet as a member, or change a member's role.
+    async def set_role(self, workspace_id: str, address: str, role: str) -> Member:
+        """Change the role of a member.
 
         Raises:
-            RefusedError: INVALID_INPUT; INVALID_STATE if the workspace would have no OWNER.
+            RefusedError: INVALID_INPUT; NOT_FOUND if the wallet is not a member; INVALID_STATE if the workspace would
+                have no OWNER.
             AuthzUnavailableError: The graph did not answer.
         """
-        shown, wanted = parse_address(address), Role.__members__.get(role)
-        if shown is None:
-            raise RefusedError(refusals.BAD_ADDRESS)
-        if wanted is None:
-            raise RefusedError(refusals.BAD_ROLE)
+        shown, wanted = parse_member(address, role)
         await self._change(workspace_id, shown, wanted)
         return Member(workspace_id=workspace_id, wallet_address=shown, role=wanted)
 
@@ -85,15 +103,14 @@ class Members:
         if shown is None:
             raise RefusedError(refusals.BAD_ADDRESS)
         role = await self._change(workspace_id, shown, None)
-        assert role is not None
         return Member(workspace_id=workspace_id, wallet_address=shown, role=role)
 
-    async def _change(self, workspace_id: str, address: str, wanted: Role | None) -> Role | None:
-        """Set the wallet's role to `wanted`, or remove it; returns the earlier role."""
+    async def _change(self, workspace_id: str, address: str, wanted: Role | None) -> Role:
+        """Set the role of a member to `wanted`, or remove it; returns the earlier role."""
         for _ in range(_ATTEMPTS_MAX):
             members = {member.wallet_address: member.role for member in await self.members_of(workspace_id)}
             before = members.get(address)
-            if before is None and wanted is None:
+            if before is None:
                 raise RefusedError(refusals.UNKNOWN_MEMBER)
             requires = _what_must_stand(workspace_id, members, address, wanted)
             updates = [TupleUpdate(member_edge(workspace_id, address, role), present=role is wanted) for role in Role]
@@ -101,8 +118,22 @@ class Members:
                 await self._relations.write(updates, requires=requires)
             except PreconditionFailedError:
                 continue
+            await self.record(workspace_id, address, wanted)
             return before
         raise AuthzUnavailableError("the members of this workspace are being changed concurrently; retry")
+
+    async def record(self, workspace_id: str, address: str, role: Role | None) -> None:
+        """Record, where a restore finds it, the role that the wallet has now; None: it is not a member."""
+        if self._clock is not None:
+            await self._withdrawals.record(
+                Withdrawal(
+                    kind=WithdrawalKind.MEMBER,
+                    at_ms=self._clock.now_ms(),
+                    workspace_id=workspace_id,
+                    subject=address.lower(),
+                    state="" if role is None else role.name,
+                )
+            )
 
     async def _roles_of(self, address: str, workspace_id: str | None = None) -> dict[str, Role]:
         """Return the wallet's role in this workspace, or in each of its workspaces."""
@@ -112,16 +143,30 @@ class Members:
         return _strongest((edge.resource.id, ROLE_OF_RELATION[edge.relation]) for edge in _memberships(edges))
 
 
+def parse_member(address: str, role: str) -> tuple[str, Role]:
+    """Return the address in EIP-55 form, and the role. Raises RefusedError (INVALID_INPUT)."""
+    shown, parsed = parse_address(address), Role.__members__.get(role)
+    if shown is None:
+        raise RefusedError(refusals.BAD_ADDRESS)
+    if parsed is None:
+        raise RefusedError(refusals.BAD_ROLE)
+    return shown, parsed
+
+
 def _what_must_stand(
     workspace_id: str, members: dict[str, Role], address: str, wanted: Role | None
 ) -> tuple[RelationTuple, ...]:
-    """Return the edges that a change requires: another OWNER's, if this wallet stops being one."""
-    if members.get(address) is not Role.OWNER or wanted is Role.OWNER:
-        return ()
+    """Return the edges that a change requires: the member's own, and another OWNER's if this wallet stops being one.
+
+    The own edge keeps a member that was removed meanwhile from coming back without an invitation.
+    """
+    own = member_edge(workspace_id, address, members[address])
+    if members[address] is not Role.OWNER or wanted is Role.OWNER:
+        return (own,) if wanted is not None else ()
     others = [other for other, role in members.items() if role is Role.OWNER and other != address]
     if not others:
         raise RefusedError(refusals.LAST_OWNER)
-    return tuple(member_edge(workspace_id, owner, Role.OWNER) for owner in (others[0], address))
+    return (member_edge(workspace_id, others[0], Role.OWNER), own)
 
 
 def _memberships(edges: Sequence[RelationTuple]) -> list[RelationTuple]:

@@ -35,3 +35,16 @@ UNKNOWN_KEY: Final = Refusal(Code.NOT_FOUND, "apiKey:unknown")
 BAD_ROLE: Final = Refusal(Code.INVALID_INPUT, "workspace:role")
 LAST_OWNER: Final = Refusal(Code.INVALID_STATE, "workspace:lastOwner")
 UNKNOWN_MEMBER: Final = Refusal(Code.NOT_FOUND, "workspace:member")
+
+UNKNOWN_INVITATION: Final = Refusal(
+    Code.NOT_FOUND, "invitation:unknown", "It was accepted, declined or withdrawn, it has expired, or it is another's"
+)
+INVITATION_LIMIT: Final = Refusal(
+    Code.CONFLICT, "invitation:limit", "The workspace has its maximum of open invitations; withdraw one"
+)
+INVITER_LIMIT: Final = Refusal(
+    Code.CONFLICT, "invitation:inviterLimit", "Your wallet has sent its maximum of invitations of 24 hours; wait"
+)
+INVITATION_DECLINED: Final = Refusal(
+    Code.CONFLICT, "invitation:declined", "This wallet declined an invitation of yours in the last 24 hours"
+)

@@ -55,8 +55,26 @@ log = structlog.get_logger()
 T = TypeVar("T")
 _Status: Final = grpc.StatusCode
 _FLEETING: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.ABORTED})
-_MAYBE_DONE: Final = frozenset({_Status.UNAVAILABLE, _Status.DEADLINE_EXCEEDED, _Status.CANCELLED, _Status.UNKNOWN})
+# INTERNAL is also gRPC's own word for an answer that it cannot read.
+_MAYBE_DONE: Final = frozenset(
+    {
+        _Status.UNAVAILABLE,
+        _Status.DEADLINE_EXCEEDED,
+        _Status.CANCELLED,
+        _Status.UNKNOWN,
+        _Status.INTERNAL,
+        _Status.DATA_LOSS,
+    }
+)
 _BAD_TOKEN: Final = frozenset({_Status.INVALID_ARGUMENT, _Status.OUT_OF_RANGE, _Status.FAILED_PRECONDITION})
+_TOO_LONG: Final = "received message larger"
+MESSAGE_BYTES_MAX: Final = 1 << 20
+"""Of one message of SpiceDB; the longest is the schema."""
+EDGES_MAX: Final = 10_000
+EDGES_BYTES_MAX: Final = 4 << 20
+"""Of one answer. A workspace has few members; a wallet has few workspaces."""
+TOKEN_CHARACTERS_MAX: Final = 1_024
+DETAILS_CHARACTERS_MAX: Final = 300
 # Messages of gRPC that say that no connection was made, so that nothing was sent.
 _NOT_SENT: Final = ("failed to connect", "connection refused", "name resolution", "dns resolution")
 
@@ -129,6 +147,8 @@ class SpiceDbRelations:
             if requires and refused.code is _Status.FAILED_PRECONDITION:
                 raise PreconditionFailedError from refused
             raise AuthzUnavailableError(f"the write was refused: {refused}") from refused
+        if not 0 < len(response.written_at.token) <= TOKEN_CHARACTERS_MAX:
+            raise OutcomeUnknownError("SpiceDB answered a write without a token")
         return self._tokens.encode(response.written_at.token)
 
     @property
@@ -160,7 +180,11 @@ class SpiceDbRelations:
     async def check(
         self, resource: ObjectRef, relation: str, subject: ObjectRef, *, at_least: str | None = None
     ) -> bool:
-        """Return whether the edge exists, at least as fresh as the token."""
+        """Return whether the edge exists, at least as fresh as the token.
+
+        Raises:
+            AuthzUnavailableError: SpiceDB did not answer with yes or no.
+        """
 
         def request(consistency: Consistency) -> CheckPermissionRequest:
             return CheckPermissionRequest(
@@ -171,8 +195,13 @@ class SpiceDbRelations:
             )
 
         response = await self._fresh(partial(self._unary, self._permissions.CheckPermission), request, at_least)
-        granted = CheckPermissionResponse.PERMISSIONSHIP_HAS_PERMISSION
-        return bool(response.permissionship == granted)
+        match response.permissionship:
+            case CheckPermissionResponse.PERMISSIONSHIP_HAS_PERMISSION:
+                return True
+            case CheckPermissionResponse.PERMISSIONSHIP_NO_PERMISSION:
+                return False
+            case other:  # our schema has no conditions
+                raise AuthzUnavailableError(f"SpiceDB answered a check with permissionship {other}")
 
     async def read(
         self,
@@ -193,7 +222,13 @@ class SpiceDbRelations:
             return ReadRelationshipsRequest(consistency=consistency, relationship_filter=wanted)
 
         rows = await self._fresh(self._stream, request, at_least)
-        return tuple(sorted(_edge(row.relationship) for row in rows))
+        edges = tuple(sorted(_edge(row.relationship) for row in rows))
+        for edge in edges:
+            asked = (resource_type, resource_id or edge.resource.id, subject or edge.subject)
+            if (edge.resource.type, edge.resource.id, edge.subject) != asked:
+                # A caller takes the role of each edge without asking whose it is.
+                raise AuthzUnavailableError("SpiceDB answered with edges that were not asked for")
+        return edges
 
     def token_for(self, revision: int) -> str:
         """Raise InvariantError: this graph is never written by a caller's transaction."""
@@ -271,7 +306,18 @@ class SpiceDbRelations:
             raise _RpcRefusedError(error) from error
 
     def _stream(self, request: ReadRelationshipsRequest) -> list[Any]:
-        return self._unary(lambda *args, **kwargs: list(self._permissions.ReadRelationships(*args, **kwargs)), request)
+        def read(*args: Any, **kwargs: Any) -> list[Any]:
+            answers = self._permissions.ReadRelationships(*args, **kwargs)
+            rows, size = [], 0
+            for row in answers:
+                rows.append(row)
+                size += row.ByteSize()
+                if len(rows) > EDGES_MAX or size > EDGES_BYTES_MAX:
+                    answers.cancel()
+                    raise AuthzUnavailableError("SpiceDB answered with too many edges")
+            return rows
+
+        return self._unary(read, request)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self._options.preshared_key}"),)
@@ -282,7 +328,7 @@ class _RpcRefusedError(Exception):
 
     def __init__(self, error: grpc.RpcError) -> None:
         self.code: grpc.StatusCode = error.code()
-        self.details: str = error.details() or ""
+        self.details: str = (error.details() or "")[:DETAILS_CHARACTERS_MAX]
         super().__init__(f"{self.code.name}: {self.details}")
 
 
@@ -293,6 +339,8 @@ def schema_text() -> str:
 
 def _verdict(refused: _RpcRefusedError) -> Exception:
     """Classify a failed write: not applied, outcome unknown, or refused for a reason that the caller handles."""
+    if _TOO_LONG in refused.details.lower():
+        return OutcomeUnknownError(str(refused))
     if refused.code not in _MAYBE_DONE and refused.code not in _FLEETING:
         return refused
     was_sent = not any(words in refused.details.lower() for words in _NOT_SENT)
@@ -302,15 +350,16 @@ def _verdict(refused: _RpcRefusedError) -> Exception:
 
 
 def _channel(options: SpiceDbOptions) -> grpc.Channel:
+    bounds = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
     if not options.is_tls:
-        return grpc.insecure_channel(options.endpoint)
-    return grpc.secure_channel(options.endpoint, grpc.ssl_channel_credentials(options.ca_certificates))
+        return grpc.insecure_channel(options.endpoint, bounds)
+    return grpc.secure_channel(options.endpoint, grpc.ssl_channel_credentials(options.ca_certificates), bounds)
 
 
 def _relations_of(schema: str) -> set[str]:
     """Return names like `session#operator_workspace` for everything that a schema defines."""
     found = set()
-    for name, body in re.findall(r"definition\s+([\w/]+)\s*\{([^}]*)\}", schema):
+    for name, body in re.findall(r"definition\s+([\w/]+)\s*\{([^{}]*)\}", schema):
         found |= {name, *(f"{name}#{relation}" for relation in re.findall(r"relation\s+(\w+)\s*:", body))}
     return found
 

@@ -15,7 +15,7 @@ from sightline.identity import refusals
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.identity.recent import LastUses, RecentReads
 from sightline.ports.clock import Clock
-from sightline.ports.identity import IdentityStore, WalletSession
+from sightline.ports.identity import NOT_RECORDED, IdentityStore, WalletSession, Withdrawal, WithdrawalKind, Withdrawals
 from sightline.ports.ids import Ids
 
 _USER_AGENT_LENGTH_MAX: Final = 200
@@ -38,8 +38,15 @@ class WalletSessions:
     """Opens, checks, lists and ends sign-ins. Safe for any number of concurrent callers."""
 
     def __init__(
-        self, store: IdentityStore, clock: Clock, ids: Ids, options: WalletSessionOptions | None = None
+        self,
+        store: IdentityStore,
+        clock: Clock,
+        ids: Ids,
+        options: WalletSessionOptions | None = None,
+        *,
+        withdrawals: Withdrawals = NOT_RECORDED,
     ) -> None:
+        self._withdrawals = withdrawals
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -79,8 +86,30 @@ class WalletSessions:
             RefusedError: NOT_AUTHENTICATED if it was ended, was idle for too long, or is unknown.
             StoreUnavailableError: The row could not be read.
         """
+        await self._open_row(principal.session_id)
+
+    async def principal_of(self, session_id: str, workspace_id: str) -> WalletPrincipal:
+        """The principal of an open sign-in that acts for a workspace, without its role. Notes a use, like a request.
+
+        Raises:
+            RefusedError: NOT_AUTHENTICATED if the sign-in was ended, was idle for too long, is too old, or is unknown.
+            StoreUnavailableError: The row could not be read.
+        """
+        session = await self._open_row(session_id)
+        expires_at_ms = session.signed_in_at_ms + LIFETIME_MS
+        if self._clock.now_ms() >= expires_at_ms:
+            raise RefusedError(refusals.EXPIRED_SESSION)
+        return WalletPrincipal(
+            session_id=session_id,
+            wallet_address=session.wallet_address,
+            workspace_id=workspace_id,
+            role=None,
+            signed_in_at_ms=session.signed_in_at_ms,
+            expires_at_ms=expires_at_ms,
+        )
+
+    async def _open_row(self, session_id: str) -> WalletSession:
         now_ms = self._clock.now_ms()
-        session_id = principal.session_id
         session = self._recent.get(session_id, now_ms=now_ms)
         if session is None:
             session = await self._store.wallet_session(session_id)
@@ -91,6 +120,7 @@ class WalletSessions:
         if session.ended_at_ms is not None or now_ms - last_used_at_ms >= self._options.idle_timeout_ms:
             raise RefusedError(refusals.EXPIRED_SESSION)
         self._uses.note(session_id, now_ms)
+        return session
 
     async def open_of(self, wallet_address: str) -> tuple[WalletSession, ...]:
         """List the open sign-ins of a wallet, newest first."""
@@ -109,6 +139,8 @@ class WalletSessions:
         ended = await self._store.end_wallet_session(session_id, address=wallet_address, now_ms=self._clock.now_ms())
         if ended is None:
             raise RefusedError(refusals.UNKNOWN_WALLET_SESSION)
+        ended_at_ms = ended.ended_at_ms or self._clock.now_ms()
+        await self._withdrawals.record(Withdrawal(kind=WithdrawalKind.SIGN_IN, at_ms=ended_at_ms, subject=session_id))
         self._recent.put(session_id, ended, read_at_ms=self._clock.now_ms())
         self.on_ended(session_id)
         return ended

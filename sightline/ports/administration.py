@@ -25,6 +25,7 @@ class AuditAction(StrEnum):
     KEY_MINT = "apiKey.mint"
     KEY_REVOKE = "apiKey.revoke"
     MEMBER_SET = "member.set"
+    MEMBER_ACCEPT = "member.accept"
     MEMBER_REMOVE = "member.remove"
 
 

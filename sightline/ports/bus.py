@@ -10,9 +10,11 @@ from typing import Protocol, TypeAlias, final
 @final
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A frame that another server sent to this one, or to all."""
+    """A frame that another server sent to this one."""
 
     frame: bytes
+    sender: str
+    """The server that surely sent it."""
 
 
 @final
@@ -52,10 +54,6 @@ class Bus(Protocol):
         Returns:
             A number that identifies the frame in `Undelivered`, or None if it was surely not sent.
         """
-        ...
-
-    def broadcast(self, frame: bytes) -> bool:
-        """Send a frame to every other server; False if it was surely not sent."""
         ...
 
     async def receive(self) -> Arrival:

@@ -133,3 +133,20 @@ class Faucet(Protocol):
             ChainUnavailableError: The payment failed, or its outcome is unknown.
         """
         ...
+
+
+class RpcGuest(Protocol):
+    """Who sends a request to the public JSON-RPC endpoint, and its budget of CPU time."""
+
+    @property
+    def key(self) -> str:
+        """Equal for requests that share a budget."""
+        ...
+
+    def admit(self) -> None:
+        """Raise an error for the HTTP layer if the budget is used up."""
+        ...
+
+    def charge(self, cpu_ms: int) -> None:
+        """Take CPU time from the budget, which may become negative."""
+        ...

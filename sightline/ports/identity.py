@@ -1,14 +1,17 @@
-"""Ports of identity: a store for nonces, API keys and wallet sessions, and a directory of workspaces.
+"""Ports of identity: stores for nonces, API keys, wallet sessions and invitations, a directory of workspaces, and
+withdrawals.
 
 Members have no table: a membership is an edge of the authorization graph (`sightline.ports.relations`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol, final
+from enum import StrEnum, unique
+from typing import Final, Protocol, final
 
 from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
+from sightline.domain.units import DAY_MS
+from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import IdempotencyRecord
 
 
@@ -73,22 +76,30 @@ class WalletSession:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A wallet's role in a workspace. `wallet_address` is in EIP-55 form."""
+    """A wallet's role in a workspace. `wallet_address` is in EIP-55 form.
+
+    With an invitation it is no member yet: `role` is the one that the invitation offers.
+    """
 
     workspace_id: str
     wallet_address: str
     role: Role
+    invitation: "Invitation | None" = None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceBrief:
-    """The fields of a workspace that lists show. `roles` holds CONSUMER and/or SUPPLIER."""
+    """The fields of a workspace that lists show. `roles` holds CONSUMER and/or SUPPLIER.
+
+    `wallet_address` is the wallet that pays and is paid.
+    """
 
     id: str
     slug: str
     name: str
     roles: tuple[str, ...]
+    wallet_address: str
 
 
 class IdentityStore(Protocol):
@@ -140,6 +151,10 @@ class IdentityStore(Protocol):
         """Find a key by the digest of its plaintext (32 bytes). Revoked keys are found too."""
         ...
 
+    async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
+        """Find a key of a workspace by its id. Revoked keys are found too."""
+        ...
+
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List the keys of a workspace, revoked ones included, newest first."""
         ...
@@ -184,6 +199,119 @@ class WorkspaceDirectory(Protocol):
 
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
         """Return those that exist and are not deleted, in any order."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """An open invitation of a wallet to a workspace. Addresses are in EIP-55 form."""
+
+    id: str
+    workspace_id: str
+    wallet_address: str
+    role: Role
+    invited_by: str
+    """The wallet of the OWNER who invited."""
+    created_at_ms: int
+    expires_at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedInvitation:
+    """An invitation as the invited wallet sees it."""
+
+    invitation: Invitation
+    workspace: WorkspaceBrief
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvitationLimits:
+    """Bounds of invitations. They hold under concurrent calls."""
+
+    open_max: int = 50
+    """Open invitations of a workspace."""
+    inviter_day_max: int = 50
+    """New invitations of one inviting wallet in 24 hours, in all of its workspaces."""
+    declined_ms: int = DAY_MS
+    """How long neither the workspace nor the inviter can invite a wallet again that has declined."""
+
+
+@final
+@unique
+class NotInvited(StrEnum):
+    """Why an invitation was not stored."""
+
+    WORKSPACE_LIMIT = "workspace_limit"
+    INVITER_LIMIT = "inviter_limit"
+    DECLINED = "declined"
+
+
+@final
+@unique
+class InvitationEnd(StrEnum):
+    """How an invitation ended before it expired."""
+
+    ACCEPTED = "ACCEPTED"
+    DECLINED = "DECLINED"
+    WITHDRAWN = "WITHDRAWN"
+
+
+class InvitationStore(Protocol):
+    """Stores invitations. A workspace has at most one open invitation of a wallet. Addresses in any case.
+
+    Every method raises StoreUnavailableError when nothing was changed. A writing method raises OutcomeUnknownError when
+    the reply to its commit was lost.
+    """
+
+    async def invite(self, invitation: Invitation, limits: InvitationLimits) -> Invitation | NotInvited:
+        """Store an invitation, instead of an open one of this wallet with another role.
+
+        Returns an open one with this role unchanged, if there is one.
+        """
+        ...
+
+    async def open_in(self, workspace_id: str, *, now_ms: int) -> tuple[Invitation, ...]:
+        """List the open invitations of a workspace, oldest first."""
+        ...
+
+    async def open_for(self, address: str, *, now_ms: int, limit: int) -> tuple[Invitation, ...]:
+        """List the open invitations of a wallet, oldest first."""
+        ...
+
+    async def open_invitation(self, invitation_id: str, address: str, *, now_ms: int) -> Invitation | None:
+        """Find an open invitation of this wallet."""
+        ...
+
+    async def accept(
+        self, invitation_id: str, address: str, *, now_ms: int,
+        updates: Sequence[TupleUpdate] = (), requires: Sequence[RelationTuple] = (),
+    ) -> Invitation | None:  # fmt: skip
+        """End an open invitation of this wallet and write edges, in one transaction.
+
+        Returns None, and writes nothing, if the wallet has no such open invitation.
+
+        Raises:
+            PreconditionFailedError: An edge of `requires` does not exist; nothing was changed.
+        """
+        ...
+
+    async def reopen(self, invitation_id: str) -> None:
+        """Open an accepted invitation again, because the edge could not be written. Others stay as they are."""
+        ...
+
+    async def decline(self, invitation_id: str, address: str, *, now_ms: int) -> Invitation | None:
+        """End an open invitation of this wallet. Returns None if it has no such invitation."""
+        ...
+
+    async def withdraw(self, workspace_id: str, address: str, *, now_ms: int) -> Invitation | None:
+        """End the open invitation of a wallet to a workspace. Returns None if there is none."""
+        ...
+
+    async def withdraw_of(self, workspace_id: str, inviter: str, *, now_ms: int) -> None:
+        """End all open invitations to a workspace that this wallet has made."""
         ...
 
 
@@ -265,22 +393,42 @@ class WalletSessionService(Protocol):
 
 
 class MemberService(Protocol):
-    """Lists and changes the members of workspaces."""
-
-    async def members_of(self, workspace_id: str) -> Sequence[Member]:
-        """List members, owners first."""
-        ...
+    """Lists the workspaces of wallets."""
 
     async def memberships_of(self, address: str) -> Sequence[Membership]:
         """List the workspaces of a wallet, by slug."""
         ...
 
-    async def add(self, workspace_id: str, address: str, role: str) -> Member:
-        """Make a wallet a member, or change its role."""
+
+class InvitationService(Protocol):
+    """Changes the members of workspaces, with the consent of each wallet that is new in one."""
+
+    async def members_of(self, workspace_id: str) -> Sequence[Member]:
+        """List members, owners first, then invited wallets."""
+        ...
+
+    async def invite(self, workspace_id: str, address: str, role: str, *, invited_by: str) -> Member:
+        """Invite a wallet, or change the role of a member."""
         ...
 
     async def remove(self, workspace_id: str, address: str) -> Member:
-        """Remove a member; returns the member as it was."""
+        """Withdraw an invitation, or remove a member; returns the member as it was."""
+        ...
+
+    async def received(self, address: str) -> Sequence[ReceivedInvitation]:
+        """List the open invitations of a wallet, oldest first."""
+        ...
+
+    async def received_invitation(self, address: str, invitation_id: str) -> ReceivedInvitation:
+        """Find an open invitation of a wallet."""
+        ...
+
+    async def accept(self, address: str, invitation_id: str) -> Membership:
+        """Make the wallet a member."""
+        ...
+
+    async def decline(self, address: str, invitation_id: str) -> ReceivedInvitation:
+        """End an invitation of the wallet."""
         ...
 
 
@@ -301,3 +449,55 @@ class ApiKeyService(Protocol):
     async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
         """Revoke a key."""
         ...
+
+
+@final
+@unique
+class WithdrawalKind(StrEnum):
+    """What an entry is about."""
+
+    KEY = "key"
+    """An API key was revoked. The subject is its id, `state` empty."""
+    MEMBER = "member"
+    """A wallet's membership of a workspace was changed. The subject is its address in lower case, `state` its role, in
+    the file its relation; empty: it was removed."""
+    SUSPENSION = "suspension"
+    """A workspace was suspended: `state` is the reason. Empty: the suspension was lifted. The subject is empty."""
+    SIGN_IN = "sign_in"
+    """A sign-in was ended. The subject is its id; `workspace_id` and `state` are empty."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawal:
+    """One change. The newest entry of a kind, workspace and subject says what is true."""
+
+    kind: WithdrawalKind
+    at_ms: int
+    workspace_id: str = ""
+    subject: str = ""
+    state: str = ""
+    actor: str = ""
+
+
+class Withdrawals(Protocol):
+    """Records changes outside of the database too."""
+
+    async def record(self, withdrawal: Withdrawal) -> None:
+        """Record a change that the database has; when this returns, it survives the loss of the machine's power.
+
+        Raises:
+            OutcomeUnknownError: It could not be recorded. The change is done; repeat the call to record it.
+        """
+        ...
+
+
+@final
+class _NotRecorded:
+    """Records nothing: the database of a simulation or test is never restored."""
+
+    async def record(self, withdrawal: Withdrawal) -> None:
+        """Nothing to do."""
+
+
+NOT_RECORDED: Final[Withdrawals] = _NotRecorded()

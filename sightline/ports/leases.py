@@ -45,8 +45,8 @@ class WireRange:
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 
-WIRE: Final = WireRange(1, 1)
-"""The frames that this code sends and understands.
+WIRE: Final = WireRange(2, 2)
+"""The frames that this code sends and understands. Version 1 was not authenticated (ADR 0172), so it is never taken.
 
 New classes, and new fields with a default, need no new version. A change that older servers misread does: raise `last`,
 and go on sending the older version to older servers. Raise `first` in a later release, when no server needs the older
@@ -70,6 +70,9 @@ class ServerIdentity:
     place: str
     """Identifies the locked data directory. A server that holds the lock of a place knows that the earlier server of
     this place has ended, and does not wait for its lease."""
+    url: str = ""
+    """URL of its internal listener, as other servers reach it. They learn it from the lease only, never from a
+    message."""
     wire: WireRange = WIRE
     """Versions of the frames that it understands."""
 
@@ -140,6 +143,8 @@ class ServerState:
     """Whether it reaches the other servers, as it reported last."""
     wire: WireRange = WIRE
     """Versions of the frames that it understands."""
+    url: str = ""
+    """URL of its internal listener."""
 
 
 @final

@@ -26,7 +26,8 @@ class SettlementState(StrEnum):
     """The state of a settlement.
 
     COMPOSED -> SIGNED -> SENT -> MINED -> CONFIRMED. REVERTED, STUCK and FAILED carry a reason and are retried.
-    MISMATCHED: the contract settled the session with amounts that differ from ours. WRITTEN_OFF: ended by a command.
+    MISMATCHED: the contract settled the session with parties or numbers that differ from ours. WRITTEN_OFF: ended by a
+    command.
     """
 
     COMPOSED = "COMPOSED"
@@ -130,8 +131,9 @@ class SettlementRecord:
     """One settlement in the outbox with its attempts, oldest first.
 
     `tx_hash` is the mined transaction, or the newest attempt before one is mined. `retry_at_ms` is when a waiting
-    settlement is examined again; `tries` counts successive refusals. `on_chain` holds the contract's amounts of a
-    MISMATCHED settlement. `log_index` is the place of the Settled event, None for those of earlier versions.
+    settlement is examined again; `tries` counts successive refusals. `on_chain` has the parties and numbers of the
+    contract's event where the settlement is MISMATCHED. `log_index` is the place of the Settled event, None for those
+    of earlier versions.
     """
 
     session_id: str
@@ -149,7 +151,7 @@ class SettlementRecord:
     composed_at_ms: int
     updated_at_ms: int
     lane: SettlementLane = SettlementLane.PAYABLE
-    on_chain: "SettledAmounts | None" = None
+    on_chain: SettlementPayload | None = None
     log_index: int | None = None
     attempts: tuple[Attempt, ...] = ()
 
@@ -157,15 +159,6 @@ class SettlementRecord:
     def total(self) -> int:
         """The whole charge in micro-USDC: the payee's part and the fee."""
         return self.payload.to_amount + self.payload.fee_amount
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledAmounts:
-    """The amounts in the contract's Settled event."""
-
-    to_amount: int
-    fee_amount: int
 
 
 @final
@@ -342,9 +335,9 @@ class SettlementOutbox(Protocol):
         ...
 
     async def mark_mismatched(
-        self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
+        self, session_id: str, inclusion: Inclusion, on_chain: SettlementPayload, *, now_ms: int
     ) -> None:
-        """Mark the settlement as settled by the contract with these amounts, which differ from the payload's."""
+        """Mark the settlement as settled by the contract with these parties and numbers, which differ from ours."""
         ...
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:

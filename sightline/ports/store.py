@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
 
 from sightline.domain.access import KeyLimits
+from sightline.domain.conduct import Conduct
 from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace
@@ -22,10 +23,16 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Event
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.settlement import SettlementPayload
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import DAY_MS, MINUTE_MS, MicroUsdc
 from sightline.ports.relations import TupleUpdate
 
 SHARDS: Final = 256
+
+DEMAND_DURATION_MIN_S: Final = 60
+"""Requests of shorter sessions do not raise the price: their hold costs next to nothing."""
+DEMAND_ONCE_MS: Final = 10 * MINUTE_MS
+DEMAND_PAID_MS: Final = DAY_MS
+"""See `Store.demand_near`."""
 
 IN_PROGRESS: Final = Refusal(
     Code.CONFLICT, "idempotency:inProgress", "The first call with this key is still running", retry_after_s=1
@@ -90,12 +97,18 @@ class KeySpending:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequest:
-    """Reserve an amount of the payer's funds for a session. `is_enforced`: reject if the funds do not cover it."""
+    """Reserve an amount of the payer's funds for a session.
+
+    Rejected while the charge of an earlier session of the payer cannot be collected. `is_enforced`: rejected if the
+    funds do not cover it. `unfunded_max`: rejected if they do not cover it and the payer has that many open sessions;
+    0: no limit.
+    """
 
     payer_address: str
     amount: MicroUsdc
     is_enforced: bool
     spending: KeySpending | None = None
+    unfunded_max: int = 0
 
 
 @final
@@ -150,6 +163,10 @@ class RejectedWhy(StrEnum):
     QUOTE_CONSUMED = "QUOTE_CONSUMED"
     FUNDS = "FUNDS"
     """The enforced hold is not covered."""
+    UNFUNDED = "UNFUNDED"
+    """The hold is not covered, and the payer has another open session."""
+    UNPAID = "UNPAID"
+    """The charge of an earlier session of the payer could not be collected."""
     KEY_LIMIT = "KEY_LIMIT"
     """The hold would exceed a limit of the API key."""
     SLUG_TAKEN = "SLUG_TAKEN"
@@ -362,6 +379,14 @@ class Store(Protocol):
         """
         ...
 
+    async def conducts(self, *, since_ms: int) -> Mapping[str, Conduct]:
+        """The records of wallets that have ever proved themselves, or have a no-show since a time."""
+        ...
+
+    async def save_conducts(self, conducts: Mapping[str, Conduct]) -> None:
+        """Record the conduct of wallets; replaces what is recorded of them."""
+        ...
+
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
         """Record the writes whose lease is still held; they are durable when this returns.
 
@@ -388,10 +413,12 @@ class Store(Protocol):
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
     ) -> int:
-        """Count the other consumer workspaces that wait for an operator near a point and are funded.
+        """Count the other wallets that wait for an operator near a point, are funded, and are no passing request.
 
-        A workspace waits if it has a REQUESTED (unexpired) or ASSIGNED session that was created since `since_ms`. It is
-        funded if the payer's wallet, by its last reading, covers the hold of that session and all its holds together.
+        A wallet waits if it has a REQUESTED (unexpired) or ASSIGNED session of at least `DEMAND_DURATION_MIN_S` that
+        was created since `since_ms`. It is funded if, by its last reading, it covers the hold of that session and all
+        its holds together. A wallet that paid no charge within `DEMAND_PAID_MS` counts only with a session before which
+        it requested none for `DEMAND_ONCE_MS`.
         """
         ...
 

@@ -1,12 +1,14 @@
 """Port of a video backend: live inputs, media events, the newest frame, WHIP and WHEP signalling."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import trio
 
+from sightline.domain.access import Holder
+from sightline.domain.errors import VideoUnavailableError
 from sightline.domain.session.model import VideoInput as VideoInput
 
 
@@ -98,6 +100,8 @@ class FrameMissingReason(Enum):
     """The newest frame is older than `max_age_ms`."""
     NOT_NEWER = "not_newer"
     """No frame newer than `after` arrived within `wait_ms`."""
+    TOO_LARGE = "too_large"
+    """The publisher's pictures are larger than this server decodes."""
 
 
 @final
@@ -144,6 +148,28 @@ class SignalReply:
     body: bytes = b""
 
 
+MayWatch: TypeAlias = Callable[[Holder], Awaitable[bool]]
+"""Whether a credential may watch video now. Raises UnavailableError when that cannot be decided."""
+
+
+@final
+class WatchAccess:
+    """Asks whether a viewer may watch. Bootstrap connects it to identity when both are there."""
+
+    def __init__(self) -> None:
+        self.may_watch: MayWatch | None = None
+
+    async def is_allowed(self, holder: Holder) -> bool:
+        """Whether the credential may watch now.
+
+        Raises:
+            UnavailableError: That cannot be decided now.
+        """
+        if self.may_watch is None:
+            raise VideoUnavailableError("the server is starting")
+        return await self.may_watch(holder)
+
+
 class VideoBackend(Protocol):
     """A media server."""
 
@@ -183,6 +209,13 @@ class VideoBackend(Protocol):
 
         Raises:
             VideoUnavailableError: The engine is down or did not answer in time.
+        """
+        ...
+
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The play URL of an input for one credential, whose access is checked when it is used and while it plays.
+
+        Pure, and the same at each call. An engine that cannot check returns the URL as it is.
         """
         ...
 

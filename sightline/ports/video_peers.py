@@ -18,8 +18,6 @@ class HeldInput:
 
     session_id: str
     input: VideoInput
-    url: str
-    """URL of the server's internal listener, from which the others read frames."""
 
 
 class InputHolder(Protocol):
@@ -55,6 +53,10 @@ class VideoPeers(Protocol):
 
     def servers(self) -> frozenset[str]:
         """The other servers that have a valid lease by the last look at the database."""
+        ...
+
+    def url_of(self, server: str) -> str | None:
+        """URL of a server's internal listener, as its lease says; None if it is not known."""
         ...
 
     async def await_change(self, known: frozenset[str]) -> frozenset[str]:

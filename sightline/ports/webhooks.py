@@ -35,8 +35,15 @@ class WebhookEndpoint:
     """Number of the signing secret."""
     rotated_at_ms: int | None = None
     failing_since_ms: int | None = None
+    is_slow: bool = False
+    """Whether its last answer took longer than `SLOW_MS`."""
     disabled_reason: DisabledReason | None = None
     disabled_at_ms: int | None = None
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether it is failing or slow."""
+        return self.is_slow or self.failing_since_ms is not None
 
 
 @final
@@ -104,6 +111,7 @@ class AttemptRecord:
     error: str | None = None
     retry_in_ms: int | None = None
     is_gone: bool = False
+    is_slow: bool = False
 
 
 @final
@@ -224,10 +232,12 @@ class WebhookStore(Protocol):
         ...
 
     async def claim_deliveries(self, *, limit: int, failing_max: int) -> Sequence[DeliveryJob]:
-        """Claim due deliveries for `LEASE_MS`, at most two in flight per endpoint; endpoints that work first.
+        """Claim due deliveries for `LEASE_MS`: at most two in flight per endpoint and eight per workspace.
+
+        Endpoints that work come first, and then the workspaces in turn.
 
         Args:
-            failing_max: At most this many of them to endpoints that are failing.
+            failing_max: At most this many of them to endpoints that are failing or slow.
         """
         ...
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE
-from sightline.actors.ownership.owned_shards import EVERY_SHARD
-from sightline.bus.memory import MemoryNetwork
+from sightline.actors.shards import EVERY_SHARD
+from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.session.model import Live
 from sightline.ports.store import SHARDS

@@ -130,8 +130,8 @@ class Checker:
     def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         """Heartbeats became durable."""
 
-    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
-        """A device got the answer that its heartbeat is durable."""
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int, known: int) -> None:
+        """A device got the answer that its heartbeat is durable; it had sent it knowing that `known` is."""
 
     def on_reply(self, reply: CallReply) -> None:
         """A caller knows the outcome of its command."""
@@ -269,12 +269,17 @@ class History(Trace):
         for checker in self._checkers:
             checker.on_reply(reply)
 
-    def heartbeat_acknowledged(self, workspace_id: str, sequence: int) -> None:
-        """Record that a device got the answer that its heartbeat is durable."""
+    def heartbeat_acknowledged(self, workspace_id: str, sequence: int, *, known: int) -> None:
+        """Record that a device got the answer that its heartbeat is durable.
+
+        Args:
+            known: The newest acknowledged heartbeat when this one was sent. Two that are in flight together may be
+                answered in one turn, and their callers then run in any order.
+        """
         acknowledged = self.truth.acknowledged_beats
         acknowledged[workspace_id] = max(sequence, acknowledged.get(workspace_id, -1))
         for checker in self._checkers:
-            checker.on_acknowledged_heartbeat(workspace_id, sequence)
+            checker.on_acknowledged_heartbeat(workspace_id, sequence, known)
 
     def had_no_effect(self, slug: str) -> None:
         """Record that the creation of a workspace was answered 503: it must not exist."""

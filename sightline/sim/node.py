@@ -14,13 +14,14 @@ import trio
 from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.ownership.shard_host import LeaseEndedError
 from sightline.actors.recovery import recover_shards
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
+from sightline.actors.shards import OwnedShards
 from sightline.actors.watchers import Watchers
+from sightline.cluster.connected_servers import ConnectedServers
+from sightline.cluster.shard_host import LeaseEndedError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
@@ -222,7 +223,7 @@ class Node:
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
             wire=FaultyWire(faults, nursery, outside.history),
             log=CrashReporter(outside, self.name),
-            peers=member.peers if member is not None else None,
+            others=ConnectedServers(member.peers) if member is not None else None,
         )
         self._registry = actors.registry
         if member is not None:

@@ -46,6 +46,9 @@ class ChildFailedError(Exception):
     Unless the operating system refused to start it, the message ends with the child's log.
     """
 
+    is_by_signal: bool = False
+    """Whether a signal ended the child, which says nothing about the next start."""
+
 
 @final
 class RestartPause:
@@ -170,7 +173,9 @@ async def _await_ready(command: ChildCommand, process: trio.Process) -> tuple[Ch
         reason = f"said {line!r} in place of ready"
     else:
         reason = f"ended with exit code {await process.wait()}"
-    raise ChildFailedError(f"{command.name}: {reason}; its log ends:\n{_log_tail(command.log_path)}")
+    error = ChildFailedError(f"{command.name}: {reason}; its log ends:\n{_log_tail(command.log_path)}")
+    error.is_by_signal = process.returncode is not None and process.returncode < 0
+    raise error
 
 
 async def _drain(process: trio.Process, log_file: BinaryIO) -> None:

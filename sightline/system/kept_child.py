@@ -17,6 +17,7 @@ async def keep_child(
     on_ready: Callable[[Child], T],
     *,
     on_end: Callable[[], Awaitable[None]] | None = None,
+    starts_after_signal: int = 0,
     task_status: trio.TaskStatus[T] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
     """Run a child until cancelled.
@@ -25,6 +26,7 @@ async def keep_child(
         command: Called before each start.
         on_ready: Called each time that the child is ready. Its first result is reported to the nursery.
         on_end: Called each time that the child has ended by itself, and awaited before it is started again.
+        starts_after_signal: How often it is started again if a signal ends it before it was ever ready.
 
     Raises:
         ChildFailedError: It did not start the first time; the message ends with its log.
@@ -40,7 +42,9 @@ async def keep_child(
             log.error("child_ended", child=next_.name, exit_code=exit_code)
         except ChildFailedError as error:
             if not first.reported:
-                raise
+                if not error.is_by_signal or not starts_after_signal:
+                    raise
+                starts_after_signal -= 1
             log.error("child_not_restarted", child=next_.name, reason=str(error))
         if on_end is not None:
             await on_end()

@@ -37,7 +37,7 @@ SECRET_FIELDS: Final = frozenset(
 SECRET_TEXT: Final = re.compile(
     r"svc_(?:test|live)_[0-9a-f]{6}_[0-9A-Za-z]{20,}"  # API keys
     r"|(?:svc|lx)_session=[^;\s\"]+"  # cookies
-    r"|/whip/[^/\s\"?]+"  # publish URLs
+    r"|/whip/(?!\{)[^/\s\"?]+"  # publish URLs, not the route /whip/{token}
     r"|0x[0-9a-fA-F]{130,}"  # signatures and raw transactions
     r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+"  # JSON web tokens
 )

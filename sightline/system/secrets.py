@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 
@@ -41,15 +44,38 @@ class Secrets:
         return hmac.digest(self.key_pepper, b"sightline customer webhooks", hashlib.sha256)
 
     @property
+    def servers_key(self) -> bytes:
+        """Root of the keys by which the servers of the service prove to each other who they are.
+
+        Derived from the key of consistency tokens, which never leaves the servers; video providers know others.
+        """
+        info = b"sightline between servers"
+        return HKDF(algorithm=SHA256(), length=SECRET_BYTES, salt=None, info=info).derive(self.token_key)
+
+    @property
     def fingerprint(self) -> str:
         """A fingerprint of the secrets, from which they cannot be computed."""
         parts = (self.key_pepper, self.cookie_key, self.token_key, self.video_secret, self.webhook_secret)
         return hashlib.sha256(b"sightline fingerprint of secrets" + b"".join(parts)).hexdigest()
 
     @property
+    def internal_token(self) -> str:
+        """Bearer token of the operators' calls to the internal listener, where no setting names another one."""
+        digest = hmac.digest(self.token_key, b"sightline internal listener", hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    @property
     def mcp_state_key(self) -> bytes:
         """Encrypts the state of questions that an agent's host asks its user; derived like `customer_webhook_key`."""
         return hmac.digest(self.cookie_key, b"sightline mcp questions", hashlib.sha256)
+
+
+def stored_secrets(path: Path) -> Secrets | None:
+    """Read the secrets of an existing server; None if there is no file, or this account may not read it."""
+    try:
+        return _read(path)
+    except (FileNotFoundError, PermissionError):
+        return None
 
 
 def load_secrets(path: Path, ids: Ids) -> Secrets:
@@ -63,6 +89,11 @@ def load_secrets(path: Path, ids: Ids) -> Secrets:
     if not path.exists():
         made = {name: base64.b64encode(ids.token_bytes(SECRET_BYTES)).decode() for name in names}
         write_durably(path, json.dumps(made, indent=2).encode())
+    return _read(path)
+
+
+def _read(path: Path) -> Secrets:
+    names = list(Secrets.__dataclass_fields__)
     stored = json.loads(path.read_text())
     missing = [name for name in names if name not in stored]
     if missing:

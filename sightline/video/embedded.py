@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, final
 
+import structlog
 import trio
 
-from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.access import Holder
+from sightline.domain.errors import UnavailableError, VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
     FrameMissing,
@@ -21,6 +23,7 @@ from sightline.ports.video import (
     SignalReply,
     SignalRequest,
     VideoInput,
+    WatchAccess,
 )
 from sightline.video import signalling
 from sightline.video.ipc import messages
@@ -29,12 +32,16 @@ from sightline.video.options import IceServer, Options
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
 from sightline.video.worker_pool import WorkerPool
 
+log = structlog.get_logger()
+
 
 @final
 class EmbeddedBackend:
     """Implements `ports.video.VideoBackend`. Made by `open_embedded`."""
 
-    def __init__(self, options: Options, *, clock: Clock) -> None:
+    def __init__(self, options: Options, *, clock: Clock, access: WatchAccess | None = None) -> None:
+        """`access` decides who may watch; without it every valid token may."""
+        self._access = access
         self._options = options
         self._clock = clock
         self._mint = TokenMint(options.secret)
@@ -58,6 +65,12 @@ class EmbeddedBackend:
     async def reopen_input(self, session_id: str) -> VideoInput:
         """Open the input of a session. Idempotent."""
         return await self.create_input(session_id)
+
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The play URL with a token that names the credential."""
+        base, _, token = whep_url.rpartition("/")
+        session_id = self._mint.session_of("whep", token)
+        return whep_url if session_id is None else f"{base}/{self._mint.viewer_token(session_id, holder)}"
 
     def has_input(self, session_id: str) -> bool:
         """Whether the session's input is open."""
@@ -94,6 +107,10 @@ class EmbeddedBackend:
         fixed = signalling.static_reply(request, self._ice_servers(session_id))
         if fixed is not None:
             return fixed
+        if request.kind == "whep" and request.resource is None:
+            refused = await self._refused(request.token)
+            if refused is not None:
+                return refused
         fields, body = messages.request_to_wire(request)
         header: Header = {"op": "signal", "session": session_id, "request": fields}
         try:
@@ -101,6 +118,39 @@ class EmbeddedBackend:
         except VideoUnavailableError:
             return signalling.problem(503, "The media worker is restarting", headers=[("Retry-After", "2")])
         return messages.reply_from_wire(reply, reply_body)
+
+    async def _refused(self, token: str) -> SignalReply | None:
+        """The refusal of an offer to play; None if its sender may watch."""
+        try:
+            is_allowed = await self._is_allowed(token)
+        except UnavailableError:
+            return signalling.problem(503, "Access cannot be checked now", headers=[("Retry-After", "2")])
+        return None if is_allowed else signalling.problem(403, "Access was withdrawn", "get a new viewer token")
+
+    async def _is_allowed(self, token: str) -> bool:
+        if self._access is None:
+            return True
+        holder = self._mint.holder_of(token)
+        return holder is not None and await self._access.is_allowed(holder)
+
+    async def _is_still_allowed(self, token: str) -> bool:
+        """Like `_is_allowed`. An unavailable dependency ends nothing: the next check decides."""
+        try:
+            return await self._is_allowed(token)
+        except UnavailableError:
+            return True
+
+    async def _end_withdrawn_viewers(self) -> None:
+        """Check the viewers that are connected, again and again."""
+        while self._access is not None:
+            await trio.sleep(self._options.recheck_ms / 1000)
+            try:
+                ended = await self._pool.end_viewers_without(self._is_still_allowed)
+            except VideoUnavailableError as error:
+                log.warning("viewers_not_checked", error=str(error))
+                continue
+            if ended:
+                log.info("viewers_ended", count=ended)
 
     def _ice_servers(self, session_id: str) -> tuple[IceServer, ...]:
         options = self._options
@@ -126,17 +176,21 @@ class EmbeddedBackend:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the workers until cancelled; reports started when all are up."""
-        await self._pool.run(task_status)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_withdrawn_viewers)
+            await self._pool.run(task_status)
 
 
 @asynccontextmanager
-async def open_embedded(options: Options, *, clock: Clock) -> AsyncIterator[EmbeddedBackend]:
+async def open_embedded(
+    options: Options, *, clock: Clock, access: WatchAccess | None = None
+) -> AsyncIterator[EmbeddedBackend]:
     """Run the embedded backend during the block.
 
     Raises:
         VideoUnavailableError: The workers did not start (raised inside an exception group).
     """
-    backend = EmbeddedBackend(options, clock=clock)
+    backend = EmbeddedBackend(options, clock=clock, access=access)
     async with trio.open_nursery() as nursery:
         await nursery.start(backend.run)
         try:

@@ -101,6 +101,11 @@ class Options:
     gop_max_bytes: int = 8_000_000
     gop_max_ms: int = 12_000
     """A longer or larger group of pictures is not cached: new viewers then wait for a keyframe."""
+    picture_max_width: int = 3_840
+    picture_max_height: int = 2_160
+    """Largest picture that is decoded, either way round; larger video is forwarded, and has no frames."""
+    worker_memory_mb: int = 2_048
+    """Resident memory at which a worker is restarted; 0 means no limit."""
     warm_ms: int = 3_000
     """How long decoding continues after a poll."""
     poll_key_ms: int = 900
@@ -108,5 +113,12 @@ class Options:
     a keyframe a second would overload."""
     request_timeout_ms: int = 15_000
     """Timeout of a request to a worker, in addition to the wait that the caller asked for."""
+    recheck_ms: int = 15_000
+    """Interval at which the access of connected viewers is checked again."""
     worker_check_ms: int = 15_000
     """Interval of health checks of a worker, and their timeout; a worker that fails one is replaced."""
+
+    @property
+    def decoders_max_bytes(self) -> int:
+        """Memory that the decoders of one worker may need together: half of the worker's."""
+        return (self.worker_memory_mb or 1 << 20) * 500_000

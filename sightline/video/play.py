@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
@@ -14,6 +15,8 @@ from aiortc.mediastreams import MediaStreamError
 from sightline.video.rtc import patches
 from sightline.video.whip_client import OfferClient, OfferRefusedError
 
+URL_VARIABLE: Final = "SIGHTLINE_WHEP_URL"
+"""Names the URL where a command line would show it to other accounts, which could then watch."""
 IDLE_WAIT_S: Final = 10.0
 """How long to retry while no publisher is connected."""
 
@@ -94,10 +97,12 @@ async def _count(track: Any, report: PlayReport, began: float, seconds: float) -
 def main() -> int:
     """The command line; exit code 0 if at least one frame was decoded."""
     parser = argparse.ArgumentParser(prog="sightline.video.play", description="Play a WHEP URL and count frames.")
-    parser.add_argument("url")
+    parser.add_argument("url", nargs="?", default=os.environ.get(URL_VARIABLE))
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     given = parser.parse_args()
+    if given.url is None:
+        parser.error(f"name a WHEP URL, or set {URL_VARIABLE}")
     try:
         report = asyncio.run(play(given.url, given.seconds))
     except OfferRefusedError as error:

@@ -1,6 +1,6 @@
 """Publishes a file (in a loop) or a camera by WHIP, without encoding.
 
-Command: `python -m sightline.video.publish SOURCE --whip URL`.
+Command: `python -m sightline.video.publish SOURCE --whip URL`, or both by the environment.
 
 Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost.
 """
@@ -25,6 +25,8 @@ from sightline.video.whip_client import OfferClient, OfferRefusedError
 
 SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
 """Names the source where a command line would show the password of a camera's URL to other accounts."""
+WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
+"""The same for the WHIP URL, with which anybody can take over the input."""
 CONNECT_S: Final = 10.0
 STOP_GRACE_S: Final = 1.5
 CLOSE_S: Final = 1.0
@@ -227,11 +229,13 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="sightline.video.publish", description="Publish a file or a camera by WHIP.")
     parser.add_argument("source", nargs="?", default=os.environ.get(SOURCE_VARIABLE))
-    parser.add_argument("--whip", required=True, metavar="URL")
+    parser.add_argument("--whip", default=os.environ.get(WHIP_VARIABLE), metavar="URL")
     parser.add_argument("--seconds", type=float, default=None)
     given = parser.parse_args()
     if given.source is None:
         parser.error(f"name a source, or set {SOURCE_VARIABLE}")
+    if given.whip is None:
+        parser.error(f"give --whip, or set {WHIP_VARIABLE}")
     return publish_source(given.source, given.whip, given.seconds)
 
 

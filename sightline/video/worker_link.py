@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from subprocess import DEVNULL
 from typing import Final, TypeAlias, final
@@ -19,6 +19,9 @@ STOP_S: Final = 3.0
 """How long a worker may take to close its peers before it is killed."""
 SEND_S: Final = 5.0
 """A worker that does not read its socket for this long is replaced."""
+ALLOCATOR: Final = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_ARENA_MAX": "2"}
+"""glibc's malloc: pictures are returned to the operating system when their decoder is released, instead of kept in
+the arena of the thread that allocated them."""
 log = structlog.get_logger()
 
 
@@ -123,6 +126,11 @@ class WorkerLink:
             raise VideoUnavailableError("the media worker does not read its requests")
 
 
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are no settings: a worker parses what strangers send, and gets its options by its socket."""
+    return {name: value for name, value in environment.items() if not name.startswith("SIGHTLINE_")}
+
+
 @asynccontextmanager
 async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
     """Run a worker process during the block. It exits when its stdin closes, also if this process is killed.
@@ -140,7 +148,7 @@ async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
                 [sys.executable, "-m", "sightline.video.worker"],
                 stdin=theirs.fileno(),
                 stdout=DEVNULL,
-                env=dict(os.environ),
+                env=ALLOCATOR | _without_secrets(os.environ),
             )
         except OSError as error:
             raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error

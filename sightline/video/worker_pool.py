@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, final
 
@@ -94,6 +95,25 @@ class WorkerPool:
         header: Header = {"op": "frame", "session": session_id, "query": messages.query_to_wire(query)}
         fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
         return messages.frame_from_wire(fields, body)
+
+    # -- viewers
+
+    async def end_viewers_without(self, is_allowed: Callable[[str], Awaitable[bool]]) -> int:
+        """Disconnect the viewers whose token is not allowed any more; returns their number.
+
+        Raises:
+            VideoUnavailableError: A worker did not answer.
+        """
+        ended = 0
+        for slot in self._slots:
+            if slot.link is None:
+                continue
+            reply, _ = await self._ask_slot(slot, {"op": "viewer_tokens"})
+            refused = [token for token in reply["tokens"] if not await is_allowed(token)]
+            if refused:
+                reply, _ = await self._ask_slot(slot, {"op": "end_viewers", "tokens": refused})
+                ended += int(reply["ended"])
+        return ended
 
     # -- events
 

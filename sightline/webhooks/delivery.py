@@ -13,8 +13,8 @@ import structlog
 import trio
 
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
-from sightline.domain.units import MINUTE_MS
-from sightline.domain.webhooks import RETRY_SECONDS, retry_in_ms
+from sightline.domain.units import MINUTE_MS, SECOND_MS
+from sightline.domain.webhooks import RETRY_SECONDS, SLOW_MS, retry_in_ms
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.webhooks import (
@@ -35,7 +35,7 @@ PUBLISH_MAX: Final = 100
 """Events that are prepared in one transaction."""
 IN_FLIGHT_MAX: Final = 128
 FAILING_IN_FLIGHT_MAX: Final = 64
-"""Of these to endpoints that fail. The others stay free for endpoints that work."""
+"""Of these to endpoints that fail or are slow. The others stay free for endpoints that work."""
 POSTPONE_MS: Final = 5 * MINUTE_MS
 """An event that cannot be prepared (a defect) is tried again after this."""
 UNSENT: Final = SendOutcome(error="internal_error")
@@ -134,7 +134,7 @@ class WebhookDispatcher:
         )
         for job in jobs:
             self._in_flight += 1
-            self._failing_in_flight += job.endpoint.failing_since_ms is not None
+            self._failing_in_flight += job.endpoint.is_troubled
             sends.start_soon(self._send, job)
         if not published and not jobs:
             with trio.move_on_after(self._options.idle_s):
@@ -173,17 +173,18 @@ class WebhookDispatcher:
             log.warning("webhook_not_recorded", webhook_id=job.message.id, error=str(error))
         finally:
             self._in_flight -= 1
-            self._failing_in_flight -= job.endpoint.failing_since_ms is not None
+            self._failing_in_flight -= job.endpoint.is_troubled
             self._work_done.set()
 
     async def _attempt(self, job: DeliveryJob) -> None:
-        headers = self._signer.headers(job.endpoint, job.message, self._clock.now_ms())
+        headers, began = self._signer.headers(job.endpoint, job.message, self._clock.now_ms()), trio.current_time()
         try:
             outcome = await self._client.post(job.endpoint.url, headers, job.message.body)
         except Exception:
             log.exception("webhook_send_crashed", webhook_id=job.message.id, endpoint_id=job.endpoint.id)
             outcome = UNSENT
-        attempt = self._record_of(job, outcome)
+        is_slow = (trio.current_time() - began) * SECOND_MS > SLOW_MS
+        attempt = self._record_of(job, outcome, is_slow=is_slow)
         reason = await self._store.record_attempt(job, attempt)
         self._count(attempt)
         if reason is not None:
@@ -195,9 +196,9 @@ class WebhookDispatcher:
                 reason=reason,
             )
 
-    def _record_of(self, job: DeliveryJob, outcome: SendOutcome) -> AttemptRecord:
+    def _record_of(self, job: DeliveryJob, outcome: SendOutcome, *, is_slow: bool) -> AttemptRecord:
         if outcome.is_delivered:
-            return AttemptRecord(is_delivered=True, status=outcome.status)
+            return AttemptRecord(is_delivered=True, status=outcome.status, is_slow=is_slow)
         wait_ms = retry_in_ms(job.step, self._rng.random(), outcome.retry_after_s, self._options.retry_seconds)
         return AttemptRecord(
             is_delivered=False,

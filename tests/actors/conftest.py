@@ -26,7 +26,7 @@ def run_on_virtual_time(main, *, clock=None, instruments=()):
 def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     for item in items:
-        if item.path.parent == here and inspect.iscoroutinefunction(item.function):
+        if item.path.parent in {here, here / "market"} and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.trio(run=run_on_virtual_time))
 
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sightline.actors.kernel import ActorParkedError, AskTimeoutError
-from sightline.actors.remote import codec
-from sightline.actors.remote.codec import NotPortableError
+from sightline.cluster.peers import codec
+from sightline.cluster.peers.codec import NotPortableError
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.ports.store import CallRecordedError

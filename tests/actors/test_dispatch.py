@@ -1,12 +1,15 @@
 """Dispatch: one atomic decision, under concurrency and with halves that get lost."""
 
+from functools import partial
+
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.actors.deps import WORKSPACE
-from sightline.actors.dispatch.operator_index import OperatorIndex
+from sightline.actors.dispatch.conduct_book import NEW, PROVED
+from sightline.actors.dispatch.operator_index import IN_ORDER, NEW_FIRST, OperatorIndex
 from sightline.actors.messages import GetWorkspace
 from sightline.domain.errors import (
     AuthzUnavailableError,
@@ -463,8 +466,12 @@ async def test_an_operator_is_live_in_one_session_at_a_time(world):
 SEEN_WITHIN_MS = 60_000
 
 
+def all_are_new(_wallet, _now_ms):
+    return NEW
+
+
 def test_an_operator_is_looked_at_when_it_may_be_silent_and_not_at_each_pick():
-    index, looked_at, seen_ms = OperatorIndex(SEEN_WITHIN_MS), [], {}
+    index, looked_at, seen_ms = OperatorIndex(SEEN_WITHIN_MS, all_are_new), [], {}
     for number in range(100):
         workspace = a_workspace(id=f"{number:03}", idle_since_ms=number, last_seen_at_ms=0)
         seen_ms[workspace.id] = 0 if number < 90 else 50_000
@@ -490,42 +497,64 @@ def test_an_operator_is_looked_at_when_it_may_be_silent_and_not_at_each_pick():
 
 
 tiers = st.tuples(
-    st.integers(0, 3), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(["unset", "on", "off"])
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["unset", "on", "off"]),
+    st.sampled_from([PROVED, NEW, None]),
 )
 
 
 @given(st.lists(tiers, max_size=8), st.data())
 def test_the_tiers_are_those_of_the_plain_rule(drawn, data):
-    index, known, seen_ms, now_ms = OperatorIndex(SEEN_WITHIN_MS), {}, {}, 1_000_000
-    for number, (idle, has_claim, is_seen, _, coverage) in enumerate(drawn):
+    ranks = {f"0x{number}": each[-1] for number, each in enumerate(drawn)}
+    index, known, seen_ms, now_ms = OperatorIndex(SEEN_WITHIN_MS, lambda wallet, _: ranks[wallet]), {}, {}, 1_000_000
+    for number, (idle, has_claim, is_seen, _, coverage, _) in enumerate(drawn):
         claims = {"s": Claim(session_id="s", at_ms=0)} if has_claim else {}
         place = {} if coverage == "unset" else {"coverage_lat": 50.0 * (coverage == "off"), "coverage_radius_m": 9.0}
         place |= {} if coverage == "unset" else {"coverage_lng": 0.0}
         seen_ms[str(number)] = now_ms if is_seen else data.draw(st.sampled_from([None, now_ms - 60_001]))
         known[str(number)] = a_workspace(
-            id=str(number), idle_since_ms=idle, claims=claims, last_seen_at_ms=seen_ms[str(number)], **place
+            id=str(number),
+            wallet_address=f"0x{number}",
+            idle_since_ms=idle,
+            claims=claims,
+            last_seen_at_ms=seen_ms[str(number)],
+            **place,
         )
         index.put(known[str(number)], now_ms)
-    excluded = frozenset(str(number) for number, (_, _, _, is_excluded, _) in enumerate(drawn) if is_excluded)
+    excluded = frozenset(str(number) for number, (_, _, _, is_excluded, *_) in enumerate(drawn) if is_excluded)
 
     def is_seen(workspace):
         at_ms = seen_ms[workspace.id]
         return at_ms is not None and now_ms - at_ms <= SEEN_WITHIN_MS
 
-    def rank(workspace):
-        covers = workspace.covers(0.0, 0.0)
+    def order(workspace, new_first):
+        rank = ranks[workspace.wallet_address]
+        covers = rank is not None and workspace.covers(0.0, 0.0)
         is_first = covers and not workspace.claims and is_seen(workspace)
-        has_none = covers and workspace.coverage is None
-        return (not is_first, not covers, has_none, workspace.idle_since_ms, workspace.id)
+        in_tier = ((rank == NEW) != new_first, workspace.coverage is None) if covers else (rank is None,)
+        return (not is_first, not covers, in_tier, workspace.idle_since_ms, workspace.id)
 
     for _ in range(data.draw(st.integers(1, 4))):
-        best = sorted((each for each in known.values() if each.id not in excluded), key=rank)
-        assert index.choose(0.0, 0.0, mode="prefer", excluded=excluded) == next(iter(best), None)
-        first_tier = [each for each in best if each.covers(0.0, 0.0) and not each.claims and is_seen(each)]
-        assert index.choose(0.0, 0.0, mode="strict", excluded=excluded) == next(iter(first_tier), None)
+        if data.draw(st.booleans()):
+            wallet = data.draw(st.sampled_from(sorted(ranks) or ["0x0"]))
+            ranks[wallet] = data.draw(st.sampled_from([PROVED, NEW, None]))
+            index.rank_again(wallet, now_ms)
+        new_first = data.draw(st.booleans())
+        choose = partial(index.choose, 0.0, 0.0, excluded=excluded, ranks=NEW_FIRST if new_first else IN_ORDER)
+        present = [each for each in known.values() if each.id not in excluded]
+        best = sorted(present, key=lambda each: order(each, new_first))
+        assert choose(mode="prefer") == next(iter(best), None)
+        listed = [each for each in known.values() if ranks[each.wallet_address] is not None]
+        first_tier = [
+            each for each in best if each in listed and each.covers(0.0, 0.0) and not each.claims and is_seen(each)
+        ]
+        assert choose(mode="strict") == next(iter(first_tier), None)
         longest_idle = min(best, key=lambda each: (each.idle_since_ms, each.id), default=None)
-        assert index.choose(0.0, 0.0, mode="literal", excluded=excluded) == longest_idle
-        supply = [each for each in known.values() if each.covers(0.0, 0.0) and is_seen(each)]
+        assert choose(mode="literal") == longest_idle
+        supply = [each for each in listed if each.covers(0.0, 0.0) and is_seen(each)]
         assert index.count_covering(0.0, 0.0) == len(supply)
         now_ms += data.draw(st.integers(0, 70_000))
         for awake in data.draw(st.sets(st.sampled_from(sorted(known)))) if known else ():
@@ -547,7 +576,7 @@ coverages = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.floats(1, 100
     st.data(),
 )
 def test_the_index_finds_exactly_who_covers_a_point_in_the_order_of_dispatch(drawn, lat, lng, data):
-    index, known = OperatorIndex(SEEN_WITHIN_MS), []
+    index, known = OperatorIndex(SEEN_WITHIN_MS, all_are_new), []
     for number, coverage in enumerate(drawn):
         workspace = a_workspace(id=f"{number:02}", last_seen_at_ms=0)
         if coverage is not None:

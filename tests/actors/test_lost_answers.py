@@ -12,10 +12,10 @@ import trio.testing
 from sightline.actors.deps import SESSION
 from sightline.actors.kernel import Envelope, Registry
 from sightline.actors.messages import CountCells, GetSession
-from sightline.actors.ownership.owned_shards import shard_of
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.remote.peers import Peers
-from sightline.bus.memory import MemoryBus, MemoryNetwork
+from sightline.actors.shards import shard_of
+from sightline.cluster.bus.memory import MemoryBus, MemoryNetwork
+from sightline.cluster.peers.peers import Peers
+from sightline.cluster.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError
 from sightline.system.clock import SystemClock
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID, EVERY_SHARD, OwnedShards, shard_of
+from sightline.actors.shards import DISPATCHER_ID, EVERY_SHARD, OwnedShards, shard_of
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS, ShardLease, ShardLostError
 

@@ -14,7 +14,7 @@ from sightline.actors.messages import (
     GetWorkspace,
     VacateOperator,
 )
-from sightline.actors.ownership.owned_shards import shard_of
+from sightline.actors.shards import shard_of
 from sightline.domain.operator import machine
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Occupy, Release
 from sightline.domain.operator.model import Workspace

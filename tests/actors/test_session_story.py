@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from sightline.actors.deps import SESSION
-from sightline.actors.ownership.owned_shards import shard_of
+from sightline.actors.shards import shard_of
 from sightline.actors.types import SessionListing
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Availability

@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from sightline.actors.kernel import Registry
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.ownership.shard_host import ShardHost
+from sightline.actors.shards import OwnedShards
+from sightline.cluster.shard_host import ShardHost
 from sightline.domain.errors import StoreUnavailableError
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.memory.identity import MemoryRelations

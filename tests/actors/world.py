@@ -11,7 +11,7 @@ import trio
 from sightline.actors.build import build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions
-from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.shards import OwnedShards
 from sightline.actors.types import Caller, HeartbeatReport, NewSession, NewWorkspace
 from sightline.actors.watchers import Watchers
 from sightline.domain.errors import (
@@ -129,6 +129,9 @@ class Video:
     async def reopen_input(self, session_id):
         return await self.create_input(session_id)
 
+    def whep_url_for(self, whep_url, holder):
+        return whep_url
+
     def describe_input(self, session_id):
         ref = f"ref-{session_id}"
         return VideoInput(ref=ref, whip_url=f"http://video/whip/{ref}", whep_url=f"http://video/whep/{ref}")
@@ -166,7 +169,8 @@ class World:
         self.store = MemoryStore(relations=graph, ledger=self.ledger)
         self.faults = Faults()
         # One consumer makes many dispatches in these tests; test_dispatch_caps.py has the limit.
-        self.limits = limits or ActorLimits(unstarted_dispatches_max=0)
+        # Operators say nothing between assignment and start; test_no_shows.py has what follows from it.
+        self.limits = limits or ActorLimits(unstarted_dispatches_max=0, dispatch_ack_ms=0)
         self.kernel = KernelOptions(detect_ask_cycles=True, **kernel)
         self.settlements = 0
         self.video_hangs = False
@@ -217,10 +221,10 @@ class World:
             )
         return Caller(workspace_id=workspace_id, idempotency=idempotency)
 
-    async def workspace(self, *roles):
+    async def workspace(self, *roles, wallet=WALLET):
         """A new workspace's id."""
         number = self.ids._count
-        new = NewWorkspace(wallet_address=WALLET, slug=f"w-{number}", name="W", roles=tuple(roles))
+        new = NewWorkspace(wallet_address=wallet, slug=f"w-{number}", name="W", roles=tuple(roles))
 
         async def prove():
             return new
@@ -230,8 +234,8 @@ class World:
     async def consumer(self):
         return await self.workspace(WorkspaceRole.CONSUMER)
 
-    async def operator(self, availability=Availability.ONLINE):
-        workspace_id = await self.workspace(WorkspaceRole.SUPPLIER)
+    async def operator(self, availability=Availability.ONLINE, wallet=WALLET):
+        workspace_id = await self.workspace(WorkspaceRole.SUPPLIER, wallet=wallet)
         if availability is not Availability.OFFLINE:
             patch = Patch(availability=availability)
             await self.broker.patch_workspace(workspace_id, self.caller(workspace_id), patch)

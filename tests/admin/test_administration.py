@@ -1,5 +1,6 @@
 """Administrators on a real server: `sightline admin` ends, suspends, refunds and notes, and every act is recorded."""
 
+import getpass
 import json
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import httpx
 import pytest
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.system.ids import SystemIds
+from sightline.system.server_address_file import read_server_addresses
 from sightline.video.assets import clip_path
 from sightline_client import ApiError, AsyncChain
 from sightline_client.wallet import LocalWallet
@@ -146,7 +149,46 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
             ("session.note", "REQUESTED"), ("session.note", "DONE"),
             ("session.end", "REQUESTED"), ("session.end", "REFUSED"),
         ]  # fmt: skip
-        assert all(actor.startswith("Ada (account ") for _, actor, _, _ in acts)
+        assert {actor for _, actor, _, _ in acts} == {f"account {getpass.getuser()}"}
+        assert all(reason.startswith("Ada: ") for _, _, reason, _ in acts)
+
+
+def inside(server: Server) -> httpx.AsyncClient:
+    """A client of the internal listener, without a credential."""
+    addresses = read_server_addresses(server.directory / "data")
+    assert addresses is not None
+    return httpx.AsyncClient(base_url=addresses.internal_url)
+
+
+async def test_the_audit_log_names_the_account_of_the_connection_and_not_what_the_caller_says(server: Server) -> None:
+    async with an_office(server) as office, inside(server) as http:
+        path = f"/internal/admin/workspaces/{office.operator.workspace_id}/unsuspend"
+        body = {"operator": "Grace", "osUser": "grace", "reason": "a mistake"}
+        for headers in ({}, {"authorization": "Bearer wrong"}):
+            refused = await http.post(path, json=body, headers=headers)
+            assert (refused.status_code, refused.json()["detail"]) == (401, "internal:token")
+        assert (await http.post(path, json=body, headers=server.internal_headers())).status_code == 200
+        rows = [act for act in await office.acts() if act[0] == "workspace.unsuspend"]
+    account = f"account {getpass.getuser()}"
+    assert [(actor, reason, outcome) for _, actor, reason, outcome in rows] == [
+        (account, "Grace: a mistake", "REQUESTED"),
+        (account, "Grace: a mistake", "DONE"),
+    ]
+
+
+async def test_probes_need_no_token_and_operators_calls_do(server: Server) -> None:
+    async with an_office(server), inside(server) as http:
+        for path in ("/readyz", "/metrics", "/internal/targets"):
+            assert (await http.get(path)).status_code == 200, path
+        for path in ("actors", "nodes", "settlements", "admin/sessions", "admin/workspaces", "admin/audit"):
+            assert (await http.get(f"/internal/{path}")).status_code == 401, path
+            assert (await http.get(f"/internal/{path}", headers=server.internal_headers())).status_code == 200, path
+
+
+async def test_the_token_is_printed_for_the_account_that_reads_the_secrets(server: Server) -> None:
+    async with an_office(server) as office:
+        printed = await office.command("token")
+    assert f"Bearer {printed.stdout.decode().strip()}" == server.internal_headers()["authorization"]
 
 
 async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Server) -> None:

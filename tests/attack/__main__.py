@@ -10,10 +10,10 @@ from tests.conftest import open_data_directory
 
 
 def print_table(outcomes: list[Outcome]) -> None:
-    sys.stdout.write("| finding | attack | outcome | observed |\n|---|---|---|---|\n")
+    sys.stdout.write("| finding | attack | outcome | observed | 17e87ec |\n|---|---|---|---|---|\n")
     for each in outcomes:
         word = "held" if each.is_held else "**BROKEN**"
-        sys.stdout.write(f"| {each.finding} | {each.title} | {word} | {each.seen} |\n")
+        sys.stdout.write(f"| {each.finding} | {each.title} | {word} | {each.seen} | {each.before or 'held'} |\n")
     held = sum(each.is_held for each in outcomes)
     sys.stdout.write(f"\n{held} of {len(outcomes)} held\n")
 

@@ -25,22 +25,26 @@ class Attack:
     """One attack: the finding of the audit that it replays, what the attacker tries, and the function that tries it.
 
     The function returns what was observed, in a few words.
+
+    Attributes:
+        before: What the same attack did to commit 17e87ec, which the third audit examined; empty if it had no effect.
     """
 
     finding: str
     title: str
     run: Run
     kind: Kind = Kind.PROBE
+    before: str = ""
 
 
 ATTACKS: list[Attack] = []
 
 
-def attack(finding: str, title: str, kind: Kind = Kind.PROBE) -> Callable[[Run], Run]:
+def attack(finding: str, title: str, kind: Kind = Kind.PROBE, *, before: str = "") -> Callable[[Run], Run]:
     """Add a function to the list."""
 
     def add(run: Run) -> Run:
-        ATTACKS.append(Attack(finding, title, run, kind))
+        ATTACKS.append(Attack(finding, title, run, kind, before))
         return run
 
     return add

@@ -1,17 +1,19 @@
 """Runs the attacks of the catalogue against one server, and measures what a second tenant feels of the floods."""
 
+import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
-from tests.attack import on_http, on_identity, on_the_chain, on_the_market, on_video
 from tests.attack.catalogue import ATTACKS, Attack, Kind
 from tests.attack.target import Latency, Target, honest_calls, open_target
 
-MODULES = (on_identity, on_the_market, on_the_chain, on_http, on_video)
-"""Imported for the attacks that they add to the catalogue."""
+ROWS = Path(__file__).parent / "rows"
+for _module in sorted(ROWS.rglob("on_*.py")):  # each adds its attacks to the catalogue
+    importlib.import_module(".".join(("tests.attack.rows", *_module.relative_to(ROWS).with_suffix("").parts)))
+
 PATIENCE_S = 120
 CALLS_MIN = 20
 """A flood that is over sooner is measured with some calls after it."""
@@ -28,12 +30,13 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Whether the server held, and what was observed. `load` is set for floods."""
+    """Whether the server held, and what was observed. `load` is set for floods, `before` as in `Attack`."""
 
     finding: str
     title: str
     is_held: bool
     seen: str
+    before: str = ""
     load: Load | None = None
 
 
@@ -70,7 +73,10 @@ async def _outcome_of(each: Attack, target: Target, credential: str) -> Outcome:
                 load = Load(latency=latency, before_bytes=before, grown_bytes=target.memory_bytes() - before)
             else:
                 seen = await each.run(target)
-    except Exception as error:  # noqa: BLE001  any failure is an outcome for the table
+    except Exception as raised:  # noqa: BLE001  any failure is an outcome for the table
+        error: BaseException = raised
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         seen = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        return Outcome(finding=each.finding, title=each.title, is_held=False, seen=seen)
-    return Outcome(finding=each.finding, title=each.title, is_held=True, seen=seen, load=load)
+        return Outcome(finding=each.finding, title=each.title, is_held=False, seen=seen, before=each.before)
+    return Outcome(finding=each.finding, title=each.title, is_held=True, seen=seen, before=each.before, load=load)

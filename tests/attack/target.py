@@ -114,11 +114,13 @@ class Latency:
 
 
 @asynccontextmanager
-async def honest_calls(url: str, credential: str | None = None, ca_file: str | None = None) -> AsyncIterator[Latency]:
-    """Call a URL 20 times a second, from a process of its own, for as long as the block lasts."""
+async def honest_calls(
+    url: str, credential: str | None = None, ca_file: str | None = None, *, every_s: float = 0.05
+) -> AsyncIterator[Latency]:
+    """Call a URL 20 times a second, or as `every_s` says, from a process of its own, for as long as the block lasts."""
     latency = Latency()
     command = [sys.executable, "-m", "tests.attack.second_tenant", url, *([] if ca_file is None else [ca_file])]
-    env = os.environ | ({} if credential is None else {"API_KEY": credential})
+    env = os.environ | {"EVERY_S": str(every_s)} | ({} if credential is None else {"API_KEY": credential})
 
     async def read(lines: trio.abc.ReceiveStream) -> None:
         rest = b""
@@ -143,6 +145,8 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
     # All tenants share one address here, so the budgets of addresses are wide.
     limits = {
         "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "3",
+        "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "1",
+        "SIGHTLINE_DISPATCH_ACK_SECONDS": "10",
         "SIGHTLINE_RATE_LIMITS": "true",
         "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000",
     }

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from sightline.bootstrap.last_backup import last_backup_ms
 from sightline.bootstrap.maintenance.archive import read_archive
 from sightline.bootstrap.maintenance.backup import run_backup
 from sightline.bootstrap.maintenance.restore import DRAFT, run_restore
@@ -98,6 +99,7 @@ def test_a_backup_of_a_stopped_server_is_the_data_that_was_restored(tmp_path: Pa
     assert run_restore(settings, ARCHIVE) == 0
     assert run_backup(settings, tmp_path / "again") == 0
     assert (tmp_path / "again").stat().st_mode & 0o777 == 0o600
+    assert last_backup_ms(settings.data_dir) is not None
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     one, other = read_archive(ARCHIVE, tmp_path / "one"), read_archive(tmp_path / "again", tmp_path / "other")

@@ -26,7 +26,12 @@ def test_a_handover_carries_every_setting_and_shows_no_secret(tmp_path: Path) ->
     issued = {"tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}
     settings = load_settings(ENVIRONMENT).settings.model_copy(update=issued)
     handover = Handover(
-        settings=settings, directory=tmp_path, public_url="https://here", public_socket=5, internal_socket=None
+        settings=settings,
+        incarnation="a run",
+        directory=tmp_path,
+        public_url="https://here",
+        public_socket=5,
+        internal_socket=None,
     )
     line = handover.dump()
     assert line.count(b"\n") == 1

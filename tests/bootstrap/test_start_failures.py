@@ -1,6 +1,7 @@
 """A server that cannot start prints one line that names the setting to change, and exits with code 1."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -8,10 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import trio
 
+from tests.conftest import on_server
 from tests.e2e.server import Server
 
 CERTIFICATE_COMMAND = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {cert}"
@@ -43,6 +46,13 @@ async def test_a_taken_port_names_its_setting(data_directory: Path, option: str,
         said = await start_line(data_directory, option, str(port))
     assert f"Port {port} on 127.0.0.1 is already in use" in said
     assert setting in said
+
+
+async def test_all_taken_ports_are_named_at_once(data_directory: Path) -> None:
+    with a_taken_port() as one, a_taken_port() as two:
+        said = await start_line(data_directory, "--port", str(one), "--internal-port", str(two))
+    for port, setting in ((one, "SIGHTLINE_PORT"), (two, "SIGHTLINE_INTERNAL_PORT")):
+        assert f"Port {port} on 127.0.0.1 is already in use. Set {setting}" in said
 
 
 async def test_an_address_of_another_machine_names_its_setting(data_directory: Path) -> None:
@@ -95,6 +105,51 @@ async def test_a_database_name_that_does_not_exist_is_refused_at_once(data_direc
     said = await start_line(data_directory, env=env)
     assert "no_such_database" in said
     assert "SIGHTLINE_DATABASE_URL" in said
+
+
+@pytest.fixture
+def dsn_without_rights(empty_database_dsn: str) -> Iterator[str]:
+    """A database in which the role may not create tables."""
+    role = "without_rights"
+    on_server(empty_database_dsn, lambda connection: connection.execute(f"CREATE ROLE {role}"))
+    yield f"{empty_database_dsn}&role={role}"
+    on_server(empty_database_dsn, lambda connection: connection.execute(f"DROP ROLE {role}"))
+
+
+async def test_a_role_without_rights_is_refused_at_once(data_directory: Path, dsn_without_rights: str) -> None:
+    said = await start_line(data_directory, env={"SIGHTLINE_DATABASE_URL": dsn_without_rights})
+    assert "The role of SIGHTLINE_DATABASE_URL lacks a right: permission denied for schema public." in said
+
+
+@contextmanager
+def a_pooler(directory: Path, dsn: str, mode: str) -> Iterator[str]:
+    """Run PgBouncer before a database; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    host = re.search(r"host=([^&]+)", dsn)
+    assert host is not None
+    settings = directory / "pgbouncer.ini"
+    settings.write_text(
+        f"[databases]\n* = host={unquote(host[1])} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nauth_type = any\npool_mode = {mode}\nunix_socket_dir =\n"
+    )
+    settings.chmod(0o644)
+    directory.chmod(0o755)
+    as_user = ["-u", "nobody"] if os.getuid() == 0 else []
+    process = subprocess.Popen(["pgbouncer", *as_user, str(settings)], stderr=subprocess.PIPE)
+    try:
+        yield re.sub(r"\?.*", "", dsn).replace("@/", f"@127.0.0.1:{port}/")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_a_connection_pooler_is_refused_at_once(data_directory: Path, empty_database_dsn: str, mode: str) -> None:
+    with a_pooler(data_directory, empty_database_dsn, mode) as dsn:
+        said = await start_line(data_directory, env={"SIGHTLINE_DATABASE_URL": dsn})
+    assert "SIGHTLINE_DATABASE_URL leads to a connection pooler (unsupported startup parameter" in said
 
 
 async def test_an_unreachable_chain_names_its_setting(data_directory: Path) -> None:

@@ -37,7 +37,7 @@ class Endpoint:
     """Called once per exchange; returns fine, lose_request or lose_reply."""
 
     async def forward(self, request: Request) -> Response:
-        answer: Response = json.loads(await self.rpc.forward(json.dumps(request).encode()))
+        answer: Response = json.loads((await self.rpc.forward(json.dumps(request).encode())).body)
         return answer
 
     async def serve(self, stream: trio.SocketStream) -> None:

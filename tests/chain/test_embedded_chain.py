@@ -363,6 +363,40 @@ async def test_the_head_is_told_while_calls_are_running(world: World) -> None:
     assert answered < done[0]
 
 
+def creation(wallet: Wallet, code: str, gas: int, *, nonce: int = 0) -> str:
+    fields = {
+        "type": 2, "chainId": 84_532_001, "nonce": nonce, "value": 0, "data": code, "gas": gas,
+        "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 1,
+    }  # fmt: skip
+    return "0x" + bytes(Account.sign_transaction(fields, wallet.key).raw_transaction).hex()
+
+
+async def test_endless_transactions_of_guests_delay_the_services_own_by_one_block_and_an_honest_guest_by_few(
+    world: World,
+) -> None:
+    wallets = [Wallet() for _ in range(9)]
+    for wallet in wallets:
+        await faucet_of(world).fund(wallet.address, 1)
+    *attackers, honest = wallets
+    loops = [creation(wallet, ENDLESS_LOOP, 5_300_000) for wallet in attackers]
+    first = int(await world.rpc.call("eth_blockNumber"), 16)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.rpc.send_once, [("eth_sendRawTransaction", [raw]) for raw in loops])
+        while int(await world.rpc.call("eth_blockNumber"), 16) == first:
+            pass
+        await faucet_of(world).fund(world.payee.address, 1)
+        own = int(await world.rpc.call("eth_blockNumber"), 16)
+        tx_hash = await world.rpc.call("eth_sendRawTransaction", creation(honest, "0x00", 60_000))
+    blocks = [await world.rpc.call("eth_getBlockByNumber", hex(number), False) for number in range(first + 1, own + 9)]
+    sizes = [len(block["transactions"]) for block in blocks if block is not None]
+    receipt = await world.rpc.call("eth_getTransactionReceipt", tx_hash)
+    assert own - first <= 3, "the service's own payment waits for the block in progress, not for those queued"
+    assert int(receipt["blockNumber"], 16) - own <= 2, "the least gas comes first"
+    assert max(sizes) <= 3, "a block takes half a second of guests' CPU time"
+    assert sum(sizes) == len(loops) + 1 + 2
+
+
 async def test_fee_history_is_bounded(world: World) -> None:
     (answer,) = await world.rpc.batch([("eth_feeHistory", ["0x10", "latest", [1.0] * 101])])
     assert isinstance(answer, RpcResponseError)

@@ -1,16 +1,49 @@
 """The guarded endpoint answers reads and eth_sendRawTransaction, and nothing else."""
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+import trio
+
 from sightline.chain.rpc.client import RpcOptions, open_rpc
-from sightline.chain.rpc.proxy import BATCH_MAX, BODY_BYTES_MAX, HEAVY_METHODS, LIGHT_METHODS, REPLY_BYTES_MAX, RpcProxy
+from sightline.chain.rpc.proxy import (
+    BATCH_MAX,
+    BODY_BYTES_MAX,
+    HEAVY_METHODS,
+    LIGHT_METHODS,
+    OF_GUEST_MAX,
+    REPLY_BYTES_MAX,
+    RpcProxy,
+)
 from tests.chain.endpoint import answering, honest
 from tests.chain.world import World, ids
 
 
-async def ask(proxy: RpcProxy, body: Any) -> Any:
-    return json.loads(await proxy.handle(body if isinstance(body, bytes) else json.dumps(body).encode()))
+@dataclass
+class Guest:
+    """A guest whose budget is checked after each answer."""
+
+    key: str = "198.51.100.7"
+    budget_ms: int = 1_000
+    spent_ms: list[int] = field(default_factory=list)
+
+    def admit(self) -> None:
+        if sum(self.spent_ms) > self.budget_ms:
+            raise UsedUpError
+
+    def charge(self, cpu_ms: int) -> None:
+        self.spent_ms.append(cpu_ms)
+
+
+class UsedUpError(Exception):
+    """The guest's budget is used up."""
+
+
+async def ask(proxy: RpcProxy, body: Any, guest: Guest | None = None) -> Any:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return json.loads(await proxy.handle(raw, guest or Guest()))
 
 
 def a_request(method: str, *params: Any, request_id: Any = 1) -> dict[str, Any]:
@@ -86,3 +119,71 @@ async def test_an_answer_that_is_too_long_is_not_passed_on(world: World) -> None
         assert "at most" in answer["error"]["message"]
         world.endpoint.fault = honest
         assert (await ask(RpcProxy(rpc), a_request("eth_chainId")))["result"] == hex(84_532_001)
+
+
+# The embedded chain's CPU time.
+
+LOOP = {"data": "0x5b600056", "gas": hex(6_000_000)}
+
+
+async def test_a_guest_pays_the_cpu_time_of_its_calls_and_is_refused_when_its_budget_is_used_up(world: World) -> None:
+    async with open_rpc(world.node_url, RpcOptions(timeout_ms=30_000), ids) as rpc:
+        proxy, guest = RpcProxy(rpc), Guest(budget_ms=100)
+        await ask(proxy, a_request("eth_getBalance", world.payer.address, "latest"), guest)
+        assert guest.spent_ms == []
+        answer = await ask(proxy, a_request("eth_call", LOOP, "latest"), guest)
+        assert "too much CPU time" in answer["error"]["message"]
+        assert guest.spent_ms[0] >= 200
+        with pytest.raises(UsedUpError):
+            await ask(proxy, a_request("eth_call", LOOP, "latest"), guest)
+        await ask(proxy, a_request("eth_getBalance", world.payer.address, "latest"), guest)
+
+
+async def test_requests_that_a_guest_sends_at_once_are_admitted_one_after_the_other(world: World) -> None:
+    async with open_rpc(world.node_url, RpcOptions(timeout_ms=30_000), ids) as rpc:
+        proxy, guest = RpcProxy(rpc), Guest(budget_ms=300)
+        refused: list[bool] = []
+
+        async def call() -> None:
+            try:
+                await ask(proxy, a_request("eth_call", LOOP, "latest"), guest)
+            except UsedUpError:
+                refused.append(True)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(call)
+        assert len(guest.spent_ms) == 2
+        assert len(refused) == 6
+
+
+async def test_reads_that_a_batch_adds_after_a_second_of_cpu_time_are_refused(world: World) -> None:
+    async with open_rpc(world.node_url, RpcOptions(timeout_ms=30_000), ids) as rpc:
+        guest = Guest()
+        answers = await ask(
+            RpcProxy(rpc), [a_request("eth_call", LOOP, "latest", request_id=n) for n in range(20)], guest
+        )
+    assert [answer["error"]["code"] for answer in answers].count(-32005) >= 14
+    assert sum(guest.spent_ms) < 2_000
+
+
+async def test_a_batch_holds_two_transactions(world: World) -> None:
+    proxy = RpcProxy(world.rpc)
+    answers = await ask(proxy, [a_request("eth_sendRawTransaction", "0x00", request_id=n) for n in range(2)])
+    assert [answer["id"] for answer in answers] == [0, 1]
+    refused = await ask(proxy, [a_request("eth_sendRawTransaction", "0x00")] * 3)
+    assert refused["error"]["message"] == "a batch holds at most 2 transactions"
+
+
+async def test_a_guest_has_a_limited_number_of_requests_waiting(world: World) -> None:
+    world.endpoint.is_down = True
+    async with open_rpc(world.endpoint.url, RpcOptions(timeout_ms=500), ids) as rpc:
+        proxy, codes = RpcProxy(rpc), []
+
+        async def call() -> None:
+            codes.append((await ask(proxy, a_request("eth_call", {}, "latest")))["error"]["code"])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(OF_GUEST_MAX + 2):
+                nursery.start_soon(call)
+    assert codes.count(-32005) == 1

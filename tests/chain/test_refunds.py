@@ -7,6 +7,7 @@ import trio
 
 from sightline.chain.refunds import Refunds
 from sightline.chain.signer import Signer
+from sightline.domain.errors import RefusedError
 from sightline.ports.administration import RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.storage.database.bridge import Database
@@ -65,3 +66,18 @@ async def test_both_servers_answer_the_same_refund_to_the_same_key(world: World,
             nursery.start_soon(pay, refunds)
     assert len(hashes) == 1
     assert await world.balance(world.payer) == PAID
+
+
+async def test_a_refund_that_a_restored_database_does_not_know_is_not_paid_again(
+    world: World, database: Database, servers: list[Refunds]
+) -> None:
+    request = a_request(world, ids.uuid())
+    await servers[0].pay(request)
+    await database.run(lambda connection: connection.execute("DELETE FROM refund"))
+    for refunds in servers:
+        with pytest.raises(RefusedError, match="was paid on the chain") as raised:
+            await refunds.pay(request)
+        assert raised.value.refusal.detail == "refunds:paid"
+    assert await world.balance(world.payer) == PAID
+    await servers[0].pay(a_request(world, request.session_id, "another"))
+    assert await world.balance(world.payer) == 2 * PAID

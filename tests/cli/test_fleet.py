@@ -14,7 +14,7 @@ import pytest
 
 from sightline.cli.fleet import Camera, Fleet, FleetFileError, read_cameras
 from sightline.system.ids import SystemIds
-from sightline_client import Sightline
+from sightline_client import Sightline, SightlineError
 from sightline_client.models import ApiKey
 from sightline_client.wallet import LocalWallet
 from tests.e2e.conftest import running_server
@@ -128,7 +128,7 @@ def test_each_bad_value_is_one_line_with_its_place_and_without_the_password(tmp_
         "Gate,1,2,rtsp://u:secret@h/1,\n"
         "gate,91,x,rtsp://u:sec'ret@h/1,\n"
         "door,1,2,clip.mp4,PHONE\n"
-        "yard,1,2\n"
+        "yard,1,2,clip.mp4\n"
         "door,1,nan,clip.mp4,FIXED\n"
         "lift,1,2,clip.mp4,\n"
         "lift,1,2,clip.mp4,\n"
@@ -139,9 +139,9 @@ def test_each_bad_value_is_one_line_with_its_place_and_without_the_password(tmp_
         "line 2: slug 'Gate' is not 3 to 32 lower-case letters, digits and hyphens",
         "line 3: lat '91' is not a number from -90 to 90",
         "line 3: lng 'x' is not a number from -180 to 180",
-        "line 3: source is empty, or contains a quote or a line break",
+        "line 3: source is empty, or contains a quote, a line break or another control character",
         "line 4: kind 'PHONE' is not FIXED or PTZ",
-        "line 5: it has more or fewer values than the first line has columns",
+        "line 5: it has 1 fewer values than the first line has columns",
         "line 6: lng 'nan' is not a number from -180 to 180",
         "line 8: slug lift is also in line 7",
     ]
@@ -151,9 +151,18 @@ def test_each_bad_value_is_one_line_with_its_place_and_without_the_password(tmp_
     ("text", "said"),
     [
         ("slug,lat,lng\n", "the column source is missing"),
-        ("slug,lat,lng,source,hight\n", "unknown column hight. Known are slug, lat, lng, source, radius, kind"),
+        (
+            "slug,lat,lng,source,hight\n",
+            "line 1: unknown column 'hight'. Known are slug, lat, lng, source, radius, kind",
+        ),
         ("slug,lat,lng,source\n", "no cameras"),
-        ("\udcff", "not a CSV file in UTF-8"),
+        ("slug,lat,lng,source,lat\n", "line 1: the column lat is there twice"),
+        ("slug,lat,lng,source\ngate,1,2,\udcff", "line 2, byte 10: not in UTF-8"),
+        ("slug,lat,lng,source\ngate,1,2,a\0b", "line 2, byte 11: a NUL byte"),
+        ('slug,lat,lng,source\ngate,1,2,a\nyard,1,2,"a\nb,1,2,c\n', "line 3: a quote is not closed"),
+        ("slug,lat,lng,source\ngate,1,2," + "x" * 200_000, "line 2: field larger than field limit"),
+        ("slug,lat,lng,source\n" + "gate,1,2,a\n" * 10_002, "line 10002: more than 10000 cameras"),
+        ("slug,lat,lng,source\n" + "x" * (16 << 20), "more than 16 MB"),
     ],
 )
 def test_a_file_without_the_columns_is_refused_as_a_whole(tmp_path: Path, text: str, said: str) -> None:
@@ -161,3 +170,79 @@ def test_a_file_without_the_columns_is_refused_as_a_whole(tmp_path: Path, text: 
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(FleetFileError, match=re.escape(said)):
         read_cameras(file)
+
+
+HOSTILE_VALUES: Final = [
+    "../etc/cron,1,2,a",
+    "..,1,2,a",
+    "=cmd|' /C calc'!A0,1,2,a",
+    "gate,1e308,2,a",
+    "gate,inf,2,a",
+    "gate,nan,2,a",
+    "gate,1_0,2,a",
+    "gate,\uff11,2,a",
+    "gate,1,2,rtsp://h/\x1b]0;x\x07",
+    "gate,1,2,rtsp://h/\u2028x",
+    "gate,1,2," + "x" * 2_001,
+]
+
+
+@pytest.mark.parametrize("row", HOSTILE_VALUES)
+def test_a_hostile_value_is_refused_with_its_line_and_column(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(f"slug,lat,lng,source\n{row}\n", encoding="utf-8")
+    with pytest.raises(FleetFileError) as caught:
+        read_cameras(file)
+    (line,) = caught.value.lines
+    assert re.match(rf"{re.escape(str(file))} line 2: (slug|lat|source) ", line)
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slug,lat,lng,source\ngate,1,rtsp://u:hunter2@h/1,2\n",
+        "slug,lat,lng,source\nrtsp://u:hunter2@h/1,1,2,gate\n",
+        "slug,lat,lng,source,kind\ngate,1,2,a,rtsp://u:hunter2@h/1\n",
+        "gate,1,2,rtsp://u:hunter2@h/1\n",
+        "slug,lat,lng,source\ngate,1,2,a,rtsp://u:hunter2@h/1\n",
+        'slug,lat,lng,source\ngate,1,2,"rtsp://u:hunter2@h/1\n',
+    ],
+    ids=["lng", "slug", "kind", "no first line", "one value more", "quote"],
+)
+def test_a_source_in_the_wrong_column_is_not_printed(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "shifted.csv"
+    file.write_text(text)
+    with pytest.raises(FleetFileError) as caught:
+        read_cameras(file)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_of_problems_is_reported_by_its_first_fifty(tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text("slug,lat,lng,source\n" + "x,1,2,a\n" * 9_000)
+    with pytest.raises(FleetFileError) as caught:
+        read_cameras(file)
+    assert len(caught.value.lines) == 51
+    assert caught.value.lines[-1] == f"{file}: 8950 more problems"
+
+
+def test_a_run_that_the_server_stops_says_how_many_cameras_are_complete(
+    running_server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse_the_second(request: httpx2.Request) -> None:
+        if request.method == "POST" and b"lost-two" in request.content:
+            raise httpx2.ConnectError("the server is gone", request=request)
+
+    rows = [Camera(slug=f"lost-{name}", lat=1.0, lng=2.0, source="rtsp://u:hunter2@h/1") for name in ("one", "two")]
+    with (
+        httpx2.Client(event_hooks={"request": [refuse_the_second]}) as http,
+        Sightline(running_server.url, http=http) as api,
+    ):
+        wallet = LocalWallet.create()
+        api.auth.sign_in(wallet)
+        with pytest.raises(SightlineError):
+            Fleet(api, wallet, SystemIds(), tmp_path, is_online=False).make(rows)
+    said = capsys.readouterr()
+    assert said.err == "Stopped at lost-two: 1 of 2 cameras are complete. Run the command again.\n"
+    assert "hunter2" not in said.out + said.err

@@ -15,6 +15,9 @@ import pytest
 import simplejpeg
 from standardwebhooks.webhooks import Webhook
 
+from sightline_client import Sightline
+from sightline_client.wallet import LocalWallet
+
 COMMAND = [sys.executable, "-m", "sightline.cli"]
 
 
@@ -61,6 +64,29 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     assert watch.returncode == 0
     session_id = json.loads(printed)["sessionId"]
     assert "while the session is ENDED" in sightline(dev, "end", session_id, code=1)
+
+
+def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) -> None:
+    owner, other, guest = (json.loads(sightline(dev, "signup", "--json", SIGHTLINE_WALLET_KEY="")) for _ in range(3))
+    wallet = {"SIGHTLINE_WALLET_KEY": guest["walletKey"]}
+    invited = []
+    for inviter in (owner, other):
+        with Sightline(dev["url"]) as sl:
+            sl.auth.sign_in(LocalWallet.from_key(inviter["walletKey"]), workspace_id=inviter["workspaceId"])
+            member = sl.workspaces.add_member(
+                inviter["workspaceId"], wallet_address=guest["walletAddress"], role="VIEWER"
+            )
+            assert member.status == "INVITED"
+            invited.append(str(member.invitation_id))
+    listed = sightline(dev, "invitations", "list", **wallet).splitlines()
+    assert [line.split()[0] for line in listed] == invited
+    assert owner["walletAddress"] in listed[0]
+    assert sightline(dev, "invitations", "accept", invited[0], **wallet) == f"VIEWER of {owner['slug']}\n"
+    assert other["slug"] in sightline(dev, "invitations", "decline", invited[1], **wallet)
+    assert sightline(dev, "invitations", "list", **wallet) == ""
+    assert "declined or withdrawn" in sightline(dev, "invitations", "accept", invited[0], code=1, **wallet)
+    assert "Name one with --workspace" in sightline(dev, "login", code=1, **wallet), "two workspaces: it asks"
+    assert guest["walletAddress"] in sightline(dev, "login", "--workspace", guest["slug"], **wallet)
 
 
 def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from sightline_client.mcp_server import build_server
 from sightline_client.models import Session
 from tests.client.api import Api
 from tests.e2e.conftest import running_server
-from tests.e2e.server import Server, Tenant, a_tenant, go_online, until
+from tests.e2e.server import Server, Tenant, a_tenant, fund, go_online, until
 from tests.house.test_readme import device_process
 
 __all__ = ["running_server"]
@@ -48,6 +48,7 @@ class Shop:
 def shop(running_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     async def tenants() -> tuple[Tenant, Tenant]:
         consumer = await a_tenant(running_server.url, "CONSUMER", "agent")
+        await fund(running_server.url, consumer)
         operator = await a_tenant(running_server.url, "SUPPLIER", "camera")
         await go_online(running_server.url, operator, PLACE)
         return consumer, operator
@@ -123,8 +124,15 @@ async def purchase(client: Client) -> None:
     ended = json_of(await call(client, "end_session", session_id=session["sessionId"]))
     assert ended["state"] == "ENDED"
     assert json_of(await call(client, "end_session", session_id=session["sessionId"])) == ended
-    receipt = json_of(await call(client, "verify_receipt", session_id=session["sessionId"]))
-    assert receipt["verified"]
+    unpaid = {"verified": False, "notChecked": {"settled": "notSettled"}, "payment": "PENDING"}
+
+    async def receipt() -> dict[str, Any]:
+        shown = json_of(await call(client, "verify_receipt", session_id=session["sessionId"]))
+        assert shown["verified"] or shown | unpaid == shown
+        return shown
+
+    verified = await until(receipt, lambda seen: seen["verified"], "the payment is confirmed")
+    assert (verified["notChecked"], verified["payment"]) == ({}, "CONFIRMED")
 
 
 async def a_wish(client: Client, place: tuple[float, float] = PLACE) -> dict[str, Any]:
@@ -268,18 +276,89 @@ async def a_limited_key(shop: Shop, **limits: str) -> str:
     return str(minted["plaintext"])
 
 
-async def test_a_hold_above_max_charge_is_cancelled_before_an_operator_is_asked(shop: Shop) -> None:
-    async with Api(shop.server.url, key=shop.consumer.key) as api:
-        held_before = int(
-            (await api.get("/wallet"))["heldMicroUsdc"]
-        )  # of other tests' sessions, until they are settled
+async def test_a_hold_above_max_charge_creates_nothing(shop: Shop) -> None:
     async with open_client("http", shop.server.url, shop.consumer.key) as client:
-        wish = await a_wish(client) | {"max_charge_usdc": "0.000001"}
-        assert "MAX_CHARGE" in await refusal(client, "request_view", **wish)
-        newest = json_of(await call(client, "list_sessions", only_open=False))["sessions"][0]
-    assert (newest["state"], newest["chargedUsdc"]) == ("CANCELLED", "0")
+        before = await call(client, "list_sessions", only_open=False)
+        wish = await a_wish(client)
+        assert "MAX_CHARGE" in await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
+        assert await call(client, "list_sessions", only_open=False) == before
+        session = json_of(await call(client, "request_view", **wish))  # a higher limit may use the same quote
+        await call(client, "end_session", session_id=session["sessionId"])
+
+
+async def test_a_quote_that_was_used_with_other_arguments_is_named(shop: Shop) -> None:
+    async with open_client("http", shop.server.url, shop.consumer.key) as client:
+        wish = await a_wish(client)
+        session = json_of(await call(client, "request_view", **wish))
+        assert "other arguments" in await refusal(client, "request_view", **wish | {"max_charge_usdc": "4"})
+        await call(client, "end_session", session_id=session["sessionId"])
+
+
+INTERNAL = {"statusCode": 500, "code": "INTERNAL_ERROR", "message": "Internal error"}
+NO_OPERATOR = {"statusCode": 503, "code": "UNAVAILABLE", "message": "Busy", "detail": "dispatch:noOperator"}
+
+
+class Faulty(httpx2.AsyncBaseTransport):
+    """Sends requests to the server, except those whose method or end of path is in `broken`."""
+
+    def __init__(self, *broken: str, answer: dict[str, Any] = INTERNAL) -> None:
+        self._broken = broken
+        self._answer = answer
+        self._real = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith(self._broken) or request.method in self._broken:
+            return httpx2.Response(self._answer["statusCode"], json=self._answer, request=request)
+        return await self._real.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._real.aclose()
+
+
+async def failed_request(shop: Shop, *broken: str) -> tuple[str, Session]:
+    """What request_view says when calls fail after the creation, and the session as it is then."""
+    async with httpx2.AsyncClient(transport=Faulty(*broken)) as http:
+        built = build_server(lambda _ctx: AsyncSightline(shop.server.url, shop.consumer.key, http=http))
+        async with Client(built) as client:
+            said = await refusal(client, "request_view", **await a_wish(client, EMPTY_PLACE))
     async with Api(shop.server.url, key=shop.consumer.key) as api:
-        assert int((await api.get("/wallet"))["heldMicroUsdc"]) <= held_before
+        return said, (await api.sessions.page(view="consumer", limit=1)).items[0]
+
+
+async def test_a_request_that_fails_after_its_creation_closes_the_session_and_names_it(shop: Shop) -> None:
+    said, session = await failed_request(shop, "/dispatch")
+    assert session.state == "CANCELLED"
+    assert "INTERNAL_ERROR" in said
+    assert f"Session {session.id} is CANCELLED, charged 0 USDC" in said
+
+
+async def test_a_request_that_cannot_be_closed_says_so_and_names_the_session(shop: Shop) -> None:
+    said, session = await failed_request(shop, "/dispatch", "DELETE")
+    assert session.state == "REQUESTED"
+    assert f"Session {session.id} could not be closed" in said
+    assert "end_session" in said
+    async with Api(shop.server.url, key=shop.consumer.key) as api:
+        await api.sessions.cancel(session.id)
+
+
+async def test_a_request_that_is_cancelled_closes_the_session(shop: Shop) -> None:
+    faulty = Faulty("/dispatch", answer=NO_OPERATOR)
+    async with Api(shop.server.url, key=shop.consumer.key) as api, httpx2.AsyncClient(transport=faulty) as http:
+        built = build_server(lambda _ctx: AsyncSightline(shop.server.url, shop.consumer.key, http=http))
+        async with Client(built) as client, trio.open_nursery() as nursery:
+            wish = await a_wish(client, EMPTY_PLACE)
+            nursery.start_soon(client.call_tool, "request_view", wish)
+
+            async def opened() -> list[Session]:
+                return [each async for each in api.sessions.list(view="consumer", state=["REQUESTED"])]
+
+            session = (await until(opened, bool, "the request is created"))[0]
+            nursery.cancel_scope.cancel()
+
+        async def state() -> str:
+            return (await api.sessions.get(session.id)).state
+
+        await until(state, lambda seen: seen == "CANCELLED", "the request is cancelled")
 
 
 async def test_a_view_has_a_lease_of_60_s_that_its_agent_renews_by_asking_for_frames(shop: Shop) -> None:
@@ -308,11 +387,25 @@ async def test_refusals_name_the_code_and_the_next_step(running_server: Server) 
         assert "Pass USDC" in await refusal(
             client, "request_view", lat=1, lng=1, quote_id=session_id, max_charge_usdc="cheap"
         )
-    async with open_client("http", running_server.url, "svc_test_000000_" + "A" * 43) as client:
-        assert "NOT_AUTHENTICATED" in await refusal(client, "wallet")
 
 
-async def test_mcp_without_a_key_is_refused(running_server: Server) -> None:
-    async with httpx2.AsyncClient() as http:
-        answer = await http.post(f"{running_server.url}/mcp", json={})
+@pytest.mark.parametrize("key", [None, "anything", "svc_test_000000_" + "A" * 43])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_mcp_without_a_known_key_is_refused_before_the_mcp_server(
+    running_server: Server, key: str | None, method: str
+) -> None:
+    headers = {"accept": "application/json, text/event-stream"}
+    headers |= {} if key is None else {"authorization": f"Bearer {key}"}
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with httpx2.AsyncClient(headers=headers) as http:
+        answer = await http.request(method, f"{running_server.url}/mcp", json=listing)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.json()["code"] == "NOT_AUTHENTICATED"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_mcp_has_no_streams_and_no_sessions(shop: Shop, method: str) -> None:
+    headers = {"authorization": f"Bearer {shop.consumer.key}", "accept": "text/event-stream"}
+    async with httpx2.AsyncClient(headers=headers) as http:
+        answer = await http.request(method, f"{shop.server.url}/mcp")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

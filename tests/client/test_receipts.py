@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,7 +15,16 @@ from eth_hash.auto import keccak as eth_keccak
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sightline_client import AsyncReceipt, AsyncSightline, ChainError, Receipt, ReceiptCheck, ReceiptError
+from sightline_client import (
+    AsyncReceipt,
+    AsyncSightline,
+    ChainError,
+    Receipt,
+    ReceiptCheck,
+    ReceiptError,
+    SkipReason,
+    TrustedDeployment,
+)
 from sightline_client.keccak import keccak256
 from tests.client.test_losses import start_assigned
 from tests.e2e.conftest import running_server
@@ -25,18 +35,20 @@ __all__ = ["running_server"]
 PLACE = (6.0, 6.0)
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "vectors" / "receipts.json").read_text())
 TRUE: dict[str, Any] = VECTORS["receipts"][0]
+CONTRACTS = TRUE["deployment"]
+TRUSTED = TrustedDeployment(CONTRACTS["chainId"], CONTRACTS["settlementAddress"], CONTRACTS["usdcAddress"])
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[str]:
-    """URL of a JSON-RPC endpoint that has the transaction of the first vector."""
+@contextmanager
+def a_node(chain: dict[str, Any]) -> Iterator[str]:
+    """URL of a JSON-RPC endpoint that has the transaction of a vector."""
 
     class Node(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             call = json.loads(self.rfile.read(int(self.headers["content-length"])))
             found = {
-                "eth_chainId": hex(TRUE["chain"]["chainId"]),
-                "eth_getTransactionReceipt": TRUE["chain"]["receipt"],
+                "eth_chainId": hex(chain["chainId"]),
+                "eth_getTransactionReceipt": chain["receipt"],
             }
             body = json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": found[call["method"]]}).encode()
             self.send_response(200)
@@ -55,10 +67,26 @@ def node() -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    with a_node(TRUE["chain"]) as url:
+        yield url
+
+
 @pytest.mark.parametrize("vector", VECTORS["receipts"], ids=lambda vector: vector["name"])
-def test_a_true_receipt_is_verified(vector: dict[str, Any], node: str) -> None:
-    result = Receipt(vector["receipt"]).verify(rpc=node if vector["chain"] else False)
-    assert sorted(result.skipped) == vector["skipped"]
+def test_a_receipt_is_verified_as_its_vector_says(vector: dict[str, Any]) -> None:
+    deployment = TRUSTED if vector["deployment"] else None
+    receipt = Receipt(vector["receipt"])
+    with a_node(vector["chain"] or TRUE["chain"]) as url:
+        rpc = url if vector["chain"] and deployment else None
+        if vector["failures"]:
+            with pytest.raises(ReceiptError) as refused:
+                receipt.verify(deployment=deployment, rpc=rpc)
+            found = [{"check": str(failure.check), "line": failure.line} for failure in refused.value.failures]
+            assert found == vector["failures"]
+        else:
+            skipped = receipt.verify(deployment=deployment, rpc=rpc).skipped
+            assert {str(check): str(reason) for check, reason in skipped.items()} == vector["skipped"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["forged"], ids=lambda vector: vector["name"])
@@ -70,7 +98,7 @@ def test_a_forged_receipt_is_refused_with_the_lines_that_are_wrong(vector: dict[
         place = place[step]
     place[last] = vector["value"]
     with pytest.raises(ReceiptError) as refused:
-        Receipt(data).verify(rpc=node)
+        Receipt(data).verify(deployment=TRUSTED, rpc=node)
     found = [{"check": str(failure.check), "line": failure.line} for failure in refused.value.failures]
     assert found == vector["failures"]
     assert found[0]["line"] in str(refused.value)
@@ -83,13 +111,16 @@ def test_keccak256_is_that_of_the_library(data: bytes) -> None:
     assert keccak256(data) == eth_keccak(data)
 
 
-async def test_the_chain_is_asked_only_for_rpc() -> None:
+async def test_a_payment_is_verified_only_by_a_deployment_and_a_node_that_the_caller_names(node: str) -> None:
     receipt = AsyncReceipt(TRUE["receipt"])
-    assert (await receipt.verify()).skipped == {ReceiptCheck.SETTLED}
-    with pytest.raises(ValueError, match="rpc=URL"):
-        await receipt.verify(rpc=True)
+    assert (await receipt.verify()).skipped == {ReceiptCheck.SETTLED: SkipReason.DEPLOYMENT_MISSING}
+    result = await receipt.verify(deployment=TRUSTED)
+    assert result.skipped == {ReceiptCheck.SETTLED: SkipReason.TRANSACTION_MISSING}
+    with pytest.raises(ValueError, match="A receipt may name any contract"):
+        await receipt.verify(rpc=node)
     with pytest.raises(ChainError):
-        await receipt.verify(rpc="http://127.0.0.1:1")
+        await receipt.verify(deployment=TRUSTED, rpc="http://127.0.0.1:1")
+    assert (await receipt.verify(deployment=TRUSTED, rpc=node)).skipped == {}
 
 
 async def test_a_receipt_without_a_charge_waits_for_no_payment(running_server: Server) -> None:
@@ -104,7 +135,8 @@ async def test_a_receipt_without_a_charge_waits_for_no_payment(running_server: S
                 pass  # nothing is published, so nothing is charged
             receipt = await view.receipt(wait_s=5)
             assert receipt.charged == 0
-            await receipt.verify(rpc=True)
+            config = await sl.config()
+            await receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
             events = [event.model_dump() async for event in sl.sessions.meter_events(receipt.session.id)]
             assert [event["kind"] for event in events][:2] == ["CREATED", "ASSIGNED"]
         nursery.cancel_scope.cancel()

@@ -1,9 +1,10 @@
 """The consumer lease that `view` requests, and how a view ends."""
 
 import pytest
+import trio
 
 from sightline_client import AsyncSightline, NoOperatorError
-from tests.http.world import data_of, open_world
+from tests.http.world import Party, data_of, open_world
 
 
 async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_program_is_killed() -> None:
@@ -22,3 +23,35 @@ async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_progr
                 session = data_of(await consumer.key.get(f"/api/v1/sessions/{view.session.id}"))
                 leases.append(session["consumerLeaseSeconds"])
         assert leases == [120, 15, None]
+
+
+async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:
+    async with open_world() as world:
+        consumer, idle, ready = [await world.party(role) for role in ("CONSUMER", "SUPPLIER", "SUPPLIER")]
+        await idle.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            view = sl.view(5.0, 5.0, operator_wait_s=60)
+            assigned = trio.Event()
+
+            async def operate() -> None:
+                while not (found := await sessions_of(idle)):
+                    await trio.lowlevel.checkpoint()
+                await idle.key.get(f"/api/v1/sessions/{found[0]}")  # acknowledges the dispatch
+                await ready.go_online()
+                world.clock.advance(121)
+                while not (found := await sessions_of(ready)):
+                    await trio.lowlevel.checkpoint()
+                data_of(await ready.key.post(f"/api/v1/sessions/{found[0]}/start"))
+                assigned.set()
+
+            nursery.start_soon(operate)
+            with trio.fail_after(60):
+                async with view:
+                    assert view.session.operator_workspace_id == ready.id
+            assert assigned.is_set()
+
+
+async def sessions_of(operator: Party) -> list[str]:
+    """The sessions that are assigned to an operator."""
+    page = data_of(await operator.key.get("/api/v1/sessions?view=operator&state=ASSIGNED"))
+    return [each["id"] for each in page["items"]]

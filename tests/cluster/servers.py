@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import trio
 
-from sightline.actors.ownership.owned_shards import EVERY_SHARD
+from sightline.actors.shards import EVERY_SHARD
 from sightline.domain.placement import IMBALANCE
 from sightline.system.server_address_file import read_server_addresses
-from tests.bus.nats_process import NatsProcess
+from tests.cluster.bus.nats_process import NatsProcess
 from tests.conftest import open_data_directory
 from tests.e2e.server import Server
 from tests.e2e.test_fencing import shared_parts
@@ -57,7 +57,7 @@ async def internal(server: Server, path: str) -> httpx.Response:
     """What the internal listener of a server answers."""
     addresses = read_server_addresses(server.directory / "data")
     assert addresses is not None
-    async with httpx.AsyncClient(base_url=addresses.internal_url) as http:
+    async with httpx.AsyncClient(base_url=addresses.internal_url, headers=server.internal_headers()) as http:
         return await http.get(path)
 
 

@@ -211,9 +211,9 @@ async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Clus
     addresses = read_server_addresses(one.directory / "data")
     assert addresses is not None
     async with httpx.AsyncClient() as admin, Api(two.url, key=consumer.key) as caller:
-        body = {"operator": "Ada", "osUser": "ada", "reason": "fraud"}
+        body = {"operator": "Ada", "reason": "fraud"}
         url = f"{addresses.internal_url}/internal/admin/workspaces/{consumer.workspace_id}/suspend"
-        assert (await admin.post(url, json=body)).status_code == 200
+        assert (await admin.post(url, json=body, headers=one.internal_headers())).status_code == 200
 
         async def is_refused() -> bool:
             try:

@@ -17,8 +17,8 @@ from sightline.bootstrap.listeners.own_tls import issue
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline_client import NotReachedError, UnavailableError
-from tests.bus.certificates import CLIENT_AND_SERVER, issue_certificate
 from tests.client.api import Api
+from tests.cluster.bus.certificates import CLIENT_AND_SERVER, issue_certificate
 from tests.cluster.servers import Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 from tests.video.support.real_engines import free_ports

@@ -62,7 +62,7 @@ async def test_a_server_that_shares_no_wire_version_with_a_living_one_is_refused
     (server,) = stopped.servers
     async with changed(server, OTHER_WIRE):
         said = await refusal_of(server)
-    assert "This server speaks wire versions 1 with other servers" in said
+    assert "This server speaks wire versions 2 with other servers" in said
     assert "that on other-host speaks 7 to 8: they have no version in common" in said
 
 

@@ -35,7 +35,7 @@ class Live:
     """A LIVE session: its consumer at each server, and the server that opened its input."""
 
     session_id: str
-    consumer_key: str
+    consumer: Tenant
     whip: str
     whep: str
     home: Server
@@ -44,7 +44,7 @@ class Live:
     async def frame(self, server: Server, after: int | None = None) -> Frame:
         """The first frame that a poller gets from a server, newer than `after`."""
         query = {} if after is None else {"after": after, "wait_ms": 500}
-        async with Api(server.url, key=self.consumer_key) as consumer:
+        async with Api(server.url, key=self.consumer.key) as consumer:
 
             async def poll() -> Frame | None:
                 try:
@@ -70,7 +70,7 @@ async def a_live_session(cluster: Cluster, name: str, degrees_north: int) -> Liv
     home, other = (one, two) if started["whipUrl"].startswith(one.url) else (two, one)
     return Live(
         session_id,
-        consumer.key,
+        consumer,
         started["whipUrl"].removeprefix(home.url),
         whep.removeprefix(home.url),
         home,
@@ -132,13 +132,45 @@ async def test_a_session_is_published_watched_and_polled_at_a_server_that_is_not
         assert (await play_json(live.other.url + live.whep, 1.0))["frames"] > 10
 
 
+async def connections(server: Server) -> int:
+    """How many viewers have connected to the media workers of a server."""
+    await trio.lowlevel.checkpoint()
+    return server.log().count("viewer_connected")
+
+
+async def test_a_sign_in_that_ends_at_one_server_ends_its_video_at_the_home_of_the_input(pair: Cluster) -> None:
+    live = await a_live_session(pair, "third", 3)
+    async with (
+        publishing(live.home.url + live.whip),
+        Api(live.other.url) as person,
+        trio.open_nursery() as watching,
+    ):
+        signed_in = await person.auth.sign_in(live.consumer.wallet, workspace_id=live.consumer.workspace_id)
+        assert signed_in.workspaces
+        whep = (await person.get(f"/sessions/{live.session_id}/viewer-token"))["whepUrl"]
+        await live.frame(live.home)
+        over = trio.Event()
+        before = await connections(live.home)
+
+        async def watch() -> None:
+            seen = await play_json(live.other.url + "/whep/" + whep.rpartition("/")[2], 120.0)
+            assert seen["frames"] > 10
+            over.set()
+
+        watching.start_soon(watch)
+        await until(partial(connections, live.home), lambda count: count > before, "watched")
+        await person.post("/auth/logout")
+        with trio.fail_after(40):  # a sign-in is remembered for 5 s, and checked every 15 s
+            await over.wait()
+
+
 async def test_when_the_home_hangs_and_dies_the_survivor_takes_the_publisher_and_sequences_rise(pair: Cluster) -> None:
     live = await a_live_session(pair, "second", 2)
     async with publishing(live.other.url + live.whip):
         before = await live.frame(live.other)
         assert live.home.process is not None
         live.home.process.send_signal(signal.SIGSTOP)
-        async with Api(live.other.url, key=live.consumer_key) as poller:
+        async with Api(live.other.url, key=live.consumer.key) as poller:
             with trio.move_on_after(2), suppress(UnavailableError, OutcomeUnknownError):
                 assert await poller.frame(live.session_id) is None  # no old picture
         await live.home.kill()

@@ -41,6 +41,25 @@ def test_a_value_that_no_browser_sends_as_origin_is_refused(origin: str) -> None
     assert "SIGHTLINE_CORS_ORIGINS" in refused.value.lines[0]
 
 
+def test_a_proxy_that_is_no_network_is_refused() -> None:
+    (line,) = refused({"SIGHTLINE_TRUSTED_PROXIES": "127.0.0.1,172.16.0.1/12"})
+    assert "SIGHTLINE_TRUSTED_PROXIES" in line
+    assert "'172.16.0.1/12' is neither an address nor a network" in line
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "internal.example.com"])
+def test_an_internal_listener_off_loopback_needs_a_token(host: str) -> None:
+    (line,) = refused({"SIGHTLINE_INTERNAL_HOST": host})
+    assert host in line
+    assert "set SIGHTLINE_INTERNAL_TOKEN" in line
+    assert load_settings({"SIGHTLINE_INTERNAL_HOST": host, "SIGHTLINE_INTERNAL_TOKEN": "secret"}).settings
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_an_internal_listener_on_loopback_needs_no_setting(host: str) -> None:
+    assert load_settings({"SIGHTLINE_INTERNAL_HOST": host}).settings.internal_token is None
+
+
 def test_lists_are_comma_lists_in_the_environment_and_arrays_in_the_file(tmp_path: Path) -> None:
     from_environment = load_settings({"SIGHTLINE_TRUSTED_PROXIES": "127.0.0.1, ::1,"}).settings
     assert from_environment.trusted_proxies == ("127.0.0.1", "::1")
@@ -128,3 +147,54 @@ def test_the_secrets_are_in_the_data_directory_by_default() -> None:
     assert load_settings({"SIGHTLINE_SECRETS_FILE": "/run/secrets/sightline"}).settings.secrets_path == Path(
         "/run/secrets/sightline"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PUBLIC_URL", "notaurl"),
+        ("PUBLIC_URL", "ftp://video.example.com"),
+        ("PUBLIC_URL", "https://"),
+        ("PUBLIC_URL", "https://video.example.com/path"),
+        ("PUBLIC_URL", "https://user@video.example.com"),
+        ("PUBLIC_URL", "https://video.example.com:99999"),
+        ("PUBLIC_URL", "https://video example.com"),
+        ("PUBLIC_URL", "https://300.1.1.1"),
+        ("CHAIN_PUBLIC_RPC_URL", "rpc.example.com"),
+        ("CHAIN_EXPLORER_URL", "javascript:alert(1)"),
+        ("VIDEO_MEDIAMTX_URL", "localhost:8889"),
+        ("VIDEO_MEDIAMTX_API_URL", "http://:9997"),
+        ("HOST", "http://0.0.0.0"),
+        ("INTERNAL_HOST", "127.0.0.1:8081"),
+        ("VIDEO_BIND_ADDRESSES", "127.0.0.1,eth0"),
+        ("VIDEO_ADVERTISED_ADDRESSES", "video.example.com"),
+    ],
+)
+def test_an_address_that_cannot_work_is_refused_by_the_name_of_its_setting(name: str, value: str) -> None:
+    (line,) = refused({f"SIGHTLINE_{name}": value})
+    assert line.startswith(f"SIGHTLINE_{name}: ")
+
+
+def test_a_wrong_rpc_url_is_refused_without_its_key() -> None:
+    lines = refused({"SIGHTLINE_CHAIN_RPC_URL": "rpc.example.com/hunter2"})
+    assert lines[0].startswith("SIGHTLINE_CHAIN_RPC_URL: write http://HOST")
+    assert "hunter2" not in " ".join(lines)
+
+
+@pytest.mark.parametrize(("first", "last"), [("5000", "4000"), ("5000", "0"), ("0", "5000")])
+def test_an_empty_range_of_media_ports_is_refused(first: str, last: str) -> None:
+    (line,) = refused({"SIGHTLINE_VIDEO_UDP_PORT_MIN": first, "SIGHTLINE_VIDEO_UDP_PORT_MAX": last})
+    assert "SIGHTLINE_VIDEO_UDP_PORT_MIN and SIGHTLINE_VIDEO_UDP_PORT_MAX" in line
+
+
+def test_a_public_url_may_end_with_a_slash_and_name_a_port_or_an_address() -> None:
+    for written, url in (
+        ("https://video.example.com/", "https://video.example.com"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("https://192.0.2.7", "https://192.0.2.7"),
+    ):
+        assert load_settings({"SIGHTLINE_PUBLIC_URL": written}).settings.public_url == url
+
+
+def test_one_media_port_is_a_range() -> None:
+    assert load_settings({"SIGHTLINE_VIDEO_UDP_PORT_MIN": "5000", "SIGHTLINE_VIDEO_UDP_PORT_MAX": "5000"}).settings

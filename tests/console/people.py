@@ -60,6 +60,10 @@ class ConsoleServer:
         return found.internal_url
 
     @property
+    def internal_token(self) -> str:
+        return self._server.internal_headers()["authorization"].removeprefix("Bearer ")
+
+    @property
     def data_dir(self) -> Path:
         return self._server.directory / "data"
 

@@ -39,7 +39,10 @@ def test_a_parked_actor_is_shown_with_its_reason_and_started_again(browser: Brow
         tab.shows(".badge.cancelled")
         document = swap_document(server, session_id, "{}")
         assert tab.page.evaluate(END, session_id) >= 400
+        ops.allowed = (r"401 \(\S*\) ",)
         ops.page.goto(f"{server.internal_url}/ops")
+        ops.page.fill("#token", server.internal_token)
+        ops.click("#enter")
         parked = ops.page.locator(f"[data-parked='{session_id}']")
         expect(parked).to_contain_text("Error")
         review.look(ops, "ops-parked")

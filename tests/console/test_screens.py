@@ -46,7 +46,17 @@ def is_unsettled(route: Route) -> None:
     """Answer a receipt as it was before its payment was on the chain."""
     answer = route.fetch()
     body = answer.json()
-    body["data"]["settlement"] = dict.fromkeys(body["data"]["settlement"]) | {"state": "PENDING"}
+    body["data"]["settlement"] = dict.fromkeys(body["data"]["settlement"]) | {"state": "PENDING", "mismatched": False}
+    route.fulfill(response=answer, body=json.dumps(body))
+
+
+def is_mismatched(route: Route) -> None:
+    """Answer a receipt as if the contract had settled one second more than the service recorded."""
+    answer = route.fetch()
+    body = answer.json()
+    settlement = body["data"]["settlement"]
+    settlement["mismatched"] = True
+    settlement["payload"]["chargeableSeconds"] += 1
     route.fulfill(response=answer, body=json.dumps(body))
 
 
@@ -147,6 +157,13 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.click("#verify")
         consumer.shows("[data-check=hashChain][data-state=wrong]")
         review.look(consumer, "receipt-forged")
+        consumer.page.unroute("**/receipt")
+        consumer.page.route("**/receipt", is_mismatched)
+        consumer.click("#verify")
+        consumer.shows(".badge.mismatched")
+        consumer.shows(".banner.bad", "settled this session otherwise")
+        consumer.shows("[data-check=charge][data-state=wrong]", "settlement.mismatched")
+        review.look(consumer, "receipt-mismatched")
         consumer.page.unroute("**/receipt")
 
         for screen, shown in (("sessions", ".list-row"), ("wallet", "a[href*=receipt]")):

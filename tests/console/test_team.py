@@ -10,7 +10,7 @@ import httpx
 from eth_account import Account
 from playwright.sync_api import Browser, expect
 
-from tests.console.people import ConsoleServer, a_tab, sign_up
+from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
 from tests.console.review import Review
 
 TOKYO = (35.689500, 139.691710)
@@ -63,8 +63,9 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
 
         friend = Account.create().address
         tab.page.fill("#member", friend)
-        tab.click("button:has-text('Add member')")
+        tab.click("button:has-text('Invite')")
         tab.shows(f"code[title='{friend.lower()}' i]")
+        tab.shows(".badge.invited")
 
         tab.click("#new-webhook")
         tab.page.fill("#webhook-url", receiver)
@@ -90,6 +91,73 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         tab.click(".webhook button:has-text('Send a test event')")
         expect(tab.page.locator("[data-delivery=DELIVERED]")).to_have_count(2)
         review.done(tab)
+
+
+FORGET_CHOICE = """() => {
+  for (const name of Object.keys(localStorage)) if (/workspace[.]0x/.test(name)) localStorage.removeItem(name);
+}"""
+
+
+def address_of(tab: Tab) -> str:
+    """The wallet that is signed in."""
+    address: str = tab.page.evaluate(
+        "fetch('/api/v1/me').then(each => each.json()).then(each => each.data.walletAddress)"
+    )
+    return address
+
+
+def sign_in_again(tab: Tab) -> None:
+    tab.click(".menu summary")
+    tab.click(".menu button:has-text('Sign out')")
+    tab.click("#test-wallet")
+
+
+def test_an_invited_wallet_decides_and_chooses_between_its_workspaces(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=TOKYO) as owner, a_tab(browser, server.url, place=TOKYO) as guest:
+        sign_up(owner, "Harbour Watch", "both")
+        sign_up(guest, "Pier Nine", "both")
+        payee, mine = address_of(owner), address_of(guest)
+        owner.go("team")
+        owner.page.fill("#member", mine)
+        owner.page.get_by_label("Role").select_option("ADMIN")
+        owner.click("button:has-text('Invite')")
+        owner.shows(".rows .invited", "open until")
+        review.look(owner, "team-invited")
+
+        sign_in_again(guest)
+        guest.shows("summary", "Pier Nine")
+        guest.go("operate")
+        guest.shows("p.payee", mine)
+        guest.shows("nav .count", "1")
+        guest.go("team")
+        guest.shows("#invitations", payee)
+        review.look(guest, "team-invitation")
+        guest.click("#invitations button:has-text('Accept')")
+        guest.shows("#workspaces", "Harbour Watch")
+        guest.shows("summary", "Pier Nine")
+        expect(owner.page.locator(".badge.invited")).to_have_count(1)  # until it reads again
+        owner.page.reload()
+        owner.shows("#member")
+        expect(owner.page.locator(".badge.invited")).to_have_count(0)
+
+        sign_in_again(guest)
+        guest.shows("summary", "Pier Nine")  # the choice of this browser
+        guest.page.evaluate(FORGET_CHOICE)
+        sign_in_again(guest)
+        guest.shows("#workspaces", "Harbour Watch")
+        guest.shows("summary", "No workspace")
+        review.look(guest, "choose-workspace")
+        guest.click("#workspaces li:has-text('Harbour Watch') button")
+        guest.shows("summary", "Harbour Watch")
+        guest.go("operate")
+        guest.shows(".banner code.payee", payee)
+        review.look(guest, "operate-for-another")
+        guest.go("team")
+        guest.click("#new-key")
+        guest.shows(".panel code.payee", payee)
+        review.done(guest)
+        assert owner.problems == []
 
 
 def test_the_wallet_sets_limits_on_the_chain(browser: Browser, server: ConsoleServer):

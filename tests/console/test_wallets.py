@@ -87,11 +87,18 @@ def test_a_wallet_extension_signs_in_and_sends_the_allowance(browser: Browser, s
         assert tab.problems == []
 
 
-def test_the_link_of_the_demo_signs_in_once_and_leaves_the_address(browser: Browser, server: ConsoleServer):
+def test_the_link_of_the_demo_asks_before_it_signs_in_and_leaves_the_address(browser: Browser, server: ConsoleServer):
     account = Account.create()
     key = "0x" + bytes(account.key).hex()
     with a_tab(browser, server.url) as tab:
         tab.page.goto(f"{tab.url}/console/#/start?testWallet={key}")
+        tab.shows(".banner", account.address)
+        assert tab.page.evaluate("localStorage.getItem('sightline.testWallet')") is None
+        tab.click("#refuse-linked")
+        tab.shows("#test-wallet")
+        tab.page.goto("about:blank")
+        tab.page.goto(f"{tab.url}/console/#/start?testWallet={key}")
+        tab.click("#use-linked")
         tab.shows("#create-workspace")
         tab.shows(".step.done", account.address[:6])
         assert key not in tab.page.url

@@ -273,3 +273,13 @@ async def test_the_last_use_of_a_sign_in_only_moves_forward(store: IdentityStore
     await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 50, a_sign_in(8).session_id: NOW})
     await store.mark_wallet_sessions_used({a_sign_in().session_id: NOW + 40})
     assert await store.wallet_session(a_sign_in().session_id) == a_sign_in(last_used_at_ms=NOW + 50)
+
+
+async def test_a_key_is_found_by_its_id_in_its_workspace_only(store: IdentityStore) -> None:
+    await store.add_key(a_key(1), digest_of(1), limit=50)
+    await store.add_key(a_key(2), digest_of(2), limit=50)
+    assert await store.key_in(WORKSPACE, a_key(1).key_id) == a_key(1)
+    assert await store.key_in(OTHER_WORKSPACE, a_key(1).key_id) is None
+    assert await store.key_in(WORKSPACE, a_key(3).key_id) is None
+    revoked = await store.revoke_key(WORKSPACE, a_key(1).key_id, now_ms=NOW, grace_ms=60_000)
+    assert await store.key_in(WORKSPACE, a_key(1).key_id) == revoked

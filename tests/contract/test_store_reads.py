@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
-from sightline.domain.session.model import Assigned, Closed, EndReason, Requested, Session, SessionState
-from sightline.domain.units import DAY_MS, MicroUsdc
-from sightline.ports.ledger import BlockApplication, BlockRef, LiveHold, WalletReading
+from sightline.domain.session.model import Assigned, Closed, EndReason, Session, SessionState
+from sightline.domain.units import DAY_MS
 from sightline.ports.store import (
     ConsumerDispatches,
     HeartbeatWrite,
-    HoldRequest,
     SessionKey,
     SessionQuery,
     SessionView,
@@ -25,7 +23,7 @@ from sightline.ports.store import (
     UnfinishedSession,
 )
 
-from .builders import PAYER, T0, a_heartbeat, a_session, a_workspace, an_answer, an_id, an_operator, in_phase
+from .builders import T0, a_heartbeat, a_session, a_workspace, an_answer, an_id, an_operator, in_phase
 from .conftest import Stored
 from .test_store_writes import commit, commit_workspace
 
@@ -357,106 +355,7 @@ async def test_recovery_of_a_shard_sees_what_is_unfinished_in_it_alone(stored: S
     assert len(await stored.store.unfinished_sessions()) == len(ids)
 
 
-# Demand.
-
-
-HERE = {"lat": 52.52, "lng": 13.40, "created_at_ms": T0}
-HOLD = MicroUsdc(1_000)
-
-
-async def commit_held(stored: Stored, session: Session) -> Session:
-    """Commit a session with a hold of its payer."""
-    hold = HoldRequest(payer_address=session.terms.payer_address, amount=HOLD, is_enforced=False)
-    return await commit(stored, session, take_hold=hold)
-
-
-async def show_wallets(stored: Stored, balances: dict[str, int], *, allowance: int = 10**12, number: int = 1) -> None:
-    """Apply a block with a reading of each of these wallets."""
-    block = BlockRef(number=number, block_hash=f"0xa{number}", parent_hash=f"0xa{number - 1}")
-    readings = tuple(
-        WalletReading(address=address, balance_micro=balance, allowance_micro=allowance, block_number=number)
-        for address, balance in balances.items()
-    )
-    application = BlockApplication(
-        headers=(block,),
-        events=(),
-        readings=readings,
-        settled=(),
-        head=block,
-        confirmed_block=number,
-        previous=await stored.ledger.chain_head(),
-    )
-    await stored.ledger.apply_blocks(application, now_ms=T0)
-
-
-async def demand(stored: Stored, **changes: Any) -> int:
-    usual: dict[str, Any] = {
-        "lat": 52.521, "lng": 13.401, "within_m": 5_000, "since_ms": T0, "now_ms": T0 + 10_000, "not_of": ME,
-    }  # fmt: skip
-    return await stored.store.demand_near(**{**usual, **changes})
-
-
-async def test_demand_counts_others_that_wait_nearby_since_lately(stored: Stored) -> None:
-    await show_wallets(stored, {PAYER.lower(): 10**9})
-    await commit_held(stored, a_session(**HERE))
-    await commit_held(stored, in_phase(a_session(**HERE, wait_timeout_s=5), SessionState.ASSIGNED))
-    await commit_held(stored, a_session(**HERE, wait_timeout_s=5))
-    await commit_held(stored, a_session(**HERE, consumer_workspace_id=ME))
-    await commit_held(stored, in_phase(a_session(**HERE), SessionState.LIVE))
-    await commit_held(stored, a_session(lat=52.60, lng=13.40))
-    await commit_held(stored, a_session(**{**HERE, "created_at_ms": T0 - 1}))
-    assert await demand(stored) == 2
-    assert await demand(stored, now_ms=T0) == 3
-    assert await demand(stored, since_ms=T0 - 1) == 3
-    assert await demand(stored, within_m=20_000) == 3
-    assert await demand(stored, not_of=OTHER) == 3
-    assert await demand(stored, lat=-52.521) == 0
-
-
-async def test_a_request_that_was_opened_again_counts_until_its_new_deadline(stored: Stored) -> None:
-    await show_wallets(stored, {PAYER.lower(): 10**9})
-    session = a_session(**HERE, wait_timeout_s=5)
-    reopened = Requested(reopened_at_ms=T0 + 120_000, deadline_ms=T0 + 125_000, unstarted_by=(OTHER,))
-    kept = await commit_held(stored, replace(session, phase=reopened))
-    found = await stored.store.load_session(session.id)
-    assert found is not None
-    assert found.session == kept
-    assert await demand(stored, now_ms=T0 + 124_999) == 1
-    assert await demand(stored, now_ms=T0 + 125_000) == 0
-    assert await listed(stored, view=SessionView.OPEN, now_ms=T0 + 124_999) == [session.id]
-    assert await listed(stored, view=SessionView.OPEN, now_ms=T0 + 125_000) == []
-
-
-async def test_a_session_is_funded_while_the_wallet_covers_all_holds_of_its_payer(stored: Stored) -> None:
-    session = await commit_held(stored, a_session())
-    assert not await stored.store.is_funded(an_id(), T0)
-    assert not await stored.store.is_funded(session.id, T0)
-    await show_wallets(stored, {PAYER.lower(): HOLD})
-    assert await stored.store.is_funded(session.id, T0)
-    await commit_held(stored, a_session())
-    assert not await stored.store.is_funded(session.id, T0)
-
-
-async def test_demand_counts_a_workspace_once_however_many_requests_it_has(stored: Stored) -> None:
-    await show_wallets(stored, {PAYER.lower(): 10**9})
-    for consumer in (OTHER, OTHER, OTHER, an_id()):
-        await commit_held(stored, a_session(**HERE, consumer_workspace_id=consumer))
-    assert await demand(stored) == 2
-
-
-async def test_demand_counts_only_workspaces_whose_wallet_covers_all_its_holds(stored: Stored) -> None:
-    wallets = [f"0x{number:040x}" for number in range(4)]
-    for wallet in wallets:
-        await commit_held(stored, a_session(**HERE, payer_address=wallet))
-    await commit_held(stored, a_session(**HERE, payer_address=wallets[3]))
-    assert await demand(stored) == 0  # no wallet was read yet
-    exact, short = HOLD, HOLD - 1
-    await show_wallets(stored, {wallets[0]: exact, wallets[1]: short, wallets[3]: 2 * HOLD - 1})
-    assert await demand(stored) == 1
-    await show_wallets(stored, {wallets[3]: 2 * HOLD}, number=2)
-    assert await demand(stored) == 3
-    await show_wallets(stored, {wallets[3]: 2 * HOLD}, allowance=HOLD, number=3)
-    assert await demand(stored) == 1
+# Distances.
 
 
 def points() -> st.SearchStrategy[tuple[float, float]]:
@@ -484,26 +383,3 @@ def test_the_database_measures_distance_as_the_domain_does(
 
     expected = [distance_m(*a, *b) for a, b in pairs]
     assert asyncio.run(measured()) == pytest.approx(expected, rel=1e-9, abs=1e-6)
-
-
-async def test_an_ended_session_proves_no_settlement_while_its_hold_is_not_charged(stored: Stored) -> None:
-    session = await commit_held(stored, in_phase(a_session(), SessionState.ENDED))
-    assert await stored.ledger.proofs([session.id, an_id()]) == {}
-    await stored.ledger.charge_hold(session.id, 1)
-    assert set(await stored.ledger.proofs([session.id, an_id()])) == {session.id}
-
-
-OTHER_PAYER = "0x" + "5E" * 20
-
-
-async def test_the_holds_of_live_sessions_are_listed_for_one_payer_and_for_all(stored: Stored) -> None:
-    await show_wallets(stored, {PAYER.lower(): 10**9, OTHER_PAYER.lower(): 10**9})
-    live = in_phase(a_session(**HERE), SessionState.LIVE)
-    other = in_phase(a_session(**HERE, payer_address=OTHER_PAYER), SessionState.LIVE)
-    for session in (live, other, a_session(**HERE), in_phase(a_session(**HERE), SessionState.ASSIGNED)):
-        await commit_held(stored, session)
-    mine, theirs = (LiveHold(each.id, each.terms.payer_address.lower(), HOLD) for each in (live, other))
-    assert await stored.ledger.live_holds(PAYER) == [mine]
-    assert set(await stored.ledger.live_holds()) == {mine, theirs}
-    await stored.ledger.charge_hold(live.id, 5)
-    assert await stored.ledger.live_holds(PAYER) == []

@@ -9,6 +9,7 @@ import pytest
 from sightline.domain.operator.model import Availability
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import SessionState
+from sightline.domain.units import MicroUsdc
 from sightline.domain.webhooks import ENDPOINTS_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import (
     BlockApplication,
@@ -17,7 +18,6 @@ from sightline.ports.ledger import (
     Inclusion,
     LedgerEventKind,
     LedgerQuery,
-    SettledAmounts,
 )
 from sightline.ports.store import (
     CallRecordedError,
@@ -296,10 +296,10 @@ async def test_a_settlement_with_other_amounts_is_told_once_for_each_transaction
     payload, ledger = a_settlement(session), hooks.stored.ledger
     await hooks.endpoint(payload.consumer_workspace_id)
     await ledger.compose(payload, now_ms=T0)
-    amounts = SettledAmounts(to_amount=1, fee_amount=2)
+    on_chain = replace(payload, to_amount=MicroUsdc(2**70), chargeable_seconds=2**70, rate=MicroUsdc(1))
     for number, tx_hash in enumerate(("0xaa", "0xaa", "0xbb"), start=1):
         inclusion = Inclusion(tx_hash=tx_hash, block_number=5, block_hash="0xb5")
-        await ledger.mark_mismatched(session.id, inclusion, amounts, now_ms=T0 + number)
+        await ledger.mark_mismatched(session.id, inclusion, on_chain, now_ms=T0 + number)
     rows = await hooks.store.outbox(limit=10)
     assert [row.at_ms for row in rows] == [T0 + 1, T0 + 3]
     assert rows[1].subject == await ledger.settlement(session.id)
@@ -403,6 +403,39 @@ async def test_failing_endpoints_get_no_more_than_their_share_of_a_claim(hooks: 
     claimed = await hooks.store.claim_deliveries(limit=10, failing_max=1)
     assert [job.endpoint.id == works.id for job in claimed].count(True) == 1
     assert len(claimed) == 2
+
+
+async def test_a_workspace_has_eight_deliveries_in_flight_at_most_and_workspaces_take_turns(hooks: Hooks) -> None:
+    crowd = an_id()
+    for _ in range(10):
+        each = await hooks.endpoint(crowd)
+        await hooks.store.enqueue(each.id, a_ping(each), now_ms=T0)
+    other = await hooks.endpoint(an_id())
+    await hooks.store.enqueue(other.id, a_ping(other), now_ms=T0)
+    two = await hooks.store.claim_deliveries(limit=2, failing_max=2)
+    assert {job.endpoint.workspace_id for job in two} == {crowd, other.workspace_id}
+    rest = await hooks.claim()
+    assert [job.endpoint.workspace_id for job in rest] == [crowd] * 7
+    assert await hooks.claim() == []
+    await hooks.store.record_attempt(rest[0], DELIVERED)
+    assert len(await hooks.claim()) == 1
+
+
+async def test_an_endpoint_that_answers_slowly_shares_places_with_the_failing_ones(hooks: Hooks) -> None:
+    slow, works = await hooks.endpoint(an_id()), await hooks.endpoint(an_id())
+    await hooks.store.enqueue(slow.id, a_ping(slow), now_ms=T0)
+    (job,) = await hooks.claim()
+    assert await hooks.store.record_attempt(job, replace(DELIVERED, is_slow=True)) is None
+    for each in (slow, works):
+        await hooks.store.enqueue(each.id, a_ping(each), now_ms=T0)
+    (claimed,) = await hooks.store.claim_deliveries(limit=10, failing_max=0)
+    assert claimed.endpoint == works
+    (job,) = await hooks.claim()
+    assert job.endpoint.is_slow
+    await hooks.store.record_attempt(job, DELIVERED)
+    found = await hooks.store.endpoint(slow.workspace_id, slow.id)
+    assert found is not None
+    assert not found.is_slow
 
 
 async def test_a_failed_attempt_waits_and_the_last_one_fails_the_delivery(hooks: Hooks) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from sightline.config import Settings
+from sightline.config import Settings, load_settings
 from sightline.config.loading import OTHER_VARIABLES
+from sightline.http.server import TrustedProxies
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -54,6 +55,18 @@ def test_the_services_of_the_compose_file_fit_together() -> None:
     first, last = environment["SIGHTLINE_VIDEO_UDP_PORT_MIN"], environment["SIGHTLINE_VIDEO_UDP_PORT_MAX"]
     assert services["sightline"]["ports"] == [f"{first}-{last}:{first}-{last}/udp"]
     assert services["caddy"]["command"].endswith(f"sightline:{environment['SIGHTLINE_PORT']}")
+
+
+def test_the_proxy_of_the_compose_file_is_trusted_wherever_docker_puts_it() -> None:
+    """Each address of Docker's default pools; the server then counts callers by what the proxy says."""
+    compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    value = compose["services"]["sightline"]["environment"]["SIGHTLINE_TRUSTED_PROXIES"]
+    settings = load_settings({"SIGHTLINE_TRUSTED_PROXIES": value}).settings
+    proxies = TrustedProxies.parse(settings.trusted_proxies)
+    for address in ("172.17.0.2", "172.18.0.4", "172.31.0.2", "192.168.0.2", "192.168.240.3"):
+        assert proxies.trusts(address), address
+        assert proxies.caller([(b"x-forwarded-for", b"203.0.113.7")], (address, 1)) == ("203.0.113.7", 0)
+    assert not proxies.trusts("203.0.113.7")
 
 
 def test_the_image_follows_the_rules_of_dockerfile_linters() -> None:

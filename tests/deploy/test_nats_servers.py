@@ -12,13 +12,13 @@ from typing import Final
 import trio
 
 from sightline.bootstrap.listeners.own_tls import issue
-from sightline.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
-from sightline.bus.nats_child import find_binary
+from sightline.cluster.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
+from sightline.cluster.bus.nats_child import find_binary
 from sightline.ports.bus import Interrupted, Received
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
-from tests.bus.certificates import CLIENT_AND_SERVER, issue_certificate
-from tests.bus.nats_process import until
+from tests.cluster.bus.certificates import CLIENT_AND_SERVER, issue_certificate
+from tests.cluster.bus.nats_process import until
 from tests.video.support.real_engines import free_ports
 
 CONFIG: Final = Path(__file__).parents[2] / "deploy" / "nats.conf"
@@ -61,30 +61,30 @@ async def test_frames_go_through_three_servers_and_the_loss_of_one_is_survived(t
 
             async def join(incarnation: str, *ports: int) -> NatsBus:
                 urls = tuple(f"tls://{TOKEN}@127.0.0.1:{port}" for port in ports)
-                options = NatsOptions(servers=urls, cluster="test", incarnation=incarnation, tls=tls)
+                options = NatsOptions(servers=urls, cluster="test", key=b"k" * 32, incarnation=incarnation, tls=tls)
                 return await stack.enter_async_context(open_nats_bus(options))
 
             (first, process), (second, _), (third, _) = servers
             one, two = await join("one", first), await join("two", second, third)
-            await until_heard(one, two)
+            await until_heard(one, two, by="one", to="two")
             process.send_signal(signal.SIGKILL)
             await until(lambda: not one.is_connected)
             assert two.is_connected
             again = await join("three", third)
-            await until_heard(again, two)
+            await until_heard(again, two, by="three", to="two")
 
 
-async def until_heard(sender: NatsBus, receiver: NatsBus) -> None:
+async def until_heard(sender: NatsBus, receiver: NatsBus, *, by: str, to: str) -> None:
     """Send until a frame arrives: the NATS servers tell each other a little later who has subscribed."""
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
 
             async def send() -> None:
                 while True:
-                    sender.broadcast(b"heard")
+                    sender.send(to, b"heard")
                     await trio.sleep(0.05)
 
             nursery.start_soon(send)
-            while (arrival := await receiver.receive()) != Received(b"heard"):
+            while (arrival := await receiver.receive()) != Received(b"heard", by):
                 assert arrival != Interrupted()
             nursery.cancel_scope.cancel()

@@ -25,13 +25,14 @@ def _load():
 
 
 machines = _load()
-COMMANDS = ("Assign", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment")
+COMMANDS = ("Assign", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment", "Withdraw")
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
     ("REQUESTED", "Assign"): "ASSIGNED",
     ("REQUESTED", "Cancel"): "CANCELLED",
     ("ASSIGNED", "GoLive"): "LIVE",
     ("ASSIGNED", "CancelAssignment"): "CANCELLED",
+    ("ASSIGNED", "Withdraw"): "REQUESTED",
     ("ASSIGNED", "End by the consumer"): "CANCELLED",
     ("LIVE running", "End by the consumer"): "ENDED",
     ("LIVE paused", "End by the consumer"): "ENDED",

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 TERMINAL: Final = frozenset({"CANCELLED", "EXPIRED", "ENDED"})
 BASIS_POINTS: Final = 10_000
+START_TIMEOUT_S: Final = 120
+"""How long the operators of these tests have to start a session: the default of SIGHTLINE_START_TIMEOUT_SECONDS."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,17 @@ class Made:
         return self.path.split("/")[2]
 
 
+@dataclass(frozen=True)
+class ShownOpen:
+    """A read of one session that showed REQUESTED."""
+
+    session_id: str
+    began: float
+    """When the request was sent (`trio.current_time`)."""
+    ended: float
+    """When its answer arrived."""
+
+
 class Outcome(Enum):
     """What the caller knows about a create call that was sent once and without a key."""
 
@@ -96,6 +109,7 @@ class History:
     """Acknowledged heartbeat sequences by workspace."""
     unkeyed: dict[str, Outcome] = field(default_factory=dict)
     """Create calls without a key, by the marker in the metadata of the session that they create."""
+    shown_open: list[ShownOpen] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     """Answers that are violations by themselves: a status 500, another tenant's data."""
 
@@ -174,6 +188,8 @@ def violations(history: History, found: Found) -> list[str]:
         *_heartbeats(history, found),
         *_rows(history, found),
         *_assignments(history, found),
+        *_forgotten_assignments(history, found),
+        *_early_releases(found),
         *state_violations(found),
     ]
 
@@ -342,6 +358,38 @@ def _assignments(history: History, found: Found) -> Iterator[str]:
             if one.is_dispatched and other.taken_ms <= one.began_ms < other.ended_ms:
                 early = f"{other.ended_ms - one.began_ms} ms before {other.session_id} ended"
                 yield f"operator {operator} was dispatched to {one.session_id} {early}"
+
+
+def _forgotten_assignments(history: History, found: Found) -> Iterator[str]:
+    """Check that a session that a caller knows as ASSIGNED is shown as REQUESTED only after its START_TIMEOUT."""
+    acknowledged: dict[str, list[Made]] = defaultdict(list)
+    for made in history.done("dispatch", "accept"):
+        acknowledged[made.session_id].append(made)
+    for shown in history.shown_open:
+        known = [made for made in acknowledged[shown.session_id] if made.ended is not None and made.ended < shown.began]
+        # The server's clock may be stepped over the deadline; then the recorded event is checked by _early_releases.
+        if not known or _reopened(found, shown.session_id) >= len(known):
+            continue
+        last = max(known, key=lambda made: made.began)
+        if (passed_s := shown.ended - last.began) < START_TIMEOUT_S:
+            yield f"session {shown.session_id} was shown REQUESTED {passed_s:.1f} s after its {last.action} was sent"
+
+
+def _early_releases(found: Found) -> Iterator[str]:
+    """Check by the recorded events that only a passed START_TIMEOUT takes a session from its operator."""
+    assigned_ms: dict[str, int | None] = {}
+    for event in () if found.rows is None else found.rows.events:
+        if event.kind == "ASSIGNED":
+            assigned_ms[event.session_id] = event.at_ms
+        elif event.kind == "STARTED":
+            assigned_ms[event.session_id] = None
+        elif event.kind == "REOPENED":
+            since_ms, reason = assigned_ms.get(event.session_id), event.facts["reason"]
+            if since_ms is None:
+                yield f"session {event.session_id} was opened again when it was not ASSIGNED"
+            elif reason != "START_TIMEOUT" or event.at_ms < since_ms + START_TIMEOUT_S * 1_000:
+                after = f"{event.at_ms - since_ms} ms after its assignment"
+                yield f"session {event.session_id} was opened again {after}: {reason}"
 
 
 def _life(session: dict[str, Any]) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import trio
 
+from sightline.system.secrets import stored_secrets
+from sightline_client import AsyncChain
 from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 
@@ -23,6 +25,9 @@ DEFAULTS = {
     "SIGHTLINE_VIDEO_WORKERS": "1",
     "SIGHTLINE_RATE_LIMITS": "false",
     "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
+    "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "0",
+    # Many operators of these tests have no device that acknowledges.
+    "SIGHTLINE_DISPATCH_ACK_SECONDS": "0",
     # Sessions without a charge are settled at once, because tests wait for that too.
     "SIGHTLINE_CHAIN_FREE_SETTLE_SECONDS": "0",
 }
@@ -53,6 +58,13 @@ class Server:
 
     def log(self) -> str:
         return self.log_path.read_text()
+
+    def internal_headers(self) -> dict[str, str]:
+        """The credential of calls to the internal listener, as an account that reads the server's files has it."""
+        path = self.env.get("SIGHTLINE_SECRETS_FILE") or self.directory / "data" / "secrets.json"
+        secrets = stored_secrets(Path(path))
+        assert secrets is not None
+        return {"authorization": f"Bearer {secrets.internal_token}"}
 
     async def start(self) -> None:
         self.spawn()
@@ -165,6 +177,17 @@ async def go_online(url: str, operator: Tenant, place: tuple[float, float] = PLA
             "coverageRadiusMeters": 1000,
         }
         await api.call("PATCH", f"/workspaces/{operator.workspace_id}", body)
+
+
+async def fund(url: str, consumer: Tenant, micro: int = 10_000_000) -> None:
+    """Give a consumer test USDC, and let it approve the settlement contract: its charges can be collected."""
+    async with Api(url, key=consumer.key) as api:
+        config = await api.get("/config")
+        await api.post("/wallet/faucet", amountMicroUsdc=str(micro))
+        chain = AsyncChain(config["rpcUrl"])
+        await chain.approve(
+            consumer.wallet, token=config["usdcAddress"], spender=config["settlementAddress"], amount=micro
+        )
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.history import Found, History, Made, Outcome, Recorded, Rows, Told, violations
+from tests.e2e.history import Found, History, Made, Outcome, Recorded, Rows, ShownOpen, Told, violations
 
 CONSUMER, OPERATOR, SESSION = "consumer", "operator", "s1"
 
@@ -213,6 +213,32 @@ def dispatched_while_live(history: History, found: Found) -> None:
     ]
 
 
+def forgot_the_assignment(history: History, _found: Found) -> None:
+    history.made[1].began, history.made[1].ended = 10.0, 10.2
+    history.shown_open.append(ShownOpen(SESSION, 10.3, 10.4))
+
+
+def released_early(_history: History, found: Found) -> None:
+    _release(found, after_ms=119_999, reason="START_TIMEOUT")
+
+
+def released_for_another_reason(_history: History, found: Found) -> None:
+    _release(found, after_ms=120_000, reason="NOT_ACKNOWLEDGED")
+
+
+def released_while_live(_history: History, found: Found) -> None:
+    _release(found, after_ms=120_000, reason="START_TIMEOUT", then="STARTED")
+
+
+def _release(found: Found, *, after_ms: int, reason: str, then: str | None = None) -> None:
+    assert found.rows is not None
+    found.rows.events += [
+        Recorded("s2", "ASSIGNED", 0, {"operatorWorkspaceId": OPERATOR}),
+        *([Recorded("s2", then, 1_000)] if then else []),
+        Recorded("s2", "REOPENED", after_ms, {"reason": reason, "operatorWorkspaceId": OPERATOR}),
+    ]
+
+
 def settled_never(_history: History, found: Found) -> None:
     found.settlements[SESSION]["state"] = "PENDING"
 
@@ -264,6 +290,10 @@ LIES: dict[Callable[[History, Found], None], str] = {
     left_live: "is still LIVE",
     dispatched_while_live: "was dispatched to s2 1000 ms before s3 ended",
     live_twice_at_once: "was live in s1 and s2 at once",
+    forgot_the_assignment: "was shown REQUESTED 0.4 s after its dispatch was sent",
+    released_early: "opened again 119999 ms after its assignment",
+    released_for_another_reason: "after its assignment: NOT_ACKNOWLEDGED",
+    released_while_live: "opened again when it was not ASSIGNED",
     settled_never: "settlement PENDING",
     settled_twice: "settlements in the ledger differ",
     settled_otherwise: "charged 6000, settled",
@@ -271,6 +301,14 @@ LIES: dict[Callable[[History, Found], None], str] = {
     kept_the_hold: "600000 still held",
     cached_the_balance: "tracked 100000, has 105100",
 }
+
+
+def test_a_request_that_is_open_again_after_its_start_timeout_is_no_violation() -> None:
+    history, found = a_story()
+    history.made[1].began, history.made[1].ended = 10.0, 10.2
+    history.shown_open += [ShownOpen(SESSION, 9.0, 10.1), ShownOpen(SESSION, 130.0, 130.1)]
+    _release(found, after_ms=120_000, reason="START_TIMEOUT")
+    assert violations(history, found) == []
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)

@@ -218,14 +218,17 @@ def test_a_key_is_bound_to_its_workspace_and_manages_no_keys(server: Server) -> 
     assert server.request("GET", "/me", **bearer).status_code == 200
 
 
-def test_a_member_comes_in_and_goes_at_the_next_selection(server: Server) -> None:
+def test_an_invited_wallet_comes_in_when_it_accepts_and_goes_at_the_next_selection(server: Server) -> None:
     owner, guest = an_account("host"), an_account("guest")
     workspace_id, cookie = server.workspace_of(owner.address, owner)
     members = f"/workspaces/{workspace_id}/members"
     guest_cookie = server.cookie_of(server.login(guest.address, guest))
     outside = server.post("/auth/workspace/select", {"workspaceId": workspace_id}, cookie=guest_cookie)
     assert refusal(outside)[:2] == (403, "NOT_AUTHORIZED")
-    data(server.post(members, {"walletAddress": guest.address, "role": "VIEWER"}, cookie=cookie))
+    invited = data(server.post(members, {"walletAddress": guest.address, "role": "VIEWER"}, cookie=cookie))
+    outside = server.post("/auth/workspace/select", {"workspaceId": workspace_id}, cookie=guest_cookie)
+    assert refusal(outside)[:2] == (403, "NOT_AUTHORIZED")
+    data(server.post(f"/me/invitations/{invited['invitationId']}/accept", cookie=guest_cookie))
     inside = server.select(guest_cookie, workspace_id)
     assert data(server.request("GET", "/me", cookie=inside))["role"] == "VIEWER"
     mint = {"label": "x", "environment": "TEST", "scopes": ["wallet:read"]}

@@ -11,7 +11,7 @@ import httpx
 import trio
 
 from sightline.video.assets import clip_path
-from tests.e2e.history import TERMINAL, History, Made, Outcome, Told
+from tests.e2e.history import TERMINAL, History, Made, Outcome, ShownOpen, Told
 from tests.e2e.server import PLACE, Server, Tenant
 
 NO_OPERATOR: Final = "dispatch:noOperator"
@@ -110,11 +110,17 @@ class Caller:
     async def read(self, path: str, **query: Any) -> dict[str, Any]:
         """Read, and repeat until there is an answer."""
         while True:
+            began = trio.current_time()
             told = await self._send("GET", path, None, {}, query)
             if told is not None and not _is_for_now(told) and told.status != 504:
                 assert told.is_done, (path, told)
+                self._note_open(told.data, began)
                 return told.data
             await self.pause(0.02)
+
+    def _note_open(self, data: dict[str, Any], began: float) -> None:
+        if data.get("state") == "REQUESTED":
+            self.stage.history.shown_open.append(ShownOpen(data["id"], began, trio.current_time()))
 
     async def read_all(self, path: str, **query: Any) -> list[dict[str, Any]]:
         """Read all pages of a list."""
@@ -266,7 +272,7 @@ class Caller:
         while True:
             told = await self.send_once(f"/workspaces/{self.id}/location", {"lat": 0, "lng": 0, "sequence": 0})
             if told is not None and told.detail == "location:sequence":
-                return int(str(told.body["message"]).rpartition(" ")[2])
+                return int(told.body["lastSequence"])
             if told is not None and told.is_done:
                 return -1  # there was none
 

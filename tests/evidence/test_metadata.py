@@ -56,7 +56,7 @@ def test_xmp_has_every_fact() -> None:
         "sessionId": SESSION_ID, "sequence": "41", "capturedAt": "2026-10-26T07:33:20.123Z", "capturedBy": "publisher",
         "receivedAt": "2026-10-26T07:33:20.163Z", "pictureState": "live", "meterState": "RUNNING",
         "inGeofence": "true", "lat": "52.520008", "lng": "-13.404954", "accuracyM": "4.5",
-        "positionAt": "2026-10-26T07:33:18.623Z",
+        "positionAt": "2026-10-26T07:33:18.623Z", "statedByOperator": "picture capturedAt lat lng accuracyM",
     }  # fmt: skip
 
 

@@ -1,8 +1,13 @@
 """Signed frames: what a verifier accepts, and what it refuses."""
 
+import io
+import json
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import c2pa
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -34,6 +39,45 @@ async def test_a_signed_frame_says_who_what_where_and_when(tmp_path: Path) -> No
     assert (report.facts["sessionId"], report.facts["sequence"]) == (SESSION_ID, 41)
     assert (report.facts["lat"], report.facts["lng"]) == (52.520008, 13.404954)
     assert report.facts["capturedAt"] == "2026-10-26T07:33:20.123Z"
+
+
+def manifest_of(picture: bytes) -> dict[str, Any]:
+    """The manifest as any C2PA reader sees it."""
+    with c2pa.Reader("image/jpeg", io.BytesIO(picture)) as reader:
+        read = json.loads(reader.json())
+    manifest: dict[str, Any] = read["manifests"][read["active_manifest"]]
+    return manifest
+
+
+async def test_a_frame_is_a_received_video_of_unknown_source_and_no_capture(tmp_path: Path) -> None:
+    picture, chain = await signed_in(tmp_path)
+    manifest = manifest_of(picture)
+    assert "digitalSourceType" not in json.dumps(manifest)
+    (actions,) = [each["data"]["actions"] for each in manifest["assertions"] if "actions" in each["label"]]
+    assert [each["action"] for each in actions] == ["c2pa.opened", "c2pa.transcoded"]
+    (received,) = manifest["ingredients"]
+    assert (received["relationship"], received["title"]) == (
+        "parentOf",
+        f"Live video of session {SESSION_ID}, as received",
+    )
+    assert "does not know what made it" in received["description"]
+    assert verify_picture(picture, chain).verdict is PictureVerdict.TRUSTED
+
+
+@pytest.mark.parametrize("has_device_clock", [True, False])
+async def test_each_signed_fact_names_its_origin(tmp_path: Path, has_device_clock: bool) -> None:
+    evidence, facts = evidence_in(tmp_path), facts_of(a_picture(), FIX)
+    facts = replace(facts, frame=replace(facts.frame, captured_by_rtcp=has_device_clock))
+    picture = await evidence.sign(evidence.describe(facts), facts)
+    signed = verify_picture(picture, evidence.certificates().decode()).facts
+    assert signed is not None
+    origins = signed["origins"]
+    assert origins.keys() == (signed.keys() - {"origins"}) | {"picture"}
+    assert {origins[name] for name in ("lat", "lng", "accuracyM")} == {"stated by the operator's device"}
+    assert origins["inGeofence"] == "computed by the service from the stated position"
+    assert origins["receivedAt"] == "clock of the service, when it arrived"
+    device, service = "clock of the operator's device", "clock of the service, when it arrived"
+    assert origins["capturedAt"] == (device if has_device_clock else service)
 
 
 async def test_a_frame_of_an_earlier_run_is_trusted_by_the_root_of_a_later_one(tmp_path: Path) -> None:
@@ -102,7 +146,7 @@ async def test_a_key_of_the_settings_signs(tmp_path: Path) -> None:
         SigningIdentity.from_files(tmp_path / "evidence/root_key.pem", tmp_path / "chain.pem")
 
 
-async def test_the_command_prints_what_a_frame_proves(tmp_path: Path) -> None:
+async def test_the_command_prints_what_was_signed_and_who_states_it(tmp_path: Path) -> None:
     picture, chain = await signed_in(tmp_path)
     (tmp_path / "frame.jpg").write_bytes(picture)
     (tmp_path / "root.pem").write_text(chain)
@@ -111,6 +155,11 @@ async def test_the_command_prints_what_a_frame_proves(tmp_path: Path) -> None:
     assert trusted.exit_code == 0
     for shown in ("not changed since", "https://live.example", SESSION_ID, "52.520008, 13.404954", "07:33:20.123Z"):
         assert shown in trusted.output
+    lines = {line[2:14].strip(): line[15:] for line in trusted.output.splitlines()[1:]}
+    assert lines["picture"] == "published by the operator's device; the service does not know what made it"
+    assert lines["position"].endswith("(stated by the operator's device)")
+    assert lines["captured at"].endswith("(clock of the operator's device)")
+    assert lines["in geofence"] == "true (computed by the service from the stated position)"
     unknown = CliRunner().invoke(app, ["verify", frame])
     assert (unknown.exit_code, "signer is not trusted" in unknown.output) == (1, True)
     (tmp_path / "frame.jpg").write_bytes(picture[:-40] + bytes(20) + picture[-20:])

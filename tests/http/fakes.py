@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
+from sightline.domain.access import Holder
 from sightline.domain.errors import AuthzUnavailableError, ChainUnavailableError, VideoUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainConfig
 from sightline.ports.clock import Clock
@@ -99,6 +100,10 @@ class ShownVideo:
     async def close_input(self, ref: str) -> None:
         await trio.lowlevel.checkpoint()
         self.inputs.pop(ref, None)
+
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The URL with the credential in words."""
+        return f"{whep_url}/{'key' if holder.is_key else 'sign-in'}/{holder.credential_id}/{holder.workspace_id}"
 
     def describe_input(self, session_id: str) -> VideoInput:
         return VideoInput(

@@ -231,6 +231,16 @@ RULES = [
         needs_selection=False,
     ),
     Rule(
+        name="list invitations",
+        method="GET",
+        prepare=fixed("/api/v1/me/invitations"),
+        scopes=None,
+        keys_get=UNAUTHENTICATED,
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
+    ),
+    Rule(
         name="select",
         method="POST",
         prepare=own_workspace,
@@ -503,8 +513,7 @@ async def cast(world: World) -> Cast:
         cast.unselected[name] = Client(world, {"cookie": await world.login(party.account)})
         for role in ("ADMIN", "VIEWER"):
             member = world.account()
-            data_of(await party.wallet.post(f"{party.path}/members", {"walletAddress": member.address, "role": role}))
-            cast.wallets[name, role] = Client(world, {"cookie": await world.login(member, party.id)})
+            cast.wallets[name, role] = await party.join(member, role)
         for scope in EVERY_SCOPE:
             cast.keys[name, scope] = await party.mint(scope)
     return cast

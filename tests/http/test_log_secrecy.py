@@ -58,6 +58,8 @@ async def test_a_full_run_leaves_no_secret_in_the_log(quiet_logs: io.StringIO, w
         "wallet's key": consumer.account.key.hex(),
     }
     assert text.count("http_call") > 20
+    routes = {json.loads(line).get("route") for line in text.splitlines()}
+    assert "/whip/{token}" in routes
     assert [name for name, secret in secrets.items() if secret in text] == []
 
 

@@ -23,7 +23,8 @@ async def test_a_session_goes_from_quote_to_settlement(world: World) -> None:
     frame = await consumer.key.get(f"{path}/frame")
     assert (frame.status_code, frame.headers["content-type"]) == (200, "image/jpeg")
     token = data_of(await consumer.key.get(f"{path}/viewer-token"))
-    assert token == {"videoBackendRef": started["videoBackendRef"], "whepUrl": started["whepUrl"]}
+    played = data_of(await consumer.key.get(path))["whepUrl"]
+    assert token == {"videoBackendRef": started["videoBackendRef"], "whepUrl": played}
     settlement = data_of(await consumer.key.get(f"/api/v1/settlements/{session['id']}"))
     assert settlement["state"] == "NOT_READY"
     ended = data_of(await consumer.key.post(f"{path}/end"))

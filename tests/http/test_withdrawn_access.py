@@ -26,8 +26,7 @@ async def impatient_world() -> AsyncIterator[World]:
 async def a_member(party: Party, role: str) -> tuple[str, Client]:
     """A new wallet with this role, signed in with the workspace selected."""
     account = party.world.account()
-    data_of(await party.wallet.post(f"{party.path}/members", {"walletAddress": account.address, "role": role}))
-    return account.address, Client(party.world, {"cookie": await party.world.login(account, party.id)})
+    return account.address, await party.join(account, role)
 
 
 async def test_a_removed_owner_can_neither_mint_nor_come_back(world: World) -> None:
@@ -122,3 +121,26 @@ async def test_changes_of_owners_and_keys_ask_for_a_recent_signature() -> None:
         data_of(await party.wallet.patch(party.path, {"availabilityState": "ONLINE"}))
         signed = Client(world, {"cookie": await world.login(party.account, party.id)})
         data_of(await signed.post(f"{party.path}/api-keys", MINT))
+
+
+async def test_a_removed_member_sees_neither_video_nor_positions(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    path = f"/api/v1/sessions/{session['id']}"
+    address, member = await a_member(consumer, "VIEWER")
+    data_of(await member.get(f"{path}/viewer-token"))
+    data_of(await consumer.wallet.delete(f"{consumer.path}/members/{address}"))
+    for tail in ("viewer-token", "frame", "frames", "events"):
+        assert error_of(await member.get(f"{path}/{tail}")) == (403, "NOT_AUTHORIZED", "workspace:notMember"), tail
+    assert error_of(await member.get(f"{consumer.path}/events")) == (403, "NOT_AUTHORIZED", "workspace:notMember")
+    data_of(await member.get(path))  # reads by the old role go on, as the interface says
+
+
+async def test_an_open_event_stream_of_a_removed_member_ends_at_the_next_check(impatient_world: World) -> None:
+    party = await impatient_world.party("CONSUMER")
+    address, member = await a_member(party, "VIEWER")
+    async with open_stream(party.world.base_url, f"{party.path}/events", member.headers) as stream:
+        data_of(await party.wallet.delete(f"{party.path}/members/{address}"))
+        with trio.fail_after(10):
+            while await stream.piece() is not None:
+                pass

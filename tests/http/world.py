@@ -28,8 +28,8 @@ from sightline.actors.build import build_actors
 from sightline.actors.deps import SESSION, ActorLimits
 from sightline.actors.deps import Deps as ActorDeps
 from sightline.actors.messages import RecordSettlement
-from sightline.actors.ownership.owned_shards import OwnedShards
 from sightline.actors.service.broker import Broker
+from sightline.actors.shards import OwnedShards
 from sightline.actors.watchers import Watchers
 from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
@@ -56,14 +56,16 @@ from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.invitations import Invitations
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
+from sightline.ports.chain import RpcGuest
 from sightline.ports.health import ReadinessCheck
-from sightline.ports.identity import IdentityStore, WorkspaceBrief
+from sightline.ports.identity import IdentityStore, InvitationStore, WorkspaceBrief
 from sightline.ports.leases import OwnershipReport, ServerFigures, ServerReport, ServerRole
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -72,10 +74,12 @@ from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
 from sightline.storage.memory.audit import MemoryAuditLog
 from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
+from sightline.storage.memory.invitations import MemoryInvitations
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.operations.invitations import PostgresInvitations
 from sightline.storage.postgres.store import PostgresStore
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.ids import SystemIds
@@ -110,6 +114,7 @@ class Storage:
     ledger: Ledger
     relations: Relations
     identity: IdentityStore
+    invitations: InvitationStore
     webhooks: WebhookStore
 
 
@@ -122,6 +127,7 @@ def in_memory() -> Storage:
         ledger=ledger,
         relations=relations,
         identity=MemoryIdentityStore(store.record_call),
+        invitations=MemoryInvitations(relations),
         webhooks=ledger.webhooks,
     )
 
@@ -133,6 +139,7 @@ async def on_postgres(database: Database) -> Storage:
         ledger=PostgresLedger(database),
         relations=await PostgresRelations.open(database, token_key=b"t" * 32),
         identity=PostgresIdentityStore(database),
+        invitations=PostgresInvitations(database),
         webhooks=PostgresWebhooks(database),
     )
 
@@ -206,6 +213,14 @@ class Party:
         minted = data_of(await self.wallet.post(f"{self.path}/api-keys", body))
         return Client(self.world, {"authorization": f"Bearer {minted['plaintext']}"})
 
+    async def join(self, account: LocalAccount, role: str) -> Client:
+        """Invite this wallet, which accepts; it is signed in with the workspace selected."""
+        body = {"walletAddress": account.address, "role": role}
+        invited = data_of(await self.wallet.post(f"{self.path}/members", body))
+        guest = Client(self.world, {"cookie": await self.world.login(account)})
+        data_of(await guest.post(f"/api/v1/me/invitations/{invited['invitationId']}/accept"))
+        return Client(self.world, {"cookie": await self.world.login(account, self.id)})
+
     async def go_online(self, **coverage: Any) -> None:
         data_of(await self.key.patch(self.path, {"availabilityState": "ONLINE", **coverage}))
 
@@ -225,13 +240,30 @@ def data_of(answer: httpx.Response) -> dict[str, Any]:
     return data
 
 
+STATED_MESSAGES = {
+    "INVALID_INPUT": "Invalid request payload",
+    "NOT_AUTHENTICATED": "Session expired or missing",
+    "NOT_AUTHORIZED": "Not authorized for this operation",
+    "NOT_OPERATOR": "Caller is not an operator",
+    "NOT_FOUND": "Resource not found",
+    "SESSION_NOT_FOUND": "Session not found",
+    "INVALID_STATE": "Operation not allowed in the current state",
+    "CONFLICT": "Conflicts with an existing resource",
+    "AUTHZ_ERROR": "Authorization service unavailable",
+    "VIDEO_ERROR": "Video service unavailable",
+}
+"""The table "Errors" of the interface, where it states a message."""
+
+
 def error_of(answer: httpx.Response) -> tuple[int, str, str | None]:
     """Status, code and detail of an error in its envelope."""
     envelope = answer.json()
     assert set(envelope) <= {
         "statusCode", "code", "message", "detail", "timestamp", "state", "requiredScope", "lastSequence",
-        "remainingMicroUsdc",
+        "remainingMicroUsdc", "hint",
     }, envelope  # fmt: skip
+    stated = STATED_MESSAGES.get(envelope["code"])
+    assert envelope["message"] == (stated or envelope["message"]), envelope
     assert envelope["statusCode"] == answer.status_code, envelope
     assert answer.headers["x-request-id"]
     return answer.status_code, envelope["code"], envelope.get("detail")
@@ -246,7 +278,13 @@ class Directory:
     async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
         found = await self._store.workspaces(workspace_ids)
         return tuple(
-            WorkspaceBrief(id=each.id, slug=each.slug, name=each.name, roles=tuple(role.value for role in each.roles))
+            WorkspaceBrief(
+                id=each.id,
+                slug=each.slug,
+                name=each.name,
+                roles=tuple(role.value for role in each.roles),
+                wallet_address=each.wallet_address,
+            )
             for each in found
         )
 
@@ -271,6 +309,7 @@ class World:
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
         self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
+        self._invitations = storage.invitations
         self.tickets = StreamTickets(self.identity, self.clock, self.ids)
         self.video = ShownVideo(self.clock)
         with TemporaryDirectory() as folder:
@@ -280,6 +319,8 @@ class World:
         self.audit = Audit(MemoryAuditLog(), self.clock, self.ids)
         self.ready = {"database": True, "video": True}
         self.metrics = Metrics(lambda: (MetricFamily("actors", "Actors", {("session",): 1.0}, ("kind",)),))
+        self.rpc_cpu_ms = 0
+        """CPU time that the chain says each JSON-RPC request took."""
         self._numbers = itertools.count(1)
 
     @asynccontextmanager
@@ -337,7 +378,8 @@ class World:
         hasher = KeyHasher(b"p" * 32)
         sessions = WalletSessions(self.identity, self.clock, self.ids)
         self.authenticator = Authenticator(self.identity, cookies, sessions, hasher, self.clock)
-        self.members = members = Members(self.relations, Directory(self.store))
+        directory = Directory(self.store)
+        self.members = members = Members(self.relations, directory)
         verifier = SignatureVerifier(self.chain)
         named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
         return Services(
@@ -353,6 +395,7 @@ class World:
             wake_watcher=lambda: None,
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
+            invitations=Invitations(self._invitations, members, self.relations, directory, self.clock, self.ids),
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
             tickets=self.tickets,
             webhooks=WebhookEndpoints(
@@ -370,8 +413,10 @@ class World:
             options=self.options.resources,
         )
 
-    async def _answer_rpc(self, body: bytes) -> bytes:
+    async def _answer_rpc(self, body: bytes, guest: RpcGuest) -> bytes:
+        guest.admit()
         await trio.lowlevel.checkpoint()
+        guest.charge(self.rpc_cpu_ms)
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
 
     async def publish_webhooks(self) -> None:

@@ -35,6 +35,8 @@ WALLET_ONLY_401 = {
     Operation.LIST_WORKSPACES,
     Operation.LIST_WALLET_SESSIONS,
     Operation.END_WALLET_SESSION,
+    Operation.READ_INVITATIONS,
+    Operation.ANSWER_INVITATION,
 }
 WALLET_ONLY_403 = {
     Operation.LIST_API_KEYS,
@@ -47,7 +49,12 @@ WALLET_ONLY_403 = {
 ANY_KEY = {Operation.ME, Operation.LOGOUT, Operation.RENAME_WORKSPACE, Operation.ISSUE_STREAM_TICKET}
 KEYS_ONLY = {Operation.ISSUE_STREAM_TICKET}
 BY_SCOPE = {
-    Scope.SESSIONS_READ: {Operation.READ_SESSION, Operation.GET_WORKSPACE, Operation.WATCH_EVENTS},
+    Scope.SESSIONS_READ: {
+        Operation.READ_SESSION,
+        Operation.GET_WORKSPACE,
+        Operation.WATCH_EVENTS,
+        Operation.WATCH_VIDEO,
+    },
     Scope.SESSIONS_CREATE: {
         Operation.CREATE_SESSION,
         Operation.DISPATCH_SESSION,
@@ -80,6 +87,8 @@ WITHOUT_SELECTION = {
     Operation.LIST_WORKSPACES,
     Operation.LIST_WALLET_SESSIONS,
     Operation.END_WALLET_SESSION,
+    Operation.READ_INVITATIONS,
+    Operation.ANSWER_INVITATION,
 }
 
 
@@ -123,7 +132,7 @@ def test_the_cookie_s_role_never_serves_a_change() -> None:
         operation for operation, rule in access.RULES.items() if rule.needs_workspace and not rule.is_role_live
     }
     reads = {Operation.GET_WORKSPACE, Operation.GET_QUOTE, Operation.READ_SESSION, Operation.READ_WALLET}
-    assert by_cookie == reads | {Operation.WATCH_EVENTS, Operation.READ_COVERAGE}
+    assert by_cookie == reads | {Operation.READ_COVERAGE}
 
 
 def test_keys_are_told_why_a_wallet_session_is_needed() -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.domain.access import ApiKeyPrincipal, Environment, Role, Scope
+from sightline.domain.access import ApiKeyPrincipal, Environment, Holder, Role, Scope, holder_of
 from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
@@ -219,3 +219,46 @@ async def test_last_uses_are_written_every_five_seconds_and_at_the_end(
     assert store.writes == 2
     (record,) = await world.keys.keys_in(WORKSPACE)
     assert record.last_used_at_ms == world.clock.at_ms
+
+
+async def refusal_of_holder(world: World, holder: Holder) -> Refusal:
+    with pytest.raises(RefusedError) as caught:
+        await world.authenticator.principal_of(holder)
+    return caught.value.refusal
+
+
+async def test_a_key_is_known_by_its_ids_until_its_grace_ends(world: World) -> None:
+    key_id, key = await a_key(world)
+    principal = await world.authenticator.authenticate(Given({"authorization": f"Bearer {key}"}))
+    holder = holder_of(principal)
+    assert holder == Holder(is_key=True, credential_id=key_id, workspace_id=WORKSPACE)
+    assert await world.authenticator.principal_of(holder) == principal
+    await world.keys.revoke(WORKSPACE, key_id)
+    world.clock.at_ms += 59_999
+    assert await world.authenticator.principal_of(holder) == principal
+    world.clock.at_ms += 1
+    assert await refusal_of_holder(world, holder) == refusals.REVOKED_KEY
+    assert (
+        await refusal_of_holder(world, replace(holder, credential_id=world.ids.uuid())) == refusals.INVALID_CREDENTIAL
+    )
+    assert await refusal_of_holder(world, replace(holder, workspace_id=world.ids.uuid())) == refusals.INVALID_CREDENTIAL
+
+
+async def test_a_sign_in_is_known_by_its_ids_until_it_ends(world: World) -> None:
+    principal = await world.authenticator.authenticate(Given({"cookie": await a_cookie(world, WORKSPACE, Role.ADMIN)}))
+    holder = holder_of(principal)
+    assert await world.authenticator.principal_of(holder) == replace(principal, role=None)
+    unknown = replace(holder, credential_id=world.ids.uuid())
+    assert await refusal_of_holder(world, unknown) == refusals.EXPIRED_SESSION
+    await world.sessions.end(principal.wallet_address, principal.session_id)
+    assert await refusal_of_holder(world, holder) == refusals.EXPIRED_SESSION
+
+
+async def test_a_sign_in_that_is_too_old_is_no_longer_known(world: World) -> None:
+    principal = await world.authenticator.authenticate(Given({"cookie": await a_cookie(world, WORKSPACE, Role.ADMIN)}))
+    holder = holder_of(principal)
+    for _ in range(12):  # used all the time
+        world.clock.at_ms += LIFETIME_MS // 12 - 1
+        await world.authenticator.principal_of(holder)
+    world.clock.at_ms += 12
+    assert await refusal_of_holder(world, holder) == refusals.EXPIRED_SESSION

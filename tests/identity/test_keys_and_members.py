@@ -91,9 +91,9 @@ async def roles_in(world: World, workspace_id: str) -> list[tuple[str, Role]]:
 async def test_members_come_and_change_and_go(world: World) -> None:
     owner, guest = world.wallet(1).address, world.wallet(2).address
     workspace_id = await world.workspace(owner)
-    assert (await world.members.add(workspace_id, guest.lower(), "VIEWER")).wallet_address == guest
+    await world.joins(workspace_id, owner, guest.lower(), "VIEWER")
     assert await roles_in(world, workspace_id) == [(owner, Role.OWNER), (guest, Role.VIEWER)]
-    await world.members.add(workspace_id, guest, "ADMIN")
+    await world.invitations.invite(workspace_id, guest, "ADMIN", invited_by=owner)
     assert await world.members.role_of(workspace_id, guest) is Role.ADMIN
     assert await roles_in(world, workspace_id) == [(owner, Role.OWNER), (guest, Role.ADMIN)]
     removed = await world.members.remove(workspace_id, guest.upper().replace("0X", "0x"))
@@ -110,19 +110,20 @@ async def test_removing_who_is_no_member_is_not_found(world: World) -> None:
 async def test_malformed_members_are_refused(world: World) -> None:
     workspace_id = await world.workspace(world.wallet(1).address)
     stranger = world.wallet(2).address
-    assert await refusal_of(world.members.add(workspace_id, "0x12", "ADMIN")) == refusals.BAD_ADDRESS
-    assert await refusal_of(world.members.add(workspace_id, stranger, "admin")) == refusals.BAD_ROLE
+    owner, invite = world.wallet(1).address, world.invitations.invite
+    assert await refusal_of(invite(workspace_id, "0x12", "ADMIN", invited_by=owner)) == refusals.BAD_ADDRESS
+    assert await refusal_of(invite(workspace_id, stranger, "admin", invited_by=owner)) == refusals.BAD_ROLE
     assert await refusal_of(world.members.remove(workspace_id, "")) == refusals.BAD_ADDRESS
 
 
 async def test_the_last_owner_can_neither_leave_nor_step_down(world: World) -> None:
     owner, other = world.wallet(1).address, world.wallet(2).address
     workspace_id = await world.workspace(owner)
-    await world.members.add(workspace_id, other, "ADMIN")
+    await world.joins(workspace_id, owner, other, "ADMIN")
     assert await refusal_of(world.members.remove(workspace_id, owner)) == refusals.LAST_OWNER
-    assert await refusal_of(world.members.add(workspace_id, owner, "ADMIN")) == refusals.LAST_OWNER
-    await world.members.add(workspace_id, owner, "OWNER")
-    await world.members.add(workspace_id, other, "OWNER")
+    assert await refusal_of(world.members.set_role(workspace_id, owner, "ADMIN")) == refusals.LAST_OWNER
+    await world.members.set_role(workspace_id, owner, "OWNER")
+    await world.members.set_role(workspace_id, other, "OWNER")
     await world.members.remove(workspace_id, owner)
     assert await roles_in(world, workspace_id) == [(other, Role.OWNER)]
 
@@ -131,7 +132,7 @@ async def test_of_owners_who_all_leave_at_once_one_stays(world: World) -> None:
     owners = [world.wallet(number).address for number in range(5)]
     workspace_id = await world.workspace(owners[0])
     for owner in owners[1:]:
-        await world.members.add(workspace_id, owner, "OWNER")
+        await world.joins(workspace_id, owners[0], owner, "OWNER")
     refused: list[Refusal] = []
 
     async def leave(owner: str) -> None:

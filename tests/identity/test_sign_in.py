@@ -228,9 +228,9 @@ async def test_only_members_may_select(world: World) -> None:
 
 
 async def test_a_removed_member_loses_access_at_the_next_selection(world: World) -> None:
-    workspace_id = await world.workspace(world.wallet(1).address)
-    guest = world.wallet(2).address
-    await world.members.add(workspace_id, guest, "ADMIN")
+    owner, guest = world.wallet(1).address, world.wallet(2).address
+    workspace_id = await world.workspace(owner)
+    await world.joins(workspace_id, owner, guest, "ADMIN")
     selected = await world.sign_in.select((await signed_in(world, 2)).principal, workspace_id)
     await world.members.remove(workspace_id, guest)
     assert (await principal_of(world, selected)).role is Role.ADMIN

@@ -13,6 +13,7 @@ from sightline.domain.units import HOUR_MS
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.cookies import CookieCodec, CookieKey
+from sightline.identity.invitations import Invitations
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
 from sightline.identity.sign_in import Challenge, SignIn, SignInOptions
@@ -22,6 +23,7 @@ from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
+from sightline.storage.memory.invitations import MemoryInvitations
 
 IDLE_MS = 4 * HOUR_MS
 
@@ -97,6 +99,9 @@ class World:
         self.authenticator = Authenticator(self.store, self.cookies, self.sessions, self.hasher, self.clock)
         self.keys = ApiKeys(self.store, self.hasher, self.clock, self.ids)
         self.members = Members(self.relations, self.directory)
+        self.invitations = Invitations(
+            MemoryInvitations(self.relations), self.members, self.relations, self.directory, self.clock, self.ids
+        )
         self.sign_in = SignIn(
             self.store,
             self.members,
@@ -115,9 +120,17 @@ class World:
     def sign(self, account: LocalAccount, challenge: Challenge) -> str:
         return "0x" + bytes(account.sign_message(encode_defunct(text=challenge.message)).signature).hex()
 
+    async def joins(self, workspace_id: str, owner: str, address: str, role: str) -> None:
+        """Invite a wallet, which accepts."""
+        invited = await self.invitations.invite(workspace_id, address, role, invited_by=owner)
+        assert invited.invitation is not None
+        await self.invitations.accept(address, invited.invitation.id)
+
     async def workspace(self, owner: str, slug: str = "roof-cam") -> str:
         """Create a workspace with its owner's edge; returns its id."""
-        brief = WorkspaceBrief(id=self.ids.uuid(), slug=slug, name=slug.title(), roles=("CONSUMER",))
+        brief = WorkspaceBrief(
+            id=self.ids.uuid(), slug=slug, name=slug.title(), roles=("CONSUMER",), wallet_address=owner
+        )
         self.directory.workspaces[brief.id] = brief
         await self.relations.write([TupleUpdate(member_edge(brief.id, owner, Role.OWNER))])
         return brief.id

@@ -102,7 +102,9 @@ class System:
         try:
             async with httpx.AsyncClient(base_url=self._internal_url(), timeout=5.0) as http:
                 ready = await http.get("/readyz")
-                actors = (await http.get("/internal/actors")).json()["data"]["kinds"]
+                actors = (await http.get("/internal/actors", headers=self.server.internal_headers())).json()["data"][
+                    "kinds"
+                ]
         except (httpx.TransportError, OSError, ValueError, KeyError) as error:
             return f"readiness is not answered: {error!r}"
         parked = {kind: counts["parked"] for kind, counts in actors.items() if counts["parked"]}

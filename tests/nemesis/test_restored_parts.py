@@ -1,21 +1,24 @@
 """Restore a backup of the chain alone, or of the database alone: the money of a settled session moves once."""
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import trio
 
-from sightline_client import AsyncChain
-from tests.client.api import Api
-from tests.e2e.server import Server, until
-from tests.nemesis.test_clock_steps import Pair, a_pair
+from tests.e2e.server import Server
+from tests.nemesis.restored_money import (
+    FUNDS,
+    backup_of,
+    consumer_has,
+    end_and_settle,
+    film_until,
+    receipt_says_only_that_it_is_mismatched,
+    restore,
+    settled_otherwise,
+)
+from tests.nemesis.test_clock_steps import a_pair
 
 pytestmark = pytest.mark.interop
-
-FUNDS = 10_000_000
 
 
 @pytest.fixture
@@ -23,53 +26,6 @@ def server(data_directory: Path) -> Iterator[Server]:
     made = Server(data_directory)
     yield made
     made.end()
-
-
-async def film_until(pair: Pair, seconds: int) -> None:
-    """Send heartbeats and video until the session has this many clean seconds."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(pair.beat)
-        nursery.start_soon(pair.film)
-        await until(pair.clean_seconds, lambda seen: seen >= seconds, f"{seconds} clean seconds")
-        nursery.cancel_scope.cancel()
-
-
-async def end_and_settle(pair: Pair) -> tuple[str, str]:
-    """End the session unless it has ended by itself; wait until it is settled. Returns the two amounts of the chain."""
-    async with pair.watcher() as watcher:
-        if (await watcher.get(f"/sessions/{pair.session_id}"))["state"] == "LIVE":
-            await watcher.post(f"/sessions/{pair.session_id}/end")
-        path = f"/settlements/{pair.session_id}"
-        settled = await until(lambda: watcher.get(path), lambda seen: seen["state"] == "CONFIRMED", "settled")
-    return settled["payload"]["toAmount"], settled["payload"]["feeAmount"]
-
-
-async def consumer_has(pair: Pair, expected: int) -> None:
-    """Check the consumer's balance on the chain, and wait until the API shows it."""
-    async with Api(pair.server.url) as api:
-        config = await api.get("/config")
-    chain = AsyncChain(config["rpcUrl"])
-    address = pair.consumer.wallet.address
-    assert await until(
-        lambda: chain.balance_of(config["usdcAddress"], address), lambda seen: seen == expected, "balance on the chain"
-    )
-    async with pair.watcher() as watcher:
-        await until(
-            lambda: watcher.get("/wallet"), lambda seen: seen["trackedBalance"] == str(expected), "balance in the API"
-        )
-
-
-@contextmanager
-def backup_of(part: Path) -> Iterator[Path]:
-    """Copy a part of the data directory of a server that does not run."""
-    copy = part.with_name(f"{part.name}-backup")
-    subprocess.run(["cp", "-a", str(part), str(copy)], check=True)
-    yield copy
-
-
-def restore(part: Path, backup: Path) -> None:
-    subprocess.run(["rm", "-rf", str(part)], check=True)
-    backup.rename(part)
 
 
 async def test_a_settlement_that_an_older_chain_lacks_is_made_again_once(server: Server) -> None:
@@ -93,21 +49,6 @@ async def test_a_settlement_that_an_older_chain_lacks_is_made_again_once(server:
 
 
 async def test_a_session_that_an_older_database_ends_with_another_charge_is_a_mismatch(server: Server) -> None:
-    await server.start()
-    pair = await a_pair(server)
-    await pair.go_live()
-    await film_until(pair, 1)
-    await server.stop()
-    postgres = server.directory / "data" / "postgres"
-    with backup_of(postgres) as backup:
-        await server.start()
-        await film_until(pair, await pair.clean_seconds() + 3)
-        settled = await end_and_settle(pair)
-        charged = sum(map(int, settled))
-        await consumer_has(pair, FUNDS - charged)
-        await server.stop()
-        restore(postgres, backup)
-    await server.start()
-    assert await end_and_settle(pair) == settled
-    await consumer_has(pair, FUNDS - charged)
+    pair = await settled_otherwise(server)
     assert "settlement_amounts_differ" in server.log()
+    await receipt_says_only_that_it_is_mismatched(pair)

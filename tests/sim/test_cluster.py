@@ -2,10 +2,9 @@
 
 import pytest
 
-from sightline.actors import build
-from sightline.actors.ownership import shard_host
-from sightline.actors.remote import peers as peers_module
 from sightline.actors.session.actor import SessionActor
+from sightline.cluster import connected_servers, shard_host
+from sightline.cluster.peers import peers as peers_module
 from sightline.domain.errors import UnavailableError
 from sightline.sim.simulate import SEVERAL, simulate
 
@@ -15,7 +14,7 @@ SEEDS = range(40)
 
 def lost_reports_not_repaired(patch):
     """Neither the next heartbeat nor a missing frame makes a session read the heartbeats that it was not told."""
-    patch.setattr(build, "_read_again", lambda registry, watchers, server: None)
+    patch.setattr(connected_servers, "_read_again", lambda registry, watchers, server: None)
     patch.setattr(SessionActor, "_require_no_gap", lambda self, report: None)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sightline.actors.ownership import shard_host
-from sightline.actors.ownership.shard_host import ShardHost
-from sightline.actors.remote import peers as peers_module
+from sightline.cluster import shard_host
+from sightline.cluster.peers import peers as peers_module
+from sightline.cluster.shard_host import ShardHost
 from sightline.domain.errors import UnavailableError
 from sightline.sim.servers import member as member_module
 from sightline.sim.servers import server as server_module

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import trio
@@ -11,7 +12,7 @@ from sightline.ports.leases import HeldBy, ServerIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres import leases as leases_module
-from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases, PostgresShardLeases, end_servers_of
+from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases, PostgresShardLeases, end_server
 from sightline.system.clock import boot_now_ms
 
 from .proxy import open_wire
@@ -134,7 +135,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await trio.testing.wait_all_tasks_blocked(0.01)
 
 
-async def test_the_servers_of_a_place_are_ended_with_their_shards_and_connections(
+async def test_a_server_is_ended_with_its_shards_and_connections_and_its_successor_is_not(
     database: Database, database_dsn: str
 ) -> None:
     leases = PostgresShardLeases(database)
@@ -145,10 +146,13 @@ async def test_the_servers_of_a_place_are_ended_with_their_shards_and_connection
     pool = PoolOptions(dsn=database_dsn, application_name="sightline one", connections_max=2)
     async with open_database(DatabaseOptions(pool=pool)) as of_one:
         backend = await of_one.read(lambda connection: connection.fetchval("SELECT pg_backend_pid()"))
-        await end_servers_of(database, "one")
+        await end_server(database, "one")
         remain = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1"
         with trio.fail_after(10):
             while await database.read(lambda connection: connection.fetchval(remain, backend)):  # noqa: ASYNC110
                 await trio.sleep(0.01)
     assert [(server.incarnation, server.shards) for server in await leases.servers()] == [("two", frozenset({3}))]
     assert set(await leases.take("two", [1, 2])) == {1, 2}
+    await leases.enter(replace(a_server("one again"), place=a_server("one").place))
+    await end_server(database, "one")  # the statement was given up, and is executed late
+    assert await leases.renew("one again") is not None

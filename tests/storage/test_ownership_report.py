@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.actors.ownership.owned_shards import EVERY_SHARD
+from sightline.actors.shards import EVERY_SHARD
 from sightline.ports.leases import TTL_MS, ServerFigures, ServerIdentity, ServerRole
 from sightline.ports.store import ShardLease
 from sightline.storage.database.bridge import Database

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.ownership.roles import RoleWork, run_roles
+from sightline.actors.shards import OwnedShards
+from sightline.cluster.roles import RoleWork, run_roles
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import ShardLease, ShardLostError
 from sightline.storage.database.bridge import Database

@@ -1,6 +1,7 @@
 """A suspension on one server holds on every other one after its next load, and is not undone by an older read."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -9,6 +10,8 @@ from sightline.actors.service.suspensions import LOAD_EVERY_S, Suspensions
 from sightline.ports.administration import Suspension
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
+from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
+from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.loops import run_forever
 
@@ -18,8 +21,11 @@ def a_suspension() -> Suspension:
 
 
 @pytest.fixture
-def servers(database: Database) -> tuple[Suspensions, Suspensions]:
-    return Suspensions(PostgresAdminStore(database)), Suspensions(PostgresAdminStore(database))
+def servers(database: Database, tmp_path: Path) -> tuple[Suspensions, Suspensions]:
+    def server() -> Suspensions:
+        return Suspensions(PostgresAdminStore(database), SystemClock(), WithdrawalLog(tmp_path / "log", database))
+
+    return server(), server()
 
 
 async def test_each_server_refuses_what_another_one_suspended(servers: tuple[Suspensions, Suspensions]) -> None:

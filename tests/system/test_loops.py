@@ -14,25 +14,27 @@ from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUn
 from sightline.system.loops import Backoff, run_forever
 
 PACKAGE: Final = Path(sightline.__file__).parent
-SERVER_ROOMS: Final = ("actors", "bootstrap", "chain", "http", "identity", "storage", "system", "video")
+SERVER_ROOMS: Final = ("actors", "bootstrap", "chain", "cluster", "http", "identity", "storage", "system", "video")
 
 OTHER_LOOPS: Final = {
     "system/loops.py:run_forever": "the helper itself",
     "actors/recovery.py:_until_answered": "ends when the store has answered; catches what it raises",
-    "actors/ownership/shard_host.py:_assign_forever": "catches what the store raises; actors do not import system",
+    "cluster/shard_host.py:_assign_forever": "catches what the store raises; actors do not import system",
     "bootstrap/database.py:_migrate": "ends when the leases of other servers have run out",
     "bootstrap/observability/self_report.py:run": "measures the event loop; nothing in it can fail",
-    "actors/ownership/shard_host.py:_renew_until_ended": "catches what the store raises; actors do not import system",
+    "cluster/shard_host.py:_renew_until_ended": "catches what the store raises; actors do not import system",
     "actors/session/media_pump.py:_checkpoint": "catches what the store raises; actors do not import system",
     "actors/kernel/registry.py:_sweep": "touches no store, chain or file",
     "actors/workspace/heartbeat_writer.py:_write_batches": "reports every error to the callers of the batch",
     "actors/service/live_updates.py:next_change": "one stream: an error ends the stream",
     "actors/service/live_updates.py:watch_session": "one stream: an error ends the stream",
     "actors/watchers.py:change": "touches no store, chain or file",
-    "actors/remote/peers.py:_sweep_forever": "touches no store, chain or file",
-    "actors/remote/live_updates.py:run": "touches no store, chain or file",
-    "actors/remote/seen_reports.py:run": "touches no store, chain or file",
-    "actors/remote/rate_sharing.py:run": "touches no store, chain or file",
+    "cluster/bus/nats.py:_keep_connected": "connects again; a bug ends `run`, and `receive` raises it",
+    "cluster/bus/nats_connection.py:_check": "one connection: an error ends it",
+    "cluster/peers/peers.py:_sweep_forever": "touches no store, chain or file",
+    "cluster/streams.py:run": "touches no store, chain or file",
+    "cluster/seen_reports.py:run": "touches no store, chain or file",
+    "cluster/rates.py:run": "touches no store, chain or file",
     "bootstrap/ownership/single.py:join": "a start may fail: it ends at its deadline",
     "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",
     "chain/deploy.py:_receipt": "a start may fail: it ends at its deadline",
@@ -46,7 +48,7 @@ OTHER_LOOPS: Final = {
     "http/server/serve.py:_accept": "catches OSError of accept",
     "storage/postgres/leases.py:_tick": "touches no store, chain or file",
     "system/kept_child.py:keep_child": "restarts the child process; catches what starting raises",
-    "video/cluster/backend.py:_close_elsewhere": "catches what other servers answer",
+    "cluster/video/backend.py:_close_elsewhere": "catches what other servers answer",
     "video/external/mediamtx.py:watch": "catches what the media server raises",
     "video/worker_pool.py:_keep_worker": "restarts the worker process",
 }

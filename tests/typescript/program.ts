@@ -15,7 +15,9 @@ export async function watch(video: HTMLVideoElement): Promise<void> {
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
   }
   const receipt = await dataOf(sl.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id: session.id } } }));
-  console.log(verifyReceipt(receipt, null).failures);
+  const deployment = await dataOf(sl.GET("/api/v1/config"));
+  const { failures, skipped } = verifyReceipt(receipt, deployment, null);
+  console.log(failures, skipped.get("settled"));
 }
 
 export const film = (whipUrl: string, media: MediaStream): Publisher => new Publisher(whipUrl, media);

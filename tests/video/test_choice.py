@@ -21,6 +21,7 @@ from sightline.video.external.engine import ExternalBackend
 from sightline.video.external.mediamtx import MediaMtx
 from sightline.video.options import Options
 from tests.video.support.harness import SECRET, a_session_id
+from tests.video.support.rights import Rights
 
 CLOUDFLARE = {
     "video_backend": "cloudflare",
@@ -36,9 +37,8 @@ MEDIAMTX = {
 
 
 def chosen(tmp_path: Path, **settings: Any) -> Any:
-    return external_engine(
-        Settings(data_dir=tmp_path, **settings), load_secrets(tmp_path / "secrets.json", SystemIds()), SystemClock()
-    )
+    secrets = load_secrets(tmp_path / "secrets.json", SystemIds())
+    return external_engine(Settings(data_dir=tmp_path, **settings), secrets, SystemClock(), Rights().access)
 
 
 def test_settings_choose_the_backend(tmp_path: Path):

@@ -40,6 +40,9 @@ class StockEngine:
     def session_of(self, ref: str) -> str | None:
         return session_of_ref(ref)
 
+    async def end_withdrawn_viewers(self) -> None:
+        """It has no viewers."""
+
     async def watch(self, report: PresenceReport) -> None:
         """Do nothing: presence comes from the reader alone."""
 

@@ -1,18 +1,25 @@
-"""A media worker frees closed peers by itself."""
+"""A media worker frees closed peers by itself, and ends over its limit of memory."""
 
 import asyncio
 import gc
+import queue
+import resource
 import uuid
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
+import trio
 
-from sightline.ports.video import SignalRequest
+from sightline.ports.video import MediaKind, SignalRequest
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.video.options import Options
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.worker.media_server import COLLECT_EVERY_PEERS, MediaServer
+from sightline.video.worker.memory import EXIT_CODE, MemoryLimit
+from tests.video.support.harness import SECRET, a_frame, a_rig, a_session_id, publishing
+from tests.video.support.hostile import sending
 from tests.video.support.offers import an_obs_offer
 
 
@@ -53,3 +60,33 @@ def test_closed_peers_are_freed_although_their_transports_refer_to_each_other() 
         return sum(isinstance(each, RtcPeer) for each in gc.get_objects())
 
     assert asyncio.run(asyncio.wait_for(peers_left(), 20)) == 0
+
+
+def test_a_worker_over_its_limit_ends_itself() -> None:
+    ended: queue.Queue[int] = queue.Queue()
+    hard = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        MemoryLimit(1, end=ended.put, harden=False).start()
+        assert ended.get(timeout=10) == EXIT_CODE
+    finally:
+        assert resource.getrlimit(resource.RLIMIT_DATA) == hard
+
+
+async def test_after_a_worker_ran_out_of_memory_the_inputs_of_others_come_back(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options = Options(secret=SECRET, public_url="", workers=1, worker_memory_mb=170)
+    async with a_rig(options) as rig:
+        honest = await rig.backend.create_input(a_session_id())
+        async with publishing(honest.whip_url):
+            before = await a_frame(rig.backend, honest.ref)
+            hostile = [await rig.backend.create_input(a_session_id()) for _ in range(2)]
+            async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+                for each in hostile:
+                    await stack.enter_async_context(sending(each.whip_url, "still:3840x2160:6"))
+                    nursery.start_soon(a_frame, rig.backend, each.ref)
+                await rig.heard(MediaKind.DISCONNECTED)
+                nursery.cancel_scope.cancel()
+            assert (await a_frame(rig.backend, honest.ref, within_s=30)).sequence > before.sequence
+    logged = capfd.readouterr()
+    assert (logged.out + logged.err).count("media_worker_memory_exceeded") >= 1

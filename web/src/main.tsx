@@ -8,7 +8,7 @@ import { ApiError } from "./api";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
 import { go, link, place } from "./router";
-import { canBuy, canOperate, home, isConnected, me, notices, online, refresh, remembered, report, signOut, theme, workspace, type Theme } from "./store";
+import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, theme, workspace, type Theme } from "./store";
 import { language, t, type Language, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
@@ -121,6 +121,9 @@ function App() {
               <a key={screen} href={link(screen)} aria-current={name === screen ? "page" : undefined}>
                 <Icon name={icon} />
                 <span>{t(word)}</span>
+                {screen === "team" && invitations.value.length > 0 && (
+                  <span class="count" title={t("invitations")}>{invitations.value.length}<span class="sr"> {t("invitations")}</span></span>
+                )}
               </a>
             ))}
           </nav>

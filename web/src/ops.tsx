@@ -55,10 +55,10 @@ async function ask<T>(path: string, method = "GET"): Promise<T> {
   if (token !== null) headers["authorization"] = `Bearer ${token}`;
   if (method !== "GET") headers["idempotency-key"] = randomId();
   const answer = await fetch(path, { method, headers });
-  const body = (await answer.json()) as { data?: T; checks?: unknown; code?: string; message?: string };
+  const body = (await answer.json()) as { data?: T; checks?: unknown; code?: string; message?: string; hint?: string };
   if (body.data !== undefined) return body.data;
   if (body.checks !== undefined) return body as T;
-  throw new ApiError(answer.status, body.code ?? "", body.message ?? answer.statusText);
+  throw new ApiError(answer.status, body.code ?? "", body.hint ?? body.message ?? answer.statusText);
 }
 
 async function readAll(): Promise<State> {

@@ -171,7 +171,7 @@ const STATE_WORDS: Record<string, Word> = {
   ONLINE: "stateOnline", OFFLINE: "stateOffline", BUSY: "stateBusy", PAUSED: "statePaused",
   PENDING: "statePending", CONFIRMED: "stateConfirmed", NOT_READY: "stateNotReady",
   COMPOSED: "statePending", SIGNED: "statePending", SENT: "statePending", MINED: "statePending",
-  FAILED: "stateFailed", REVERTED: "stateReverted", STUCK: "stateStuck", MISMATCHED: "stateMismatched",
+  INVITED: "stateInvited", FAILED: "stateFailed", REVERTED: "stateReverted", STUCK: "stateStuck", MISMATCHED: "stateMismatched",
 };
 export const Badge = ({ state }: { state: string }) => {
   const word = STATE_WORDS[state];

@@ -33,6 +33,8 @@ export const config = signal<Model["ChainConfig"] | null>(null);
 /** undefined: not known yet; null: nobody is signed in. */
 export const me = signal<Model["WalletIdentity"] | null | undefined>(undefined);
 export const workspace = signal<Model["Workspace"] | null>(null);
+/** Workspaces that have invited the wallet, and the invitation of a link that it opened. */
+export const invitations = signal<readonly Model["Invitation"][]>([]);
 export const funds = signal<Model["Wallet"] | null>(null);
 /** Newest known state of the sessions that the workspace's stream told of. */
 export const told = signal<ReadonlyMap<string, Session>>(new Map());
@@ -69,10 +71,14 @@ export function report(error: unknown): void {
   }
 }
 
-export const explain = (error: Error): string =>
-  error instanceof ApiError && error.detail !== undefined ? `${error.message} (${error.detail})` : error.message;
+export const explain = (error: Error): string => {
+  if (!(error instanceof ApiError)) return error.message;
+  const said = error.hint ?? error.message;
+  return error.detail === undefined ? said : `${said} (${error.detail})`;
+};
 
-/** Read who is signed in, and the workspace if one is selected. */
+/** Read who is signed in, and the workspace if one is selected. The only workspace of a wallet, or the one chosen last, is
+ * selected; between several the user chooses. */
 export async function refresh(): Promise<void> {
   const chain = readConfig();
   if (remembered("signedIn") === null) {
@@ -83,11 +89,38 @@ export async function refresh(): Promise<void> {
   try {
     const [identity] = await Promise.all([need(api.GET("/api/v1/me")), chain]);
     if (identity.kind !== "wallet_session") throw new ApiError(401, "NOT_AUTHENTICATED", "");
-    workspace.value = identity.workspaceId === null ? null : await readWorkspace(identity.workspaceId);
+    const id = identity.workspaceId ?? usual(identity);
+    if (id !== null && identity.workspaceId === null) return await select(id);
+    workspace.value = id === null ? null : await readWorkspace(id);
+    if (id !== null) keep(choiceOf(identity), id);
     me.value = identity;
+    void readInvitations();
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 401)) throw error;
     leave();
+  }
+}
+
+const choiceOf = (identity: Model["WalletIdentity"]): string => `workspace.${identity.walletAddress.toLowerCase()}`;
+
+function usual(identity: Model["WalletIdentity"]): string | null {
+  const ids = identity.workspaces.map((each) => each.id);
+  const chosen = remembered(choiceOf(identity));
+  return ids.length === 1 ? (ids[0] ?? null) : chosen !== null && ids.includes(chosen) ? chosen : null;
+}
+
+/** Read the invitations, with the one that a link names: the list shows the oldest only. */
+export async function readInvitations(): Promise<void> {
+  if (!me.value) return;
+  const linked = place.value.query.get("invitation");
+  try {
+    const listed = (await need(api.GET("/api/v1/me/invitations"))).items;
+    invitations.value = listed;
+    if (linked === null || listed.some((each) => each.id === linked)) return;
+    const found = await need(api.GET("/api/v1/me/invitations/{id}", { params: { path: { id: linked } } }));
+    invitations.value = [found, ...listed];
+  } catch (error) {
+    report(error);
   }
 }
 
@@ -104,6 +137,7 @@ function leave(): void {
   forget("signedIn");
   me.value = null;
   workspace.value = null;
+  invitations.value = [];
   funds.value = null;
   told.value = new Map();
 }

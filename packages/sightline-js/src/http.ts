@@ -13,6 +13,8 @@ export class ApiError extends Error {
     readonly detail?: string,
     readonly retryAfterS?: number,
     readonly lastSequence?: number,
+    /** What is wrong in this call, and what to do, if the server said more than the message. */
+    readonly hint?: string,
   ) {
     super(message);
     this.name = "ApiError";
@@ -26,9 +28,21 @@ export interface Connection {
   key?: string;
 }
 
+const ID = /^[A-Za-z0-9_-]{1,128}$/;
+
 /** A client whose paths, parameters and answers are checked by the compiler. */
-export const connect = ({ url, key }: Connection) =>
-  createClient<paths>({ baseUrl: url, headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
+export const connect = ({ url, key }: Connection) => {
+  const client = createClient<paths>({ baseUrl: url, headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
+  // `..` as an id would name another path.
+  client.use({
+    onRequest({ params }) {
+      for (const [name, value] of Object.entries(params.path ?? {})) {
+        if (!ID.test(String(value))) throw new ApiError(0, "INVALID_INPUT", `${name} ${JSON.stringify(value)} is not an id`);
+      }
+    },
+  });
+  return client;
+};
 export type Client = ReturnType<typeof connect>;
 
 interface Envelope<T> {
@@ -40,6 +54,7 @@ interface ErrorBody {
   message: string;
   detail?: string;
   lastSequence?: number;
+  hint?: string;
 }
 interface Answer<T> {
   /** Text where a call can also answer another format than JSON. */
@@ -57,6 +72,7 @@ export async function dataOf<T>(answer: Promise<Answer<T>>, onServerTime?: (ms: 
   try {
     got = await answer;
   } catch (error) {
+    if (error instanceof ApiError) throw error;
     throw new ApiError(0, "OFFLINE", String(error));
   }
   if (typeof got.data === "object") {
@@ -77,6 +93,7 @@ export function failureOf(response: Response, body: unknown): ApiError {
     known?.detail,
     after > 0 ? after : undefined,
     known?.lastSequence,
+    known?.hint,
   );
 }
 

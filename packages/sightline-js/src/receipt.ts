@@ -13,9 +13,22 @@ export interface Failure {
   line: string;
   message: string;
 }
+/**
+ * Why a check was not made. `deploymentMissing`: the caller named no chain and contracts to trust; a receipt may name any
+ * contract, also one made to forge it. `notSettled`: the receipt claims no payment. `transactionMissing`: the caller gave no
+ * transaction from a node of the chain.
+ */
+export type SkipReason = "deploymentMissing" | "notSettled" | "transactionMissing";
+/** `skipped` has the checks that were not made: what they would compare is not proved. */
 export interface Verification {
   failures: readonly Failure[];
-  skipped: ReadonlySet<Check>;
+  skipped: ReadonlyMap<Check, SkipReason>;
+}
+/** The chain and the contracts that the caller trusts, known from another source than the receipt. */
+export interface TrustedDeployment {
+  chainId: number;
+  settlementAddress: string;
+  usdcAddress: string;
 }
 
 class Malformed extends Error {
@@ -37,12 +50,21 @@ class Node {
     if (!Object.hasOwn(this.value, name)) throw new Malformed(line, "is missing");
     return new Node((this.value as Record<string, unknown>)[name], line);
   }
+  /** The member of this name, or the fallback: receipts of earlier versions do not have it. */
+  get(name: string, fallback: unknown): Node {
+    const isMissing = typeof this.value === "object" && this.value !== null && !Object.hasOwn(this.value, name);
+    return isMissing ? new Node(fallback, `${this.line}.${name}`) : this.at(name);
+  }
   items(): Node[] {
     if (!Array.isArray(this.value)) throw new Malformed(this.line, "is not an array");
     return this.value.map((each, index) => new Node(each, `${this.line}[${index}]`));
   }
   text(): string {
     if (typeof this.value !== "string") throw new Malformed(this.line, "is not a string");
+    return this.value;
+  }
+  boolean(): boolean {
+    if (typeof this.value !== "boolean") throw new Malformed(this.line, "is not true or false");
     return this.value;
   }
   integer(): number {
@@ -83,22 +105,23 @@ export const chainHash = (previous: string, sessionId: string, sequence: number,
 
 /**
  * Recompute a receipt and return every value that is wrong; never throws for a malformed one.
- * `chain` is what a node answers: `chainId`, and `receipt` of the settlement's transaction. null skips `settled`.
+ * `deployment` is the chain and the contracts that must have paid; null skips `settled`, because the addresses in the receipt are
+ * only what its author states. `chain` is what a node that you trust answers: `chainId` (a number), and `receipt` (the result of
+ * eth_getTransactionReceipt for `settlement.txHash`); null skips `settled`.
  */
-export function verifyReceipt(receipt: unknown, chain: unknown): Verification {
+export function verifyReceipt(receipt: unknown, deployment: TrustedDeployment | null, chain: unknown): Verification {
   const checks = new Receipt(new Node(receipt));
   checks.run("hashChain", () => checks.hashChain());
   checks.run("cleanSeconds", () => checks.cleanSeconds());
   checks.run("charge", () => checks.charge());
   checks.run("fee", () => checks.fee());
-  if (chain === null) checks.skipped.add("settled");
-  else checks.run("settled", () => checks.settled(new Node(chain, "chain")));
+  checks.run("settled", () => checks.settled(deployment, new Node(chain ?? null, "chain")));
   return checks;
 }
 
 class Receipt implements Verification {
   readonly failures: Failure[] = [];
-  readonly skipped = new Set<Check>();
+  readonly skipped = new Map<Check, SkipReason>();
   private check: Check = "hashChain";
   /** The last event of each kind. */
   private last = new Map<string, Event>();
@@ -118,7 +141,7 @@ class Receipt implements Verification {
   private fail(line: string, message: string): void {
     this.failures.push({ check: this.check, line, message });
   }
-  private expect(node: Node, expected: string | number | null): void {
+  private expect(node: Node, expected: string | number | boolean | null): void {
     if (node.value !== expected) this.fail(node.line, `is ${shown(node.value)}, expected ${shown(expected)}`);
   }
   private expectAddress(node: Node, expected: string): void {
@@ -208,39 +231,53 @@ class Receipt implements Verification {
   }
 
   charge(): void {
-    const [session, payload] = [this.root.at("session"), this.root.at("settlement").at("payload")];
+    const [session, settlement] = [this.root.at("session"), this.root.at("settlement")];
+    const [payload, mismatched] = [settlement.at("payload"), settlement.get("mismatched", false)];
     const rate = session.at("ratePerSecondMicroUsdc").money();
     const ended = this.last.get("ENDED");
     this.expect(session.at("holdMicroUsdc"), String(rate * BigInt(session.at("maxDurationSeconds").integer())));
     if (ended === undefined) {
       this.expect(session.at("chargedMicroUsdc"), "0");
       this.expect(payload, null);
+      this.expect(mismatched, false);
       return;
     }
     const clean = factOf(ended, "cleanSeconds").integer();
-    const charged = BigInt(clean) * rate;
+    let charged = BigInt(clean) * rate;
     this.expect(factOf(ended, "chargedMicroUsdc"), String(charged));
     this.expect(session.at("chargedMicroUsdc"), String(charged));
-    this.expect(payload.at("ratePerSecond"), String(rate));
-    this.expect(payload.at("chargeableSeconds"), clean);
     const total = payload.at("toAmount").money() + payload.at("feeAmount").money();
-    if (total !== charged) this.fail(payload.line, `toAmount and feeAmount add up to ${total}, not to the charge ${charged}`);
     this.expect(payload.at("consumerWorkspaceId"), scalar(session.at("consumerWorkspaceId")));
     this.expect(payload.at("operatorWorkspaceId"), scalar(session.at("operatorWorkspaceId")));
-    const payer = this.of("CREATED").facts.get("payerAddress"); // events of earlier versions do not name them
-    if (payer !== undefined) this.expectAddress(payload.at("from"), payer.text());
-    const payee = this.of("ASSIGNED").facts.get("payeeAddress");
-    if (payee !== undefined) this.expectAddress(payload.at("to"), payee.text());
+    if (mismatched.boolean()) {
+      const seconds = payload.at("chargeableSeconds").integer();
+      const paid = `${total} micro-USDC for ${seconds} s from ${payload.at("from").text()} to ${payload.at("to").text()}`;
+      const due = `${charged} micro-USDC for ${clean} s`;
+      this.fail(mismatched.line, `is true: the contract settled ${paid}, but the recorded events give ${due}`);
+      charged = BigInt(seconds) * payload.at("ratePerSecond").money();
+    } else {
+      this.expect(payload.at("ratePerSecond"), String(rate));
+      this.expect(payload.at("chargeableSeconds"), clean);
+      const payer = this.of("CREATED").facts.get("payerAddress"); // events of earlier versions do not name them
+      if (payer !== undefined) this.expectAddress(payload.at("from"), payer.text());
+      const payee = this.of("ASSIGNED").facts.get("payeeAddress");
+      if (payee !== undefined) this.expectAddress(payload.at("to"), payee.text());
+    }
+    if (total !== charged) this.fail(payload.line, `toAmount and feeAmount add up to ${total}, not to the charge ${charged}`);
     this.expect(payload.at("sessionIdHash"), `0x${keccak(session.at("id").text().toLowerCase())}`);
   }
 
   fee(): void {
     const [session, settlement] = [this.root.at("session"), this.root.at("settlement")];
     const payload = settlement.at("payload");
-    const bps = session.at("platformFeeBps").integer();
+    let bps = session.at("platformFeeBps").integer();
     if (payload.value !== null) {
+      let charged = session.at("chargedMicroUsdc").money();
+      if (settlement.get("mismatched", false).value === true) {
+        bps = payload.at("platformFeeBps").integer(); // the numbers of the contract, which differ
+        charged = payload.at("toAmount").money() + payload.at("feeAmount").money();
+      }
       this.expect(payload.at("platformFeeBps"), bps);
-      const charged = session.at("chargedMicroUsdc").money();
       const fee = (charged * BigInt(bps)) / 10_000n;
       this.expect(payload.at("feeAmount"), String(fee));
       this.expect(payload.at("toAmount"), String(charged - fee));
@@ -256,49 +293,56 @@ class Receipt implements Verification {
     else if (state.value !== "PENDING" && state.value !== "CONFIRMED") this.fail(state.line, "is neither PENDING nor CONFIRMED");
   }
 
-  /** Compare with the event Settled and the token's transfer in the logs of the transaction. */
-  settled(chain: Node): void {
-    const [settlement, contracts, mined] = [this.root.at("settlement"), this.root.at("contracts"), chain.at("receipt")];
-    if (settlement.at("txHash").value === null) {
-      this.skipped.add("settled");
+  /** Compare with what the trusted contracts logged in the transaction. */
+  settled(deployment: TrustedDeployment | null, chain: Node): void {
+    const [settlement, contracts] = [this.root.at("settlement"), this.root.at("contracts")];
+    if (deployment === null || deployment === undefined) {
+      this.skipped.set("settled", "deploymentMissing");
       return;
     }
-    const payload = settlement.at("payload");
-    this.expect(contracts.at("chainId"), chain.at("chainId").integer());
-    if (mined.value === null) throw new Malformed("settlement.txHash", "the chain does not know this transaction");
+    const [contract, token] = [deployment.settlementAddress.toLowerCase(), deployment.usdcAddress.toLowerCase()];
+    this.expect(contracts.at("chainId"), deployment.chainId);
+    this.expectAddress(contracts.at("settlementAddress"), deployment.settlementAddress);
+    this.expectAddress(contracts.at("usdcAddress"), deployment.usdcAddress);
+    if (settlement.at("txHash").value === null || settlement.at("state").value !== "CONFIRMED") {
+      this.skipped.set("settled", "notSettled");
+      return;
+    }
+    if (chain.value === null) {
+      this.skipped.set("settled", "transactionMissing");
+      return;
+    }
+    this.expect(chain.at("chainId"), deployment.chainId);
+    const [payload, mined, txLine] = [settlement.at("payload"), chain.at("receipt"), "settlement.txHash"];
+    if (mined.value === null) throw new Malformed(txLine, "the chain does not know this transaction");
     this.expect(settlement.at("txHash"), mined.at("transactionHash").text().toLowerCase());
     this.expect(settlement.at("blockNumber"), String(mined.at("blockNumber").hex()));
-    if (mined.at("status").hex() !== 1n) this.fail("settlement.txHash", "the transaction failed");
+    if (mined.at("status").hex() !== 1n) this.fail(txLine, "the transaction failed");
     const logs = mined.at("logs").items();
     const topic = `0x${keccak("Settled(bytes32,address,address,uint256,uint256,uint256,uint256,uint256)")}`;
     const sessionHash = payload.at("sessionIdHash").text().toLowerCase();
-    const log = logs.find((each) => topicsOf(each)[0] === topic && topicsOf(each)[1] === sessionHash);
-    if (log === undefined) throw new Malformed("settlement.txHash", "the transaction has no event Settled of this session");
-    this.expectAddress(contracts.at("settlementAddress"), log.at("address").text());
+    const log = logs.find((each) => isBy(each, contract) && topicsOf(each)[0] === topic && topicsOf(each)[1] === sessionHash);
+    if (log === undefined) throw new Malformed(txLine, `has no event Settled of this session by the contract ${contract}`);
+    const [words, [payer, payee, ...more]] = [wordsOf(log.at("data")), topicsOf(log).slice(2)];
+    if (words.length !== 5 || payer === undefined || payee === undefined || more.length > 0) throw new Malformed(log.line, "is not an event Settled");
     this.expect(settlement.at("logIndex"), Number(log.at("logIndex").hex()));
-    (["from", "to"] as const).forEach((name, index) => {
-      const party = topicsOf(log)[index + 2];
-      if (party !== undefined) this.expectAddress(payload.at(name), `0x${party.slice(-40)}`);
-    });
-    const words = wordsOf(log.at("data"));
-    if (words.length !== 5) throw new Malformed(log.at("data").line, "is not five numbers");
+    this.expectAddress(payload.at("from"), `0x${payer.slice(-40)}`);
+    this.expectAddress(payload.at("to"), `0x${payee.slice(-40)}`);
     ["toAmount", "feeAmount", "ratePerSecond"].forEach((name, index) => this.expect(payload.at(name), String(words[index])));
     this.expect(payload.at("chargeableSeconds"), Number(words[3]));
     this.expect(payload.at("platformFeeBps"), Number(words[4]));
-    this.expect(settlement.at("state"), "CONFIRMED");
     const amount = words[0] ?? 0n;
     if (amount === 0n) return;
+    // The trusted token moved the payee's part, to the payee or into its credit at the contract.
     const transfer = `0x${keccak("Transfer(address,address,uint256)")}`;
-    const payer = `0x${payload.at("from").text().toLowerCase().slice(2).padStart(64, "0")}`;
-    const usdc = contracts.at("usdcAddress");
-    const isMoved = logs.some(
-      (each) =>
-        topicsOf(each)[0] === transfer &&
-        topicsOf(each)[1] === payer &&
-        wordsOf(each.at("data"))[0] === amount &&
-        each.at("address").text().toLowerCase() === usdc.text().toLowerCase(),
-    );
-    if (!isMoved) this.fail(usdc.line, `is not the token that moved ${amount} from the payer`);
+    const credit = `0x${contract.slice(2).padStart(64, "0")}`;
+    const isMoved = logs.some((each) => {
+      const [first, from, to, ...others] = topicsOf(each);
+      const value = wordsOf(each.at("data"));
+      const isTransfer = isBy(each, token) && first === transfer && others.length === 0;
+      return isTransfer && from === payer && (to === payee || to === credit) && value.length === 1 && value[0] === amount;
+    });
+    if (!isMoved) this.fail(txLine, `has no transfer of ${amount} by the token ${token} from the payer to the payee`);
   }
 }
 
@@ -345,6 +389,7 @@ function dirtyMs(windows: readonly Window[], fromMs: number, untilMs: number): n
   return dirty;
 }
 
+const isBy = (log: Node, contract: string): boolean => log.at("address").text().toLowerCase() === contract;
 const topicsOf = (log: Node): string[] => log.at("topics").items().map((topic) => topic.text().toLowerCase());
 function wordsOf(data: Node): bigint[] {
   const digits = data.text().slice(2);

@@ -8,9 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, assert_never, final
 
+import trio
+
 from sightline.actors.deps import WORKSPACE, Deps
+from sightline.actors.dispatch.conduct_book import NEW, ConductBook
 from sightline.actors.dispatch.in_flight import DispatchesInFlight
-from sightline.actors.dispatch.operator_index import OperatorIndex
+from sightline.actors.dispatch.newcomer_turns import NewcomerTurns
+from sightline.actors.dispatch.operator_index import IN_ORDER, NEW_FIRST, OperatorIndex
 from sightline.actors.kernel import Context, Envelope, Lane
 from sightline.actors.messages import (
     BeginDispatch,
@@ -18,20 +22,30 @@ from sightline.actors.messages import (
     CountOperators,
     DispatchEnded,
     DispatcherMessage,
+    GetConduct,
     GetWorkspace,
+    NoShow,
     OperatorChanged,
     OperatorSeen,
     OperatorsSeen,
     PickOperator,
+    PresenceProved,
+    SaveConducts,
 )
+from sightline.domain.conduct import NO_SHOWS_WITHIN_MS, Conduct
+from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Operator
+from sightline.domain.units import SECOND_MS
 
 RESERVED_MS: Final = 5_000
 """Lifetime of a reservation."""
 READS_MAX: Final = 32
 """Workspaces that are read at once."""
 SEEN_KEPT: Final = 1_024
+SAVE_TIMER: Final = "conduct"
+SAVE_AFTER_MS: Final = 1_000
+"""Changed records of wallets are stored together after this time."""
 
 
 @final
@@ -41,7 +55,9 @@ class DispatcherActor:
     def __init__(self, context: Context[DispatcherMessage], deps: Deps) -> None:
         self._context = context
         self._deps = deps
-        self._index = OperatorIndex(deps.limits.seen_within_ms)
+        self._book = ConductBook()
+        self._index = OperatorIndex(deps.limits.seen_within_ms, self._book.rank)
+        self._turns = NewcomerTurns()
         self._reserved: dict[str, tuple[int, Workspace]] = {}
         self._reservations: deque[tuple[int, str]] = deque()
         self._seen_ms: dict[str, int] = {}
@@ -50,7 +66,8 @@ class DispatcherActor:
         self._in_flight = DispatchesInFlight()
 
     async def load(self) -> None:
-        """Index every supplier that is ONLINE."""
+        """Index every supplier that is ONLINE, by the stored records of their wallets."""
+        self._book.load(await self._deps.store.conducts(since_ms=self._context.clock.now_ms() - NO_SHOWS_WITHIN_MS))
         for workspace in await self._deps.store.suppliers():
             self._index.put(self._newest(workspace), self._context.clock.now_ms())
 
@@ -67,6 +84,8 @@ class DispatcherActor:
         now_ms = self._context.clock.now_ms()
         self._expire_reservations(now_ms)
         self._index.expire(now_ms, lambda workspace: self._newest(workspace).last_seen_at_ms)
+        for wallet in self._book.back(now_ms):
+            self._index.rank_again(wallet, now_ms)
         message = envelope.message
         match message:
             case OperatorChanged(workspace=workspace):
@@ -86,18 +105,56 @@ class DispatcherActor:
                 envelope.reply(message, self._index.count_covering(lat, lng))
             case CountCells():
                 envelope.reply(message, self._index.coverage_cells())
+            case NoShow(wallet_address=wallet, at_ms=at_ms):
+                self._turns.failed(is_new=not self._book.of(wallet).is_proved)
+                self._record(wallet, self._book.of(wallet).after_no_show(at_ms), now_ms)
+            case PresenceProved(wallet_address=wallet, at_ms=at_ms):
+                self._turns.proved(is_new=not self._book.of(wallet).is_proved)
+                self._record(wallet, self._book.of(wallet).after_proof(at_ms), now_ms)
+            case GetConduct(wallet_address=wallet):
+                envelope.reply(message, self._book.of(wallet))
+            case SaveConducts():
+                self._save_conducts()
             case _:
                 assert_never(message)
 
     def _pick(self, pick: PickOperator, now_ms: int) -> Operator | None:
-        mode = self._deps.limits.dispatch_mode
-        found = self._index.choose(pick.lat, pick.lng, mode=mode, excluded=pick.excluded)
+        mode, is_first = self._deps.limits.dispatch_mode, not pick.excluded
+        ranks = NEW_FIRST if is_first and self._turns.is_due() else IN_ORDER
+        found = self._index.choose(pick.lat, pick.lng, mode=mode, excluded=pick.excluded, ranks=ranks)
         if found is None:
             return None
+        if is_first:
+            self._turns.picked(is_new=self._index.rank(found.id) == NEW)
         self._index.remove(found.id)
         self._reserved[found.id] = (now_ms, found)
         self._reservations.append((now_ms, found.id))
         return found.as_operator()
+
+    def _record(self, wallet: str, conduct: Conduct, now_ms: int) -> None:
+        """Keep a wallet's new record, list its operators by it, and store it soon."""
+        if not self._book.record(wallet, conduct):
+            return
+        self._index.rank_again(wallet, now_ms)
+        if self._context.timers.due_ms(self._context.ref, SAVE_TIMER) is None:
+            self._context.timers.set(self._context.ref, now_ms + SAVE_AFTER_MS, SaveConducts(), name=SAVE_TIMER)
+
+    def _save_conducts(self) -> None:
+        """Store the records that changed. What is lost when the server is killed before is a hint, not money."""
+        conducts = self._book.take_unsaved()
+
+        def again(_error: Exception) -> SaveConducts:
+            self._book.not_saved(conducts)
+            return SaveConducts()
+
+        async def save() -> None:
+            try:
+                await self._deps.store.save_conducts(conducts)
+            except SightlineError:
+                await trio.sleep(SAVE_AFTER_MS / SECOND_MS)
+                raise
+
+        self._context.spawn(save, on_value=lambda _done: None, on_error=again, lane=Lane.CONTROL)
 
     def _expire_reservations(self, now_ms: int) -> None:
         while self._reservations and now_ms - self._reservations[0][0] >= RESERVED_MS:

@@ -8,6 +8,7 @@ assignment. A crash in between can leave a claim without an assignment; the oper
 (see workspace/claim_reconciliation.py).
 """
 
+import math
 from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never
 
@@ -20,6 +21,7 @@ from sightline.actors.messages import (
     AssignOperator,
     ClaimOperator,
     FreeOperator,
+    GetConduct,
     GetWorkspace,
     OperatorAssigned,
     OperatorDiffers,
@@ -27,14 +29,15 @@ from sightline.actors.messages import (
     PickOperator,
     PreparedAssignment,
 )
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.refusals import WORKSPACE_NOT_FOUND
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import NOT_AGAIN
 from sightline.domain.session.model import Operator, Session
+from sightline.domain.units import SECOND_MS
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
 from sightline.ports.store import Committed, Rejected
 
@@ -88,7 +91,8 @@ async def accept_session(
     """Assign the operator that accepts the session.
 
     Raises:
-        RefusedError: The operator may not accept it, or the session may no longer be assigned.
+        RefusedError: The operator may not accept it, its wallet is passed over for no-shows, or the session may no
+            longer be assigned.
         AuthzUnavailableError: The relation cannot be written; the claim is released.
         OutcomeUnknownError, ReloadRequestedError: The session's row may have moved on.
     """
@@ -99,11 +103,27 @@ async def accept_session(
         workspace = await registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=deps.limits.ask_timeout_s)
     if workspace is None:
         raise RefusedError(WORKSPACE_NOT_FOUND)
+    operator = workspace.as_operator()
+    await _require_reliable(registry, deps, operator.wallet_address)
     claim = ClaimByAccept(session.id, session.terms.lat, session.terms.lng, deps.limits.accept)
-    assigned = await _assign(registry, deps, workspace.as_operator(), claim, prepare)
+    assigned = await _assign(registry, deps, operator, claim, prepare)
     if isinstance(assigned, Refusal):
         raise RefusedError(assigned)
     return assigned
+
+
+async def _require_reliable(registry: Directory, deps: Deps, wallet: str) -> None:
+    """Refuse an operator whose wallet is passed over for its no-shows."""
+    dispatcher = registry.ref(DISPATCHER, DISPATCHER_ID)
+    conduct = await dispatcher.ask(GetConduct(wallet), timeout_s=deps.limits.ask_timeout_s)
+    left_ms = conduct.out_until_ms - deps.clock.now_ms()
+    if left_ms > 0:
+        wait_s = math.ceil(left_ms / SECOND_MS)
+        message = (
+            f"Operators of this wallet did not start {len(conduct.no_shows_ms)} assigned sessions lately. "
+            f"They can accept again in {wait_s} s"
+        )
+        raise RefusedError(Refusal(Code.INVALID_STATE, "operator:noShow", message, retry_after_s=wait_s))
 
 
 async def _assign(

@@ -2,7 +2,8 @@
 
 Coverage circles are kept in grids of several cell sizes, each circle in the first grid whose cells are as wide as it
 is, so that a circle lies in at most four cells and a point looks into one cell per grid. Within a cell operators are
-sorted by (idle since, id). Operators without coverage serve everywhere and have a cell of their own.
+sorted by (rank of their wallet, idle since, id). Operators without coverage serve everywhere and have a cell of their
+own. Operators of a wallet that is passed over for its no-shows are in no cell.
 
 An operator is *seen* while its newest heartbeat is at most `seen_within_ms` old. The index knows by itself when that
 ends: `expire` looks at each seen operator once per `seen_within_ms`. That it was seen again it is told by `seen`.
@@ -16,6 +17,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from sortedcontainers import SortedList
 
+from sightline.actors.dispatch.conduct_book import NEW, PROVED
 from sightline.domain.geofence import EARTH_RADIUS_M
 from sightline.domain.operator.coverage_map import CoverageCells, coverage_cell
 from sightline.domain.operator.model import Availability, Workspace
@@ -29,6 +31,13 @@ POLAR_DEGREES: Final = 85.0
 
 Place: TypeAlias = tuple[int, int, int]
 Entry: TypeAlias = tuple[int, str]
+"""Of an operator in the order of idleness: (idle since, id)."""
+RankOf: TypeAlias = Callable[[str, int], int | None]
+"""The rank of a wallet at a time in ms: PROVED or NEW; None while it is out of the tiers."""
+
+Ranks: TypeAlias = tuple[int, ...]
+IN_ORDER: Final[Ranks] = (PROVED, NEW)
+NEW_FIRST: Final[Ranks] = (NEW, PROVED)
 
 EVERYWHERE: Final[Place] = (-1, 0, 0)
 """Operators whose circle is checked exactly for every point."""
@@ -127,7 +136,7 @@ def _vector(lat: float, lng: float) -> tuple[float, float, float]:
 
 @final
 class _Cell:
-    """Operators of one cell, longest idle first: the first tier (seen, no claims) and the others."""
+    """Operators of one cell by rank, longest idle first: the first tier (seen, no claims) and the others."""
 
     __slots__ = ("circles", "first", "second")
 
@@ -142,8 +151,12 @@ class _Cell:
 class OperatorIndex:
     """The ONLINE operators of one process."""
 
-    def __init__(self, seen_within_ms: int) -> None:
+    def __init__(self, seen_within_ms: int, rank_of: RankOf) -> None:
         self._seen_within_ms = seen_within_ms
+        self._rank_of = rank_of
+        self._ranks: dict[str, int | None] = {}
+        """The rank with which each operator is listed; None: it is in no cell."""
+        self._of_wallet: dict[str, set[str]] = {}
         self._online: dict[str, Workspace] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
         self._seen_until: dict[str, int] = {}
@@ -167,6 +180,8 @@ class OperatorIndex:
             return
         self._online[workspace.id] = workspace
         self._places[workspace.id] = _places(workspace)
+        self._ranks[workspace.id] = self._rank_of(workspace.wallet_address, now_ms)
+        self._of_wallet.setdefault(workspace.wallet_address, set()).add(workspace.id)
         self._all.add(_entry(workspace))
         seen_ms = workspace.last_seen_at_ms
         if seen_ms is not None and now_ms - seen_ms <= self._seen_within_ms:
@@ -180,9 +195,22 @@ class OperatorIndex:
             return None
         self._all.remove(_entry(workspace))
         self._take_out(workspace)
-        del self._places[workspace_id]
+        del self._places[workspace_id], self._ranks[workspace_id]
         self._seen_until.pop(workspace_id, None)
+        siblings = self._of_wallet[workspace.wallet_address]
+        siblings.remove(workspace_id)
+        if not siblings:
+            del self._of_wallet[workspace.wallet_address]
         return workspace
+
+    def rank_again(self, wallet: str, now_ms: int) -> None:
+        """List the operators of a wallet by its present rank."""
+        rank = self._rank_of(wallet, now_ms)
+        for workspace_id in self._of_wallet.get(wallet, ()):
+            workspace = self._online[workspace_id]
+            self._take_out(workspace)
+            self._ranks[workspace_id] = rank
+            self._add(workspace)
 
     def seen(self, workspace_id: str, now_ms: int) -> None:
         """Record that an operator sent a heartbeat after it had not been seen."""
@@ -217,7 +245,10 @@ class OperatorIndex:
         heappush(self._due, (until_ms, workspace_id))
 
     def _add(self, workspace: Workspace) -> None:
-        entry, is_seen = _entry(workspace), workspace.id in self._seen_until
+        rank, is_seen = self._ranks[workspace.id], workspace.id in self._seen_until
+        if rank is None:
+            return
+        entry = (rank, *_entry(workspace))
         for place in self._places[workspace.id]:
             cell = self._cells.get(place)
             if cell is None:
@@ -227,7 +258,10 @@ class OperatorIndex:
                 cell.circles.put(workspace)
 
     def _take_out(self, workspace: Workspace) -> None:
-        entry, is_seen = _entry(workspace), workspace.id in self._seen_until
+        rank, is_seen = self._ranks[workspace.id], workspace.id in self._seen_until
+        if rank is None:
+            return
+        entry = (rank, *_entry(workspace))
         for place in self._places[workspace.id]:
             cell = self._cells[place]
             (cell.first if is_seen and not workspace.claims else cell.second).remove(entry)
@@ -241,24 +275,32 @@ class OperatorIndex:
         for _, workspace_id in self._all:
             yield self._online[workspace_id]
 
-    def covering(self, lat: float, lng: float) -> Iterator[Workspace]:
-        """Those that cover the point, in the order of dispatch: tier A, then tier B."""
-        yield from self.ready(lat, lng)
-        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
-        yield from self._covering([cell.second for cell in cells], lat, lng)
-        yield from self._covering([unset.second], lat, lng)
+    def anywhere(self) -> Iterator[Workspace]:
+        """Tier C: all of them, longest idle first; those of a wallet that is passed over come last."""
+        yield from (each for each in self.longest_idle() if self._ranks[each.id] is not None)
+        yield from (each for each in self.longest_idle() if self._ranks[each.id] is None)
 
-    def ready(self, lat: float, lng: float) -> Iterator[Workspace]:
+    def covering(self, lat: float, lng: float, ranks: Ranks = IN_ORDER) -> Iterator[Workspace]:
+        """Those that cover the point, in the order of dispatch: tier A, then tier B."""
+        yield from self.ready(lat, lng, ranks)
+        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
+        for rank in ranks:
+            yield from self._covering([cell.second for cell in cells], rank, lat, lng)
+            yield from self._covering([unset.second], rank, lat, lng)
+
+    def ready(self, lat: float, lng: float, ranks: Ranks = IN_ORDER) -> Iterator[Workspace]:
         """Tier A: those that cover the point, have no claims and are seen.
 
-        Those whose coverage is set come before those without, and the longest idle first.
+        Of one rank, those whose coverage is set come before those without, and the longest idle first.
         """
         cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
-        yield from self._covering([cell.first for cell in cells], lat, lng)
-        yield from self._covering([unset.first], lat, lng)
+        for rank in ranks:
+            yield from self._covering([cell.first for cell in cells], rank, lat, lng)
+            yield from self._covering([unset.first], rank, lat, lng)
 
-    def _covering(self, lines: list[SortedList], lat: float, lng: float) -> Iterator[Workspace]:
-        for _, workspace_id in merge(*lines):
+    def _covering(self, lines: list[SortedList], rank: int, lat: float, lng: float) -> Iterator[Workspace]:
+        of_rank = [line.irange((rank,), (rank + 1,), inclusive=(True, False)) for line in lines]
+        for _, _, workspace_id in merge(*of_rank):
             workspace = self._online[workspace_id]
             if workspace.covers(lat, lng):
                 yield workspace
@@ -293,17 +335,28 @@ class OperatorIndex:
         ]
         return [self._cells[place] for place in places if place in self._cells]
 
-    def choose(self, lat: float, lng: float, *, mode: str, excluded: frozenset[str]) -> Workspace | None:
+    def choose(
+        self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], ranks: Ranks = IN_ORDER
+    ) -> Workspace | None:
         """Choose the operator for a point.
 
         Args:
             mode: "prefer" takes the first of the tiers (A) covers the point, has no claims and is seen; (B) covers it;
                 (C) any. "strict" takes tier A only; "literal" takes the longest idle of all.
+            ranks: The order of the ranks within tiers A and B.
         """
-        if mode == "strict":
-            return _first_not(excluded, self.ready(lat, lng))
-        found = _first_not(excluded, self.covering(lat, lng)) if mode == "prefer" else None
-        return found if found is not None else _first_not(excluded, self.longest_idle())
+        match mode:
+            case "strict":
+                return _first_not(excluded, self.ready(lat, lng, ranks))
+            case "literal":
+                return _first_not(excluded, self.longest_idle())
+            case _:
+                found = _first_not(excluded, self.covering(lat, lng, ranks))
+                return found if found is not None else _first_not(excluded, self.anywhere())
+
+    def rank(self, workspace_id: str) -> int | None:
+        """The rank with which an operator is listed; None if it is passed over."""
+        return self._ranks[workspace_id]
 
 
 def _entry(workspace: Workspace) -> Entry:

@@ -5,7 +5,7 @@ control messages before data messages. Every ask is answered exactly once. After
 the store. The kernel knows nothing of sessions or workspaces.
 """
 
-from sightline.actors.kernel.behaviour import Behaviour, Context, Factory
+from sightline.actors.kernel.behaviour import Behaviour, Context, Factory, Rng
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import (
     ActorElsewhereError,
@@ -24,7 +24,6 @@ from sightline.actors.kernel.message import Command, KindName
 from sightline.actors.kernel.ref import AnyRef, Directory, Ref, Remote, Wire
 from sightline.actors.kernel.registry import KernelOptions, Registry
 from sightline.actors.kernel.statistics import Histogram, KernelStatistics, KindStatistics
-from sightline.actors.kernel.supervision import Rng
 from sightline.actors.kernel.timers import Timers
 
 __all__ = [

@@ -10,7 +10,6 @@ from sightline.actors.kernel.mailbox import Lane
 if TYPE_CHECKING:
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.ref import Directory, Ref
-    from sightline.actors.kernel.supervision import Rng
     from sightline.actors.kernel.timers import Timers
     from sightline.ports.clock import Clock
 
@@ -19,6 +18,14 @@ M_contra = TypeVar("M_contra", contravariant=True)
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
+
+
+class Rng(Protocol):
+    """The part of random.Random that the kernel needs."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
 
 
 class Behaviour(Protocol[M_contra, S_co]):

@@ -22,15 +22,15 @@ import trio
 from sightline.actors.kernel.envelope import Envelope
 from sightline.actors.kernel.errors import (
     ActorParkedError,
-    ActorStoppedError,
     AskTimeoutError,
     ReloadRequestedError,
     SupersededError,
     TurnLostError,
+    stopped,
 )
 from sightline.actors.kernel.mailbox import Lane, Mailbox, Sent
 from sightline.actors.kernel.message import Command
-from sightline.actors.kernel.supervision import Strikes, Verdict, judge
+from sightline.actors.kernel.supervision import Strikes, Verdict, judge, parked_pause_s
 from sightline.actors.kernel.waitfor import turn_of
 from sightline.domain.errors import InvariantError, SightlineError, UnavailableError
 
@@ -85,10 +85,12 @@ class Cell:
         "last_active",
         "mailbox",
         "nursery",
+        "parkings",
         "phase",
         "reason",
         "ref",
         "registry",
+        "retry_at",
         "rng",
         "snapshot",
         "strikes",
@@ -117,6 +119,10 @@ class Cell:
         self.strikes: Strikes | None = None
         self.reason: str | None = None
         """Why the actor is parked, or why its load is being retried."""
+        self.parkings = 0
+        """How often the actor was parked before, in a row."""
+        self.retry_at: float | None = None
+        """When a parked actor is loaded again; None: when `Registry.revive` is called."""
         self.was_active = False
         self.last_active = kind.now()
         self.idle: trio.Event | None = None
@@ -398,6 +404,8 @@ class Cell:
             self.kind.counters.restarts += 1
             return
         self.phase, self.reason = Phase.PARKED, _reason_of(error)
+        pause_s = parked_pause_s(error, self.parkings, self.kind.rng)
+        self.retry_at = None if pause_s is None else self.kind.now() + pause_s
         self.kind.log().error("actor_parked", kind=self.kind.name, id=self.id, reason=self.reason)
         self.turn_everything_away()
 
@@ -518,7 +526,7 @@ class Cell:
             elif parked:
                 envelope.fail_if_open(ActorParkedError(self.reason or ""))
             else:
-                envelope.fail_if_open(ActorStoppedError(f"{self.ref} is stopping"))
+                envelope.fail_if_open(stopped(self.kind.name, self.id))
 
 
 def _reason_of(error: Exception) -> str:

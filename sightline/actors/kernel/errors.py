@@ -26,9 +26,29 @@ class SupersededError(UnavailableError):
 class ActorStoppedError(UnavailableError):
     """The actor stopped before it handled the message."""
 
+    actor: tuple[str, str] | None = None
+    """Kind and id of the actor whose mailbox refused the message; None if another server says it."""
+
 
 class ActorElsewhereError(UnavailableError):
     """Another server owns the actor; the message was not delivered."""
+
+    actor: tuple[str, str] | None = None
+    """As in `ActorStoppedError`."""
+
+
+def stopped(kind: str, actor_id: str) -> ActorStoppedError:
+    """The error of a message to an actor that stops."""
+    error = ActorStoppedError(f"{kind}/{actor_id} is stopping")
+    error.actor = (kind, actor_id)
+    return error
+
+
+def elsewhere(kind: str, actor_id: str) -> ActorElsewhereError:
+    """The error of a message to an actor of another server."""
+    error = ActorElsewhereError(f"{kind}/{actor_id} belongs to another server")
+    error.actor = (kind, actor_id)
+    return error
 
 
 class ActorParkedError(UnavailableError):

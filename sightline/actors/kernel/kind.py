@@ -10,10 +10,9 @@ from sightline.actors.kernel.statistics import Counters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sightline.actors.kernel.behaviour import Factory
+    from sightline.actors.kernel.behaviour import Factory, Rng
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.ref import Directory
-    from sightline.actors.kernel.supervision import Rng
     from sightline.actors.kernel.timers import Timers
     from sightline.ports.clock import Clock
 

@@ -29,12 +29,11 @@ from sightline.domain.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from sightline.actors.kernel.behaviour import Factory
+    from sightline.actors.kernel.behaviour import Factory, Rng
     from sightline.actors.kernel.cell import Cell
     from sightline.actors.kernel.envelope import Envelope
     from sightline.actors.kernel.message import KindName
     from sightline.actors.kernel.ref import Key, Remote, Wire
-    from sightline.actors.kernel.supervision import Rng
     from sightline.ports.clock import Clock
 
 M = TypeVar("M")
@@ -53,7 +52,7 @@ class KernelOptions:
     """Limits of the whole kernel.
 
     Attributes:
-        sweep_every_s: Interval of the sweep that passivates idle actors.
+        sweep_every_s: Interval of the sweep that passivates idle actors and loads parked ones again.
         clock_check_s: The timers notice a step of the wall clock within this time.
         stop_grace_s: How long `stop` lets a turn in progress finish.
         detect_ask_cycles: Test mode: raise `AskCycleError` for asks that wait for each other.
@@ -328,6 +327,7 @@ class Registry:
                     if index % SWEEP_SLICE == SWEEP_SLICE - 1:
                         await trio.lowlevel.checkpoint()
                     supervisor.passivate_if_idle(cell, idle_since)
+                    supervisor.retry_if_due(cell)
 
     def _cells(self) -> Iterator[Cell]:
         return (cell for supervisor in self._supervisors.values() for cell in supervisor.cells.values())

@@ -8,19 +8,25 @@
 | another error of a dependency, such as `OSError` or an error of a database driver | `TurnLostError` | the same |
 | a bug: `InvariantError` or a Python error such as `ValueError` | `TurnLostError` | restarts; parks after too many |
 
-A failed dependency never parks an actor: an actor that was in use retries its load until the dependency answers.
+A failed dependency never parks an actor: an actor that was in use retries its load until the dependency answers. What
+a dependency refused (`DependencyRefusedError`) does park it, and it is loaded again after `parked_pause_s`: somebody
+may have repaired the dependency.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from sightline.actors.kernel.errors import ReloadRequestedError
-from sightline.domain.errors import InvariantError, OutcomeUnknownError, UnavailableError
+from sightline.domain.errors import DependencyRefusedError, InvariantError, OutcomeUnknownError, UnavailableError
 
 if TYPE_CHECKING:
+    from sightline.actors.kernel.behaviour import Rng
     from sightline.actors.kernel.kind import KindOptions
+
+PARKED_FIRST_S: Final = 30.0
+PARKED_MAX_S: Final = 600.0
 
 BUGS: Final = (
     InvariantError,
@@ -46,14 +52,6 @@ class Verdict(IntEnum):
     CRASH = 3
 
 
-class Rng(Protocol):
-    """The part of random.Random that the kernel needs."""
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-        ...
-
-
 def judge(error: BaseException) -> tuple[Verdict, Exception]:
     """Judge an exception or the leaves of a group.
 
@@ -75,6 +73,17 @@ def _verdict(error: Exception) -> Verdict:
     if isinstance(error, OutcomeUnknownError):
         return Verdict.UNKNOWN
     return Verdict.CRASH if isinstance(error, BUGS) else Verdict.UNKNOWN
+
+
+def parked_pause_s(error: Exception, parkings: int, rng: Rng) -> float | None:
+    """How long a parked actor waits for its next load; None: until `Registry.revive`.
+
+    Args:
+        parkings: How often it was parked before, in a row.
+    """
+    if not isinstance(error, DependencyRefusedError):
+        return None
+    return min(PARKED_FIRST_S * 2.0 ** min(parkings, 16), PARKED_MAX_S) * (0.5 + rng.random())
 
 
 @final

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, final
 
 from sightline.actors.kernel.cell import Cell, Phase
 from sightline.actors.kernel.errors import (
-    ActorElsewhereError,
     ActorParkedError,
-    ActorStoppedError,
     OverloadedError,
+    elsewhere,
+    stopped,
 )
 from sightline.actors.kernel.mailbox import Sent
 from sightline.actors.kernel.ref import Ref
@@ -88,9 +88,7 @@ class Supervisor:
                 if not envelope.is_ask:
                     self.kind.dead_letter(actor_id, envelope, "elsewhere")
                 return Sent.ELSEWHERE
-            ref: Ref[object] = Ref(self, actor_id)
-            cell = self.cells[actor_id] = Cell(self.kind, ref)
-            self._start(self._supervise, cell)
+            cell = self._add(actor_id)
         return cell.admit(envelope, lane, is_bounded=is_bounded)
 
     def post_ask(self, actor_id: str, envelope: Envelope[object], lane: Lane) -> Sent:
@@ -104,8 +102,8 @@ class Supervisor:
         if sent is Sent.OVERLOADED:
             return OverloadedError(f"the mailbox of {self.name}/{actor_id} is full")
         if sent is Sent.ELSEWHERE:
-            return ActorElsewhereError(f"{self.name}/{actor_id} belongs to another server")
-        return ActorStoppedError(f"{self.name}/{actor_id} is stopping")
+            return elsewhere(self.name, actor_id)
+        return stopped(self.name, actor_id)
 
     # Supervising.
 
@@ -119,6 +117,13 @@ class Supervisor:
             cell.end()
             if cell.phase is not Phase.PARKED:
                 self._forget(cell)
+
+    def _add(self, actor_id: str) -> Cell:
+        """Start the task of an actor."""
+        ref: Ref[object] = Ref(self, actor_id)
+        cell = self.cells[actor_id] = Cell(self.kind, ref)
+        self._start(self._supervise, cell)
+        return cell
 
     def _forget(self, cell: Cell) -> None:
         """Remove an actor from memory; its next message starts it again."""
@@ -135,6 +140,15 @@ class Supervisor:
         cell = self.cells.get(actor_id)
         if cell is not None and cell.phase is Phase.PARKED:
             self._forget(cell)
+
+    def retry_if_due(self, cell: Cell) -> None:
+        """Load a parked actor again whose pause is over; it keeps its count of parkings."""
+        is_due = cell.phase is Phase.PARKED and cell.retry_at is not None and cell.retry_at <= self.now()
+        # It may have been revived, or moved to another server, since the sweep began.
+        if is_due and self.cells.get(cell.id) is cell and self.takes(cell.id):
+            following = self._add(cell.id)
+            following.parkings = cell.parkings + 1
+            following.was_active = True  # it was in use: if a dependency is away, the load is retried
 
     def statistics(self) -> KindStatistics:
         """Copy the counts; iterates over all actors in memory."""

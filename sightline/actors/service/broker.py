@@ -25,9 +25,8 @@ from sightline.actors.messages import (
     SessionMessage,
     StartSession,
 )
+from sightline.actors.other_servers import OtherServers
 from sightline.actors.refusals import NOT_PARTY
-from sightline.actors.remote.peers import Peers
-from sightline.actors.remote.snapshots import Snapshots
 from sightline.actors.service.coverage import CoverageMap
 from sightline.actors.service.dispatch_caps import DispatchCaps
 from sightline.actors.service.idempotency import Replays
@@ -35,6 +34,7 @@ from sightline.actors.service.live_updates import LiveUpdates
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.pricing import Pricing
 from sightline.actors.service.reads import Reads
+from sightline.actors.service.snapshots import Snapshots
 from sightline.actors.types import (
     Answer,
     BatchVerdict,
@@ -77,13 +77,13 @@ class Broker:
         updates: Subscriptions to sessions and workspaces.
     """
 
-    def __init__(self, registry: Registry, deps: Deps, peers: Peers | None = None) -> None:
+    def __init__(self, registry: Registry, deps: Deps, others: OtherServers) -> None:
         self._registry = registry
         self._deps = deps
         self._replays = Replays(deps.store)
         self._look_up = LookUp(registry, deps)
         self._caps = DispatchCaps(registry, deps)
-        self.snapshots = Snapshots(registry, peers)
+        self.snapshots = Snapshots(registry, others)
         self.reads = Reads(registry, deps, self._look_up, self.snapshots)
         self.pricing = Pricing(registry, deps)
         self.coverage = CoverageMap(registry, deps)
@@ -99,6 +99,7 @@ class Broker:
             rate = await self.pricing.rate_for(caller.workspace_id, new)
             hold = MicroUsdc(rate * new.max_duration_s)
             self._require_within_cap(rate, hold)
+            _require_within_maximum(hold, new.max_hold)
             terms = Terms(
                 id=self._deps.ids.uuid(),
                 consumer_workspace_id=caller.workspace_id,
@@ -177,7 +178,7 @@ class Broker:
         return await self._once(caller.idempotency, start, self._turn_of_session(session_id))
 
     async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
-        """Hang up, for one of the sides that the credential may speak for."""
+        """End the session, for one of the parties that the credential belongs to."""
 
         async def end() -> Answer[SessionStatus]:
             answer = await self._ask_session(session_id, EndSession(caller, sides))
@@ -314,3 +315,13 @@ class Broker:
         """Wait until the operator's workspace has handled its release, so that the next read shows it free."""
         with suppress(SightlineError):
             await self._registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=RELEASE_TIMEOUT_S)
+
+
+def _require_within_maximum(hold: MicroUsdc, maximum: MicroUsdc | None) -> None:
+    """Refuse a session that may cost more than its caller agreed to."""
+    if maximum is not None and hold > maximum:
+        message = (
+            f"The hold would be {hold} micro-USDC, above maxHoldMicroUsdc {maximum}. Nothing was created; ask for "
+            "fewer seconds, or raise the maximum"
+        )
+        raise RefusedError(Refusal(Code.CONFLICT, "pricing:aboveMaximum", message))

@@ -5,7 +5,7 @@ from typing import Final, final
 from sightline.actors.deps import DISPATCHER, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import CountCells
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer
 from sightline.domain.operator.coverage_map import CellBox, CoverageCells
 

@@ -12,7 +12,7 @@ from typing import Final, final
 from sightline.actors.deps import DISPATCHER, Deps
 from sightline.actors.kernel import Registry
 from sightline.actors.messages import BeginDispatch, DispatchEnded
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MINUTE_MS, SECOND_MS

@@ -119,7 +119,15 @@ class _WorkspaceUpdates:
         """Sessions of the workspace that the client knows as open."""
 
     async def all(self) -> AsyncGenerator[Update, None]:
-        """First the present state, then every change."""
+        """First the present state, then every change. An assignment that was taken is acknowledged."""
+        async with aclosing(self._states()) as states:
+            async for update in states:
+                yield update
+                if update.kind == "assignment":
+                    assert isinstance(update.value, SessionStatus)
+                    self._reads.acknowledge(update.value.terms.id, self._id)
+
+    async def _states(self) -> AsyncGenerator[Update, None]:
         yield Update("workspace", self._first)
         for update in await self._sessions([*self._first.claims, *await self._own_sessions()]):
             yield update

@@ -5,8 +5,8 @@ from typing import final
 from sightline.actors.deps import DISPATCHER, Deps
 from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import CountOperators
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.refusals import QUOTE_CONSUMED
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer, NewSession
 from sightline.domain.errors import RefusedError
 from sightline.domain.geofence import distance_m

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, final
 
-from sightline.actors.deps import Deps
+from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel.registry import Registry
+from sightline.actors.messages import OperatorAcknowledged
 from sightline.actors.refusals import NOT_PARTY
-from sightline.actors.remote.snapshots import Snapshots
 from sightline.actors.service.look_up import LookUp
+from sightline.actors.service.snapshots import Snapshots
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
@@ -16,7 +17,7 @@ from sightline.domain.metering import read_live
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import deadline_ms
-from sightline.domain.session.model import Live, Requested, Session, SessionState
+from sightline.domain.session.model import Assigned, Live, Requested, Session, SessionState
 from sightline.domain.session.status import (
     LocationStatus,
     MeterStatus,
@@ -34,7 +35,11 @@ LIST_READS_MAX: Final = 20
 
 @final
 class Reads:
-    """Answers questions. A question of the consumer about a LIVE session renews the session's consumer lease."""
+    """Answers questions.
+
+    A question of the consumer about a LIVE session renews the session's consumer lease. One of the operator about a
+    dispatched session acknowledges the dispatch.
+    """
 
     def __init__(self, registry: Registry, deps: Deps, look_up: LookUp, snapshots: Snapshots) -> None:
         self._registry = registry
@@ -145,9 +150,17 @@ class Reads:
         return session
 
     def _note_caller(self, session: Session, workspace_id: str) -> None:
-        """Renew the lease of a session if the caller is its consumer."""
+        """Renew the consumer lease if the caller is the consumer; acknowledge the dispatch if it is the operator."""
+        phase = session.phase
+        if isinstance(phase, Assigned) and phase.is_dispatched and phase.operator.workspace_id == workspace_id:
+            self.acknowledge(session.id, workspace_id)
         if session.terms.consumer_lease_s is not None and session.terms.consumer_workspace_id == workspace_id:
             renew_lease(self._registry, session, self._now())
+
+    def acknowledge(self, session_id: str, workspace_id: str) -> None:
+        """Tell a session that this workspace knows of it; it counts if the session is dispatched to the workspace."""
+        told = OperatorAcknowledged(workspace_id)
+        self._registry.ref(SESSION, session_id).tell(told, conflate_key="acknowledged")
 
     async def read_workspace(self, workspace_id: str) -> Answer[Workspace]:
         """The workspace."""

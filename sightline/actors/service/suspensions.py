@@ -6,6 +6,8 @@ from typing import Final, final
 import trio
 
 from sightline.ports.administration import AdminStore, Suspension
+from sightline.ports.clock import Clock
+from sightline.ports.identity import Withdrawal, WithdrawalKind, Withdrawals
 
 LOAD_EVERY_S: Final = 5.0
 """A suspension by another server takes effect after this."""
@@ -19,8 +21,10 @@ class Suspensions:
     Call `watch` for ever.
     """
 
-    def __init__(self, store: AdminStore) -> None:
+    def __init__(self, store: AdminStore, clock: Clock, withdrawals: Withdrawals) -> None:
         self._store = store
+        self._clock = clock
+        self._withdrawals = withdrawals
         self._suspended: dict[str, Suspension] = {}
         self.on_changed: Callable[[], None] = lambda: None
         """Called after this server has changed a suspension."""
@@ -64,6 +68,15 @@ class Suspensions:
     async def add(self, suspension: Suspension) -> None:
         """Suspend a workspace; an earlier suspension stays as it is."""
         await self._store.suspend(suspension)
+        await self._withdrawals.record(
+            Withdrawal(
+                kind=WithdrawalKind.SUSPENSION,
+                at_ms=suspension.at_ms,
+                workspace_id=suspension.workspace_id,
+                state=suspension.reason or "suspended",
+                actor=suspension.actor,
+            )
+        )
         self._changes += 1
         self._suspended.setdefault(suspension.workspace_id, suspension)
         self.on_changed()
@@ -71,6 +84,10 @@ class Suspensions:
     async def remove(self, workspace_id: str) -> None:
         """End a suspension."""
         await self._store.unsuspend(workspace_id)
+        lifted_at_ms = self._clock.now_ms()
+        await self._withdrawals.record(
+            Withdrawal(kind=WithdrawalKind.SUSPENSION, at_ms=lifted_at_ms, workspace_id=workspace_id)
+        )
         self._changes += 1
         self._suspended.pop(workspace_id, None)
         self.on_changed()

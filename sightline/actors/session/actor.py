@@ -19,6 +19,7 @@ from sightline.actors.dispatch.find_operator import accept_session, find_operato
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import (
     AcceptSession,
+    AcknowledgementDue,
     CancelSession,
     CheckClaim,
     ClaimStanding,
@@ -30,6 +31,7 @@ from sightline.actors.messages import (
     FactsMissed,
     GetSession,
     OperationFailed,
+    OperatorAcknowledged,
     OperatorAssigned,
     OperatorFound,
     RecordSettlement,
@@ -71,6 +73,7 @@ from sightline.domain.session.messages import (
     Message,
     Party,
     Tick,
+    Withdraw,
 )
 from sightline.domain.session.model import Assigned, Live, Requested, Session
 from sightline.domain.session.status import SessionStatus, parties_of
@@ -78,6 +81,7 @@ from sightline.ports.relations import TupleUpdate, consumer_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord
 
 POSTPONED_MAX: Final = 32
+ACKNOWLEDGEMENT_TIMER: Final = "acknowledgement"
 PREVENT_AGAIN_S: Final = (0.1, 0.3, 0.6)
 """Pauses after attempts to prevent an assignment of unknown outcome that failed."""
 
@@ -100,6 +104,8 @@ class SessionActor:
         self._durable = DurableSession(context, deps)
         self._pending: tuple[Envelope[SessionMessage], Operation] | None = None
         self._postponed: list[tuple[Envelope[SessionMessage], SessionCommand]] = []
+        self._acknowledged_ms: int | None = None
+        """Which assignment its operator acknowledged, by its time. Not stored: after a load the limit begins anew."""
 
     # The kernel's side.
 
@@ -154,6 +160,10 @@ class SessionActor:
                     self._durable.take_video(video)
                 case RowWritten(version=version):
                     self._require_version(version)
+                case OperatorAcknowledged(workspace_id=workspace_id):
+                    self._acknowledge(workspace_id)
+                case AcknowledgementDue(assigned_at_ms=assigned_at_ms):
+                    await self._withdraw_silent(assigned_at_ms)
                 case FactsMissed():
                     session = self._durable.session
                     # Handled again after the load that it caused, it is done.
@@ -223,6 +233,7 @@ class SessionActor:
                 )
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
+                self._acknowledge(caller.workspace_id)
                 assigned = await self._in_phase(Assigned)
                 self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, assigned))
             case EndSession(caller=caller, sides=sides):
@@ -267,6 +278,7 @@ class SessionActor:
             payer_address=terms.payer_address,
             amount=terms.hold,
             is_enforced=command.is_hold_enforced,
+            unfunded_max=self._deps.limits.unfunded_sessions_max,
             spending=command.spending,
         )
         staged = await self._deps.relations.stage([TupleUpdate(consumer_edge(terms.id, terms.consumer_workspace_id))])
@@ -388,6 +400,39 @@ class SessionActor:
         if session is not None and isinstance(session.phase, Live) and follows_missed(session.phase, report):
             raise ReloadRequestedError("a report of a heartbeat was lost")
 
+    # Acknowledgement of a dispatch.
+
+    def _unacknowledged(self) -> Assigned | None:
+        """The assignment by dispatch that its operator has not acknowledged."""
+        phase = self._durable.session.phase if self._durable.session is not None else None
+        if not isinstance(phase, Assigned) or not phase.is_dispatched or not self._deps.limits.dispatch_ack_ms:
+            return None
+        return phase if phase.assigned_at_ms != self._acknowledged_ms else None
+
+    def _acknowledge(self, workspace_id: str) -> None:
+        assigned = self._unacknowledged()
+        if assigned is not None and assigned.operator.workspace_id == workspace_id:
+            self._acknowledged_ms = assigned.assigned_at_ms
+
+    async def _withdraw_silent(self, assigned_at_ms: int) -> None:
+        """Withdraw the assignment of an operator that did not acknowledge it, and dispatch the session again."""
+        assigned = self._unacknowledged()
+        if assigned is None or assigned.assigned_at_ms != assigned_at_ms or self._pending is not None:
+            return
+        step = await self._durable.step(Withdraw())
+        await self._durable.commit(step)
+        if isinstance(step.session.phase, Requested):
+            caller = Caller(workspace_id=step.session.terms.consumer_workspace_id)
+            self._context.ref.tell(DispatchSession(caller))
+
+    def _arm_acknowledgement(self) -> None:
+        timers, ref, assigned = self._context.timers, self._context.ref, self._unacknowledged()
+        if assigned is None:
+            timers.cancel(ref, ACKNOWLEDGEMENT_TIMER)
+        elif timers.due_ms(ref, ACKNOWLEDGEMENT_TIMER) is None:
+            due_ms = self._now() + self._deps.limits.dispatch_ack_ms
+            timers.set(ref, due_ms, AcknowledgementDue(assigned.assigned_at_ms), name=ACKNOWLEDGEMENT_TIMER)
+
     # Timers and video.
 
     def _reopen_video(self) -> None:
@@ -399,6 +444,7 @@ class SessionActor:
         return self._context.clock.now_ms()
 
     def _arm(self) -> None:
+        self._arm_acknowledgement()
         session = self._durable.session
         due_ms = self._durable.due_ms(session) if session is not None else None
         if due_ms is None:

@@ -5,13 +5,15 @@ from typing import Final
 import structlog
 import trio
 
-from sightline.actors.deps import SESSION, WORKSPACE, Deps
+from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.kernel import Context, Lane
 from sightline.actors.messages import (
     FreeOperator,
+    NoShow,
     OperationFailed,
     OperatorAssigned,
     OperatorFound,
+    PresenceProved,
     ReopenVideo,
     SessionMessage,
     SessionOutcome,
@@ -20,11 +22,14 @@ from sightline.actors.messages import (
     VideoReopened,
 )
 from sightline.actors.session.start_session import open_video
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import (
     ChargeHold,
     CloseVideo,
     EventKind,
+    RecordNoShow,
+    RecordProof,
     ReleaseHold,
     ReleaseOperator,
     Settle,
@@ -51,6 +56,10 @@ def carry_out(context: Context[SessionMessage], deps: Deps, step: Step, session:
                 consumer = session.terms.consumer_workspace_id if timed_out else None
                 _tell_operator(context, workspace_id, FreeOperator(session.id, consumer, is_withdrawn))
                 deps.watchers.notify(WORKSPACE, workspace_id, session_id=session.id)
+            case RecordNoShow(wallet_address=wallet, at_ms=at_ms):
+                _tell_dispatcher(context, NoShow(wallet, at_ms))
+            case RecordProof(wallet_address=wallet, at_ms=at_ms):
+                _tell_dispatcher(context, PresenceProved(wallet, at_ms))
             case CloseVideo(ref=ref):
                 _close_video(context, deps, ref)
             case Settle():
@@ -97,6 +106,10 @@ def reopen_video(context: Context[SessionMessage], deps: Deps, session_id: str) 
 
 def _tell_operator(context: Context[SessionMessage], workspace_id: str, message: FreeOperator | VacateOperator) -> None:
     context.registry.ref(WORKSPACE, workspace_id).tell(message, lane=Lane.CONTROL)
+
+
+def _tell_dispatcher(context: Context[SessionMessage], message: NoShow | PresenceProved) -> None:
+    context.registry.ref(DISPATCHER, DISPATCHER_ID).tell(message, lane=Lane.CONTROL)
 
 
 def _close_video(context: Context[SessionMessage], deps: Deps, ref: str) -> None:

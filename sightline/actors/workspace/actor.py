@@ -31,8 +31,8 @@ from sightline.actors.messages import (
     VacateOperator,
     WorkspaceMessage,
 )
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
 from sightline.actors.refusals import NOT_OPERATOR, WORKSPACE_NOT_FOUND
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer, Caller
 from sightline.actors.workspace.claim_reconciliation import ask_sessions, clear_edge, unconfirmed_claims
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter

@@ -11,8 +11,14 @@ from typing import Final, final
 from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, SESSION, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
-from sightline.actors.messages import OperatorSeen, ReportHeartbeat, ReportHeartbeats, WorkspaceMessage
-from sightline.actors.ownership.owned_shards import DISPATCHER_ID
+from sightline.actors.messages import (
+    OperatorAcknowledged,
+    OperatorSeen,
+    ReportHeartbeat,
+    ReportHeartbeats,
+    WorkspaceMessage,
+)
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer, BatchVerdict
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
 from sightline.actors.workspace.reports import heartbeat_of, judge, verdict_on
@@ -145,6 +151,10 @@ class HeartbeatIntake:
         if seen_ms is None or now_ms - seen_ms > self._deps.limits.seen_within_ms:
             dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
             dispatcher.tell(OperatorSeen(before.id), lane=Lane.CONTROL)
+        for claim in before.claims.values():
+            if claim.is_dispatched and not claim.is_live:
+                assigned = self._context.registry.ref(SESSION, claim.session_id)
+                assigned.tell(OperatorAcknowledged(before.id), conflate_key="acknowledged")
         if before.live_session_id is None:
             return
         session = self._context.registry.ref(SESSION, before.live_session_id)

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.remote.peers import Peers
+from sightline.cluster.peers.peers import Peers
+from sightline.cluster.routes import Routes
 from sightline.http.server import ConnectionPassing
 
 FIRST_LINE: Final = re.compile(rb"[A-Z]+ /api/v1/(?:sessions|workspaces)/([0-9a-fA-F]{2})")

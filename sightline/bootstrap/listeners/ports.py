@@ -53,14 +53,25 @@ def reserve_ports(settings: Settings) -> Iterator[Ports]:
     chosen.
 
     Raises:
-        StartError: An address cannot be bound.
+        StartError: An address cannot be bound. The message names each one.
     """
     with ExitStack() as stack:
-        try:
-            public = stack.enter_context(_reserve(settings.host, settings.port))
-        except OSError as error:
-            raise listen_error(error, settings.host, settings.port, setting="") from error
-        internal = stack.enter_context(reserve_internal(settings, settings.internal_port or 0))
+        bound: list[socket.socket] = []
+        errors: list[OSError] = []
+        said: list[str] = []
+        wanted = (
+            (settings.host, settings.port, ""),
+            (settings.internal_host, settings.internal_port or 0, "INTERNAL_"),
+        )
+        for host, port, setting in wanted:
+            try:
+                bound.append(stack.enter_context(_reserve(host, port)))
+            except OSError as error:
+                errors.append(error)
+                said.append(str(listen_error(error, host, port, setting=setting)))
+        if errors:
+            raise StartError(" ".join(said)) from errors[0]
+        public, internal = bound
         port = int(public.getsockname()[1])
         scheme = "https" if settings.tls_cert is not None else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host

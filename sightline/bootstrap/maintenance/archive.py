@@ -22,7 +22,8 @@ SECRETS_FILE: Final = "secrets.json"
 CHAIN_FILE: Final = "chain/chain.sqlite"
 CHAIN_KEYS_FILE: Final = "chain/keys.json"
 EVIDENCE_FILES: Final = ("evidence/root_key.pem", "evidence/root.pem")
-MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE, *EVIDENCE_FILES)
+WITHDRAWALS_FILE: Final = "withdrawals.jsonl"
+MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE, WITHDRAWALS_FILE, *EVIDENCE_FILES)
 BLOCK_BYTES: Final = 1 << 20
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 import trio
 
+from sightline.bootstrap.last_backup import note_backup
 from sightline.bootstrap.maintenance.archive import (
     CHAIN_FILE,
     CHAIN_KEYS_FILE,
@@ -27,6 +28,7 @@ from sightline.bootstrap.maintenance.archive import (
     EVIDENCE_FILES,
     FORMAT,
     SECRETS_FILE,
+    WITHDRAWALS_FILE,
     BackupError,
     Manifest,
     file_digest,
@@ -92,6 +94,7 @@ async def write_backup(settings: Settings, target: Path) -> Manifest:
         async with _open_tools(settings, directory) as tools:
             manifest = await _collect(settings, directory, tools, draft)
         await trio.to_thread.run_sync(write_archive, target, manifest, draft)
+        note_backup(directory, SystemClock().now_ms())
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return manifest
@@ -158,6 +161,9 @@ async def _collect(settings: Settings, directory: Path, tools: PostgresTools, dr
     for name in evidence:
         (draft / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(directory / name, draft / name)
+    if settings.withdrawals_path.exists():
+        shutil.copyfile(settings.withdrawals_path, draft / WITHDRAWALS_FILE)
+        evidence = (WITHDRAWALS_FILE, *evidence)
     members = (DATABASE, SECRETS_FILE, *((CHAIN_FILE, CHAIN_KEYS_FILE) if has_chain else ()), *evidence)
     return Manifest(
         format=FORMAT,

@@ -16,7 +16,7 @@ from sightline.bootstrap.maintenance.host_checks import (
     check_tls,
     check_udp,
 )
-from sightline.bootstrap.maintenance.service_checks import check_chain, check_database
+from sightline.bootstrap.maintenance.service_checks import check_chain, check_database, check_nats
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -49,4 +49,5 @@ async def examine(settings: Settings) -> Sequence[HostFinding]:
     findings += await trio.to_thread.run_sync(lambda: list(check_udp(settings, is_running=is_running)))
     findings += [finding async for finding in check_database(settings, clock, is_running=is_running)]
     findings += [finding async for finding in check_chain(settings, SystemIds())]
+    findings += check_nats(settings)
     return findings

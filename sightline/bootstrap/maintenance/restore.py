@@ -7,7 +7,9 @@ so no server starts on a restore that was interrupted.
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ from sightline.bootstrap.maintenance.archive import (
     CHAIN_FILE,
     DATABASE,
     SECRETS_FILE,
+    WITHDRAWALS_FILE,
     BackupError,
     Manifest,
     read_archive,
@@ -24,40 +27,61 @@ from sightline.bootstrap.maintenance.archive import (
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
 from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
+from sightline.ports.identity import Withdrawal
 from sightline.storage.embedded.dump import PostgresTools
+from sightline.storage.postgres.operations.withdrawals import apply_statements
 from sightline.system.data_directory import CLUSTER, write_parts
 from sightline.system.files import sync_directory
 from sightline.system.lock import LOCK_NAME, lock_directory
+from sightline.system.withdrawal_file import append_withdrawals, merged, read_withdrawals
 
 DRAFT: Final = "restore.unfinished"
-IGNORED: Final = frozenset({LOCK_NAME, "lost+found"})
-"""Entries of a directory that counts as empty: a new file system has the second."""
+IGNORED: Final = frozenset({LOCK_NAME, "lost+found", WITHDRAWALS_FILE})
+"""Entries of a directory that counts as empty: a new file system has the second, and the third is applied and kept."""
+END_SIGN_INS: Final = """
+WITH ended AS (UPDATE wallet_session SET ended_at_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+  WHERE ended_at_ms IS NULL RETURNING session_id) SELECT count(*) FROM ended
+"""
+HAS_TABLE: Final = "SELECT to_regclass('{}') IS NOT NULL"
 HAS_TABLES: Final = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
 
 
-def run_restore(settings: Settings, source: Path) -> int:
-    """Restore a backup into an empty data directory. Returns the exit code."""
+def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = ()) -> int:
+    """Restore a backup into an empty data directory. Returns the exit code.
+
+    Args:
+        withdrawals: Files of withdrawals of the servers that used the database until now.
+    """
     os.umask(0o077)
     try:
-        manifest = trio.run(restore_backup, settings, source)
+        manifest, applied = trio.run(restore_backup, settings, source, withdrawals)
     except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
         sys.stderr.write(f"Nothing was restored: {failure_line(error)}\n")
         return 1
     sys.stdout.write(
         f"restored into {settings.data_dir}: state of {manifest.created_at}, migration {manifest.migration}, "
         f"chain head {manifest.chain_head}. Start the server with `sightline serve`.\n"
+        + "".join(f"{line}\n" for line in applied)
     )
     return 0
 
 
-async def restore_backup(settings: Settings, source: Path) -> Manifest:
-    """Restore a backup file.
+async def restore_backup(
+    settings: Settings, source: Path, withdrawals: Sequence[Path] = ()
+) -> tuple[Manifest, Sequence[str]]:
+    """Restore a backup file, end all sign-ins in it, and apply the withdrawals that it lacks.
+
+    Returns:
+        The manifest, and what was ended and applied, for people.
 
     Raises:
         BackupError: The directory or the external database is not empty, or the file does not fit the settings.
         DumpError, OSError: A part cannot be restored.
     """
     directory = _empty_directory(settings.data_dir)
+    missing = [str(path) for path in withdrawals if not path.is_file()]
+    if missing:
+        raise BackupError(f"{missing[0]} is not a file (--withdrawals).")
     with lock_directory(directory):
         _require_empty(directory)
         draft = directory / DRAFT
@@ -72,9 +96,27 @@ async def restore_backup(settings: Settings, source: Path) -> Manifest:
         write_parts(
             directory, [part for part in kept_parts(settings) if part is CLUSTER or part.path in manifest.sha256]
         )
-        await _restore_database(settings, draft, directory)
+        # What was true before the backup, at the place of this server, and what the caller gives.
+        known = [draft / WITHDRAWALS_FILE, settings.withdrawals_path, *withdrawals]
+        entries = merged(*[await trio.to_thread.run_sync(read_withdrawals, path) for path in known])
+        _keep_withdrawals(settings.withdrawals_path, entries)
+        applied = await _restore_database(settings, draft, directory, entries)
         _move_into_place(draft, directory)
-    return manifest
+    newer = sum(datetime.fromisoformat(manifest.created_at).timestamp() * 1_000 < entry.at_ms for entry in entries)
+    if not newer:
+        applied.append(
+            "No revocation, removal or suspension from after the backup is known. If the old server had some, remove "
+            f"{directory} and restore again with --withdrawals OLD/{WITHDRAWALS_FILE}."
+        )
+    return manifest, applied
+
+
+def _keep_withdrawals(path: Path, entries: Sequence[Withdrawal]) -> None:
+    """Append what the file lacks; it is never replaced."""
+    known = frozenset(read_withdrawals(path))
+    new = [entry for entry in entries if entry not in known]
+    if new:
+        append_withdrawals(path, new)
 
 
 def _empty_directory(path: Path) -> Path:
@@ -99,15 +141,30 @@ def _require_same_chain(settings: Settings, manifest: Manifest) -> None:
         raise BackupError("The backup holds an embedded chain. Restore it without SIGHTLINE_CHAIN_RPC_URL.")
 
 
-async def _restore_database(settings: Settings, draft: Path, directory: Path) -> None:
+async def _restore_database(
+    settings: Settings, draft: Path, directory: Path, withdrawals: Sequence[Withdrawal]
+) -> list[str]:
     if settings.database_url is None:
         async with open_stopped_database(settings, draft / "postgres", directory / "log") as tools:
             await tools.restore(draft / DATABASE)
-        return
+            return await _take_away(tools, withdrawals)
     tools = PostgresTools(settings.database_url.get_secret_value())
     if await tools.query(HAS_TABLES) != "0":
         raise BackupError("The database of SIGHTLINE_DATABASE_URL is not empty. Restore into a new database.")
     await tools.restore(draft / DATABASE)
+    return await _take_away(tools, withdrawals)
+
+
+async def _take_away(tools: PostgresTools, withdrawals: Sequence[Withdrawal]) -> list[str]:
+    """End all sign-ins, and apply withdrawals; returns what was done."""
+    said = []
+    if await tools.query(HAS_TABLE.format("wallet_session")) == "t":
+        said.append(f"sign-ins ended: {await tools.query(END_SIGN_INS)}; everybody signs in again")
+    if not withdrawals:
+        return said
+    if await tools.query(HAS_TABLE.format("invitation")) != "t":  # the database of an earlier version
+        return [*said, f"{len(withdrawals)} withdrawals are applied when the server starts"]
+    return said + [f"withdrawals: {await tools.query(statement)}" for statement in apply_statements(withdrawals)]
 
 
 def _move_into_place(draft: Path, directory: Path) -> None:

@@ -8,6 +8,7 @@ import trio
 
 from sightline.bootstrap.chain import relayer_key
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
+from sightline.bootstrap.ownership.bus import NATS_ADVICE, unprotected_nats
 from sightline.chain.embedded.copy import open_chain_snapshot
 from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
@@ -74,6 +75,17 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     else:
         yield ok("schema", f"migration {newest:04}, as this version")
     yield clock_finding(before_ms, int(at_ms), after_ms)
+
+
+def check_nats(settings: Settings) -> Iterator[HostFinding]:
+    """Check that not everybody can use the NATS servers between the servers of this service."""
+    reason = unprotected_nats(settings)
+    if reason is not None and settings.nats_allow_insecure:
+        yield warning("nats", reason, "SIGHTLINE_NATS_ALLOW_INSECURE accepts it")
+    elif reason is not None:
+        yield failed("nats", reason, NATS_ADVICE)
+    elif settings.nats_servers:
+        yield ok("nats", "protected by TLS and a credential, or on loopback")
 
 
 def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> HostFinding:

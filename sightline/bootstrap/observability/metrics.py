@@ -6,6 +6,8 @@ from typing import Final
 
 from sightline.bootstrap.adapters.webhooks import webhook_metrics
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.observability.host_metrics import host_metrics
+from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.observability.self_report import LoopDelay
 from sightline.http.metrics import MetricFamily
 from sightline.ports.leases import ServerRole
@@ -16,8 +18,13 @@ OPERATOR_STATES: Final = ("ONLINE", "BUSY")
 SESSION_STATES: Final = ("REQUESTED", "ASSIGNED", "LIVE")
 
 
-def read_metrics(core: Core, delay: LoopDelay) -> Iterator[MetricFamily]:
+def read_metrics(core: Core, delay: LoopDelay, readiness: Readiness) -> Iterator[MetricFamily]:
     """Read all values; nothing waits. Values that need a query are those of the last sample."""
+    yield MetricFamily(
+        "ready", "1 for each readiness check that passed when it was last run",
+        {(check,): int(is_ok) for check, is_ok in readiness.latest.items()}, ("check",),
+    )  # fmt: skip
+    yield from host_metrics(core.settings)
     yield MetricFamily(
         "build_info", "Version of the server; the value is 1",
         {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
@@ -52,7 +59,18 @@ def _bus(core: Core) -> Iterator[MetricFamily]:
         )
         yield MetricFamily(
             "bus_frames_total", "Frames to or from other servers that were not sent, or lost",
-            {("refused",): bus.frames_refused, ("lost",): bus.frames_lost}, ("outcome",), is_counter=True,
+            {
+                ("refused",): bus.frames_refused,
+                ("lost",): bus.frames_lost,
+                ("not_authentic",): bus.frames_not_authentic,
+            },
+            ("outcome",), is_counter=True,
+        )  # fmt: skip
+    if core.ownership.peers is not None:
+        refused = core.ownership.peers.counts.refused
+        yield MetricFamily(
+            "peer_frames_not_understood_total", "Frames of other servers, or parts, that were not understood",
+            {(reason,): count for reason, count in sorted(refused.items())}, ("reason",), is_counter=True,
         )  # fmt: skip
 
 

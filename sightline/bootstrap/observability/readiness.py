@@ -13,6 +13,8 @@ from sightline.storage.postgres.operations.readiness import probe_database
 from sightline.video.embedded import EmbeddedBackend
 
 MEGABYTE: Final = 1_000_000
+CHECK_EVERY_S: Final = 15.0
+"""Between the checks for the metrics, which also take the results of GET /readyz."""
 CAUSES_SHOWN: Final = 5
 
 
@@ -23,6 +25,8 @@ class Readiness:
     def __init__(self, core: Core, siblings: SiblingWorkers) -> None:
         self._core = core
         self._siblings = siblings
+        self.latest: Mapping[str, bool] = {}
+        """Which checks passed when they were last run."""
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
@@ -35,6 +39,7 @@ class Readiness:
             if self._siblings.directories:
                 nursery.start_soon(check_siblings)
             checks |= await self._check_itself()
+        self.latest = {name: check.is_ok for name, check in sorted(checks.items())}
         return checks
 
     async def _check_itself(self) -> dict[str, ReadinessCheck]:

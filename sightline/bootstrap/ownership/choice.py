@@ -5,16 +5,18 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from sightline.actors.build import Actors
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.remote.peers import Peers
+from sightline.actors.other_servers import OtherServers
+from sightline.actors.shards import OwnedShards
 from sightline.bootstrap.ownership.bus import open_bus
 from sightline.bootstrap.ownership.several import ClusterMember
 from sightline.bootstrap.ownership.single import ShardOwnership
 from sightline.bootstrap.retry import StartRetry
-from sightline.bus.nats import BusStatistics
+from sightline.cluster.bus.nats import BusStatistics
+from sightline.cluster.peers.peers import Peers
 from sightline.config import Settings
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database, open_reserved
+from sightline.system.secrets import Secrets
 
 LEASE_CONNECTIONS: Final = 2
 """For renewing the lease and for taking shards: a lease must not run out because all other connections are busy."""
@@ -26,6 +28,11 @@ class Ownership(Protocol):
     @property
     def owned(self) -> OwnedShards:
         """The shards that this server owns now."""
+        ...
+
+    @property
+    def others(self) -> OtherServers:
+        """What the actors need from the other servers."""
         ...
 
     @property
@@ -79,13 +86,15 @@ class Ownership(Protocol):
 
 
 @asynccontextmanager
-async def open_ownership(settings: Settings, database: Database, server: ServerIdentity) -> AsyncIterator[Ownership]:
+async def open_ownership(
+    settings: Settings, secrets: Secrets, database: Database, server: ServerIdentity
+) -> AsyncIterator[Ownership]:
     """Choose by the settings; with NATS this server is one of several, and connected until the block ends."""
     if settings.nats_url is None:
         yield ShardOwnership(database, server)
     else:
         async with (
             open_reserved(database, connections=LEASE_CONNECTIONS) as for_leases,
-            open_bus(settings, server.incarnation) as bus,
+            open_bus(settings, secrets, server.incarnation) as bus,
         ):
             yield ClusterMember(for_leases, server, bus, servers_expected=settings.workers)

@@ -1,9 +1,9 @@
 """Hints between servers: what another server would otherwise notice only when it looks again. Each may be lost."""
 
 from sightline.actors.messages import SignInEnded, SuspensionsChanged, WakeRole
-from sightline.actors.remote.peers import Peers
 from sightline.actors.service.suspensions import Suspensions
 from sightline.chain.service import ChainService
+from sightline.cluster.peers.peers import Peers
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.leases import ServerRole
 

@@ -8,14 +8,15 @@ import trio
 
 from sightline.actors.build import Actors
 from sightline.actors.messages import ShardsReleased
-from sightline.actors.ownership.owned_shards import EVERY_SHARD, OwnedShards
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.ownership.shard_host import LeaseEndedError, ShardHost
 from sightline.actors.recovery import recover_shards
-from sightline.actors.remote.peers import Peers
+from sightline.actors.shards import EVERY_SHARD, OwnedShards
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, TakenOverError
-from sightline.bus.nats import BusStatistics, NatsBus
+from sightline.cluster.bus.nats import BusStatistics, NatsBus
+from sightline.cluster.connected_servers import ConnectedServers
+from sightline.cluster.peers.peers import Peers
+from sightline.cluster.routes import Routes
+from sightline.cluster.shard_host import LeaseEndedError, ShardHost
 from sightline.domain.errors import SightlineError
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database
@@ -41,6 +42,7 @@ class ClusterMember:
         self.owned = OwnedShards()
         self.routes = Routes(server.incarnation)
         self.peers = Peers(bus, self.routes)
+        self.others = ConnectedServers(self.peers)
         self._bus = bus
         self._leases = PostgresShardLeases(database)
         self._server = server

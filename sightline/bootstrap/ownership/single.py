@@ -6,7 +6,8 @@ import structlog
 import trio
 
 from sightline.actors.build import Actors
-from sightline.actors.ownership.owned_shards import OwnedShards
+from sightline.actors.other_servers import NoOtherServers
+from sightline.actors.shards import OwnedShards
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, TakenOverError
 from sightline.domain.errors import SightlineError
@@ -31,6 +32,7 @@ class ShardOwnership:
 
     def __init__(self, database: Database, server: ServerIdentity) -> None:
         self.owned = OwnedShards()
+        self.others = NoOtherServers()
         self._leases = PostgresLeases(database)
         self._database = database
         self._lost = trio.Event()

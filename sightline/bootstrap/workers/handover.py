@@ -22,6 +22,8 @@ class Handover:
     """What the supervisor tells one worker at its start."""
 
     settings: Settings = field(repr=False)
+    incarnation: str
+    """Names this run of the worker, so that the supervisor can end its lease and no later one."""
     directory: Path
     """The worker's own directory, which it locks. The data directory in the settings is the supervisor's."""
     public_url: str
@@ -36,6 +38,7 @@ class Handover:
             json.dumps(
                 {
                     "settings": {name: _plain(value) for name, value in self.settings},
+                    "incarnation": self.incarnation,
                     "directory": str(self.directory),
                     "public_url": self.public_url,
                     "public_socket": self.public_socket,

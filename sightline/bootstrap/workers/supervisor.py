@@ -10,7 +10,7 @@ Order of a stop: all workers drain and stop together, then the children that the
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
@@ -19,13 +19,14 @@ import trio
 from pydantic import SecretStr
 
 from sightline.bootstrap.chain import chain_options
+from sightline.bootstrap.ownership.bus import require_protected_nats
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.process import Prepared, stop_on_signal
 from sightline.bootstrap.start_errors import check_setting
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
-from sightline.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.chain.embedded.node import open_embedded_node
 from sightline.chain.service import embedded_options
+from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
 from sightline.evidence.certificates import load_identity
@@ -33,12 +34,12 @@ from sightline.http.server import ListenerOptions
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
-from sightline.storage.postgres.leases import end_servers_of
+from sightline.storage.postgres.leases import end_server
 from sightline.system.children import Child, ChildCommand
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.kept_child import keep_child
-from sightline.system.lock import is_locked, lock_directory, lock_place
+from sightline.system.lock import is_locked, lock_directory
 from sightline.system.log_files import rotate_logs
 
 FOLDER: Final = "workers"
@@ -49,6 +50,8 @@ STOP_TIMEOUT_S: Final = 20.0
 """For a worker, besides the time that calls in flight get."""
 ORPHAN_WAIT_S: Final = 10.0
 END_LEASE_TIMEOUT_S: Final = 2.0
+STARTS_AFTER_SIGNAL: Final = 3
+"""How often a worker that a signal ends before it is ready is started again, before the start fails."""
 
 log = structlog.get_logger("sightline")
 
@@ -74,6 +77,7 @@ class WorkerSupervisor:
             StartError: The settings cannot be shared among the workers.
         """
         prepared, settings = self._prepared, self._prepared.settings
+        require_protected_nats(settings)
         # Connections wait in the queues of these sockets until a worker accepts them, and while a worker restarts.
         for listening in (prepared.ports.public, prepared.ports.internal):
             listening.listen(ListenerOptions().backlog)
@@ -122,37 +126,46 @@ class WorkerSupervisor:
     ) -> None:
         """Run a worker until cancelled; report the URL of its internal listener."""
         prepared, directory = self._prepared, settings.data_dir / FOLDER / str(number)
-        place = await self._place_of(directory)
+        await self._await_unlocked(directory)
         sockets = [prepared.ports.public] + ([prepared.ports.internal] if number == 1 else [])
         handover = Handover(
             settings=settings_of_worker(settings, number),
+            incarnation="",
             directory=directory,
             public_url=prepared.public_url,
             public_socket=sockets[0].fileno(),
             internal_socket=sockets[1].fileno() if number == 1 else None,
         )
-        command = ChildCommand(
-            name=f"worker {number}",
-            # The argument only shows in a list of processes which worker this is: its settings come on stdin.
-            args=[sys.executable, "-m", "sightline.bootstrap.workers.worker", str(directory)],
-            log_path=settings.data_dir / "log" / f"worker-{number}.log",
-            start_timeout_s=START_TIMEOUT_S + settings.startup_timeout_seconds,
-            stop_timeout_s=STOP_TIMEOUT_S + settings.drain_seconds,
-            stdin=handover.dump(),
-            says_stop=True,
-            inherited=[listening.fileno() for listening in sockets],
-        )
+        incarnation = ""
+
+        def command() -> ChildCommand:
+            nonlocal incarnation
+            incarnation = self._ids.uuid()
+            return ChildCommand(
+                name=f"worker {number}",
+                # The argument only shows in a list of processes which worker this is: its settings come on stdin.
+                args=[sys.executable, "-m", "sightline.bootstrap.workers.worker", str(directory)],
+                log_path=settings.data_dir / "log" / f"worker-{number}.log",
+                start_timeout_s=START_TIMEOUT_S + settings.startup_timeout_seconds,
+                stop_timeout_s=STOP_TIMEOUT_S + settings.drain_seconds,
+                stdin=replace(handover, incarnation=incarnation).dump(),
+                says_stop=True,
+                inherited=[listening.fileno() for listening in sockets],
+            )
+
+        async def end_lease() -> None:
+            await _end_lease(settings, number, incarnation)
 
         def note_ready(child: Child) -> str:
             log.info("worker_ready", worker=number, pid=child.pid, internal_url=child.ready)
             return child.ready
 
         await keep_child(
-            lambda: command, note_ready, on_end=partial(_end_lease, settings, number, place), task_status=task_status
+            command, note_ready, on_end=end_lease, starts_after_signal=STARTS_AFTER_SIGNAL, task_status=task_status
         )
 
-    async def _place_of(self, directory: Path) -> str:
-        """Create a worker's directory, and identify its lock, which the worker will hold.
+    async def _await_unlocked(self, directory: Path) -> None:
+        """Create a worker's directory, and wait until no earlier worker holds it.
 
         The data directory's lock is held by this process. A worker of a supervisor that was killed may still be ending.
         """
@@ -160,10 +173,10 @@ class WorkerSupervisor:
             while is_locked(directory):  # noqa: ASYNC110  another process holds it
                 await trio.sleep(0.02)
         with lock_directory(directory):
-            return lock_place(directory, self._ids)
+            return
 
 
-async def _end_lease(settings: Settings, number: int, place: str) -> None:
+async def _end_lease(settings: Settings, number: int, incarnation: str) -> None:
     """End the lease of a worker whose process has ended, and its connections. Errors are only logged.
 
     Without it, the other workers would wait until the lease has run out, or until the worker is started again.
@@ -175,7 +188,7 @@ async def _end_lease(settings: Settings, number: int, place: str) -> None:
     with trio.move_on_after(END_LEASE_TIMEOUT_S):
         try:
             async with open_database(DatabaseOptions(pool=pool)) as database:
-                await end_servers_of(database, place)
+                await end_server(database, incarnation)
             log.info("worker_lease_ended", worker=number)
         except SightlineError as error:
             log.warning("worker_lease_not_ended", worker=number, error=str(error))

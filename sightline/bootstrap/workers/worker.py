@@ -56,7 +56,15 @@ def main() -> int:
             )
             with check_setting(f"The secrets in {settings.secrets_path}"):
                 secrets = load_secrets(settings.secrets_path, SystemIds())
-            runs.append(ServerRun(settings, secrets, ports, handover.public_url, directory=handover.directory))
+            run_of_worker = ServerRun(
+                settings,
+                secrets,
+                ports,
+                handover.public_url,
+                directory=handover.directory,
+                incarnation=handover.incarnation,
+            )
+            runs.append(run_of_worker)
             trio.run(runs[0].run, on_ready)
 
     return exit_code_of(settings, run, lambda: bool(runs) and runs[0].is_ready)

@@ -104,13 +104,17 @@ class SettledEvent:
     payee: str
     to_amount: int
     fee_amount: int
+    rate: int
+    seconds: int
+    platform_fee_bps: int
 
     @classmethod
     def of(cls, topics: Sequence[str], data: bytes) -> Self:
         """Decode a log that the settlement contract emitted with SETTLED_TOPIC as its first topic."""
+        words = [int.from_bytes(data[start : start + 32], "big") for start in range(0, 160, 32)]
         return cls(
             session_id_hash=topics[1].lower(), payer=topic_address(topics[2]), payee=topic_address(topics[3]),
-            to_amount=int.from_bytes(data[:32], "big"), fee_amount=int.from_bytes(data[32:64], "big"),
+            to_amount=words[0], fee_amount=words[1], rate=words[2], seconds=words[3], platform_fee_bps=words[4],
         )  # fmt: skip
 
 

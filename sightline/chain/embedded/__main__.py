@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import orjson
+from eth_utils.address import to_canonical_address
 
 from sightline.chain.contracts.terms import ADMIN_DELAY_S
 from sightline.chain.embedded.deploy import RICH_WEI, ContractTerms, Treasury, address_of, load_keys, load_secret
 from sightline.chain.embedded.machine import Machine
-from sightline.chain.embedded.methods import Methods, RpcError
+from sightline.chain.embedded.methods import HttpRequest, Methods, RpcError
+from sightline.chain.rpc.guests import CPU_HEADER, GUEST_HEADER
 from sightline.system.children import leave_with_parent, say_ready
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -34,7 +36,7 @@ LOCK_WAIT_S: Final = 3.0
 THREAD_STACK_BYTES: Final = 128 * 1024 * 1024
 
 
-def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
+def answer_one(methods: Methods, request: Any, caller: HttpRequest) -> dict[str, Any]:
     """Answer one JSON-RPC request object."""
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "invalid request"}}
@@ -43,7 +45,7 @@ def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
     try:
         if not isinstance(params, list):
             raise RpcError(-32602, "params must be a list")
-        response["result"] = methods.answer(request["method"], params)
+        response["result"] = methods.answer(request["method"], params, caller)
     except RpcError as error:
         response["error"] = {"code": error.code, "message": str(error)}
         if error.data is not None:
@@ -54,7 +56,7 @@ def answer_one(methods: Methods, request: Any) -> dict[str, Any]:
     return response
 
 
-def answer_body(methods: Methods, body: bytes) -> bytes:
+def answer_body(methods: Methods, body: bytes, caller: HttpRequest) -> bytes:
     """Answer a request body that holds one request or a batch."""
     try:
         # orjson and not json: the recursion limit is raised for py-evm, so nested brackets would overflow the C stack.
@@ -69,8 +71,8 @@ def answer_body(methods: Methods, body: bytes) -> bytes:
                 if isinstance(item, dict) and item.get("method") == "eth_sendRawTransaction" and item.get("params")
             ]
         )
-        return json.dumps([answer_one(methods, item) for item in request]).encode()
-    return json.dumps(answer_one(methods, request)).encode()
+        return json.dumps([answer_one(methods, item, caller) for item in request]).encode()
+    return json.dumps(answer_one(methods, request, caller)).encode()
 
 
 def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
@@ -92,8 +94,10 @@ def handler_class(methods: Methods) -> type[BaseHTTPRequestHandler]:
             if not 0 < length <= BODY_BYTES_MAX:
                 self.send_error(413)
                 return
-            body = answer_body(methods, self.rfile.read(length))
+            caller = HttpRequest(is_guest=GUEST_HEADER in self.headers)
+            body = answer_body(methods, self.rfile.read(length), caller)
             self.send_response(200)
+            self.send_header(CPU_HEADER, str(round(caller.cpu_s * 1_000)))
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -158,7 +162,9 @@ def main() -> None:
             admin_delay_s=options.admin_delay_s,
         )
     )
-    server = Server(("127.0.0.1", options.port), handler_class(Methods(machine, treasury, secret)))
+    trusted = frozenset(to_canonical_address(address_of(key)) for key in keys.values())
+    methods = Methods(machine, treasury, secret, trusted)
+    server = Server(("127.0.0.1", options.port), handler_class(methods))
     report = {
         "port": server.server_address[1],
         "chainId": machine.chain_id,

@@ -131,7 +131,7 @@ class Treasury:
             RuntimeError: A transaction is rejected or reverts.
         """
         transactions = [self._machine.decode(raw) for raw in raws]
-        rejected = self._machine.mine(transactions)
+        rejected = self._machine.mine(transactions).rejected
         hashes = [views.data(transaction.hash) for transaction in transactions]
         for tx_hash in hashes:
             receipt = self._machine.store.receipt(tx_hash)

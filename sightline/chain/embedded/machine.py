@@ -1,6 +1,7 @@
 """Runs the EVM chain: genesis, mining, calls. `methods` calls every method under one lock."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
@@ -30,7 +31,11 @@ CALL_GAS_MAX: Final = 6_000_000
 CALL_CPU_S: Final = 0.25
 """CPU time limit of one eth_call or eth_estimateGas in seconds; a settlement takes about 0.02 s."""
 TRANSACTION_CPU_S: Final = 2.0
-"""CPU time limit of one transaction in seconds; a transaction above it fails and uses all its gas."""
+"""CPU time limit in seconds of a transaction of the service itself; above its limit one fails and uses all its gas."""
+GUEST_TRANSACTION_CPU_S: Final = 0.25
+"""CPU time limit of one transaction of anybody else."""
+GUESTS_CPU_S: Final = 0.5
+"""CPU time in seconds after which a block takes no further transaction of guests."""
 NO_ADDRESS: Final = Address(b"")
 BLOB_TRANSACTION: Final = 3
 
@@ -51,6 +56,15 @@ class UnknownBlockError(Exception):
     """The block does not exist."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """The CPU time in seconds of each transaction that one block mined or rejected, and why it was rejected."""
+
+    cpu_s: dict[bytes, float]
+    rejected: dict[bytes, RejectedError]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvmCall:
     """A message call without a transaction. With `to` empty, `data` runs as creation code."""
@@ -68,6 +82,26 @@ def _chain_class(chain_id_value: int) -> type[Any]:
         chain_id = chain_id_value
 
     return Chain
+
+
+@final
+class _OpenBlock:
+    """A block that is being filled."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self.header = machine.get_header()
+        self.mined: list[Any] = []
+        self.receipts: list[Any] = []
+        self.created: list[Any] = []
+
+    def apply(self, transaction: Any) -> None:
+        """Run a transaction and append it. Raises ValidationError if it is invalid; the block is unchanged then."""
+        receipt, computation = self.machine.apply_transaction(self.header, transaction)
+        self.header = self.machine.add_receipt_to_header(self.header, receipt)
+        self.mined.append(transaction)
+        self.receipts.append(receipt)
+        self.created.append(None if transaction.to else computation.msg.storage_address)
 
 
 @final
@@ -162,52 +196,56 @@ class Machine:
             raise RejectedError("exceeds block gas limit")
         return transaction
 
-    def mine(self, transactions: list[Any]) -> dict[bytes, RejectedError]:
-        """Mine as many of these transactions as fit into one block. The rest is neither mined nor rejected.
+    def mine(self, own: list[Any], guests: Sequence[Any] = ()) -> Mined:
+        """Mine as many of these transactions as fit into one block, `own` before `guests`.
 
-        Returns:
-            The reason for each rejected transaction, by hash.
+        Those of guests have less CPU time each, and none is started after GUESTS_CPU_S. What is left over is neither
+        mined nor rejected.
 
         Raises:
             sqlite3.Error: The block could not be written. The chain is unchanged.
         """
         try:
-            return self._mine(transactions)
+            return self._mine(own, guests)
         except BaseException:
             self._chain = self._stored_chain()
             raise
         finally:
             self.store.key_values.discard()
 
-    def _mine(self, transactions: list[Any]) -> dict[bytes, RejectedError]:
-        rejected: dict[bytes, RejectedError] = {}
+    def _mine(self, own: list[Any], guests: Sequence[Any]) -> Mined:
+        outcome = Mined({}, {})
         parent = self._chain.get_canonical_head()
         header = self._chain.create_header_from_parent(
             parent, mix_hash=keccak256(parent.hash), gas_limit=BLOCK_GAS_MAX
         ).copy(timestamp=max(parent.timestamp, self._now_s()))
-        machine = self._chain.get_vm(header)
-        header = machine.get_header()
-        mined, receipts, created = [], [], []
-        for transaction in transactions:
-            if header.gas_used + transaction.gas > BLOCK_GAS_MAX:
-                continue
-            refusal = self._refusal(machine.state, transaction, header.base_fee_per_gas)
-            if refusal is not None:
-                rejected[transaction.hash] = RejectedError(refusal)
-                continue
-            machine.state.deadline_s = time.thread_time() + TRANSACTION_CPU_S
+        block = _OpenBlock(self._chain.get_vm(header))
+        for transaction in own:
+            self._include(block, transaction, TRANSACTION_CPU_S, outcome)
+        guests_end_s = time.thread_time() + GUESTS_CPU_S
+        for transaction in guests:
+            if time.thread_time() > guests_end_s:
+                break
+            self._include(block, transaction, GUEST_TRANSACTION_CPU_S, outcome)
+        if block.mined:
+            self._seal(block)
+        return outcome
+
+    def _include(self, block: "_OpenBlock", transaction: Any, cpu_s_max: float, outcome: Mined) -> None:
+        """Run a transaction in the block, unless it does not fit or is rejected."""
+        if block.header.gas_used + transaction.gas > BLOCK_GAS_MAX:
+            return
+        started_s = time.thread_time()
+        refusal = self._refusal(block.machine.state, transaction, block.header.base_fee_per_gas)
+        if refusal is None:
+            block.machine.state.deadline_s = started_s + cpu_s_max
             try:
-                receipt, computation = machine.apply_transaction(header, transaction)
+                block.apply(transaction)
             except ValidationError as error:
-                rejected[transaction.hash] = RejectedError(str(error))
-                continue
-            header = machine.add_receipt_to_header(header, receipt)
-            mined.append(transaction)
-            receipts.append(receipt)
-            created.append(None if transaction.to else computation.msg.storage_address)
-        if mined:
-            self._seal(machine, header, mined, receipts, created)
-        return rejected
+                refusal = str(error)
+        if refusal is not None:
+            outcome.rejected[transaction.hash] = RejectedError(refusal)
+        outcome.cpu_s[transaction.hash] = time.thread_time() - started_s
 
     def _refusal(self, state: Any, transaction: Any, base_fee: int) -> str | None:
         """Return why a node would reject this transaction, with the texts that other nodes use."""
@@ -227,13 +265,16 @@ class Machine:
             return f"intrinsic gas too low: have {transaction.gas}, want {transaction.intrinsic_gas}"
         return None
 
-    def _seal(self, machine: Any, header: Any, mined: list[Any], receipts: list[Any], created: list[Any]) -> None:
-        filled = machine.set_block_transactions_and_withdrawals(machine.get_block(), header, mined, receipts)
-        block = machine.mine_block(filled).block
-        self._chain.persist_block(block)
-        view = views.block_view(block)
-        bodies = [views.transaction_view(item, block, position) for position, item in enumerate(mined)]
-        answers = views.receipt_views(block, receipts, created)
+    def _seal(self, block: "_OpenBlock") -> None:
+        machine = block.machine
+        filled = machine.set_block_transactions_and_withdrawals(
+            machine.get_block(), block.header, block.mined, block.receipts
+        )
+        sealed = machine.mine_block(filled).block
+        self._chain.persist_block(sealed)
+        view = views.block_view(sealed)
+        bodies = [views.transaction_view(item, sealed, position) for position, item in enumerate(block.mined)]
+        answers = views.receipt_views(sealed, block.receipts, block.created)
         self.store.commit_block(view, zip(bodies, answers, strict=True))
         self.head = view
 

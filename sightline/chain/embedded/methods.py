@@ -1,8 +1,10 @@
 """Implements the JSON-RPC methods of the embedded chain."""
 
 import hmac
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 from eth_typing import Address
@@ -20,7 +22,9 @@ from sightline.chain.embedded.machine import (
     RejectedError,
     UnknownBlockError,
 )
+from sightline.chain.embedded.pending import Pending, TransactionOutcome
 from sightline.chain.embedded.store import Json
+from sightline.chain.embedded.turns import Turns
 
 LOG_BLOCKS_MAX: Final = 10_000
 FEE_HISTORY_BLOCKS_MAX: Final = 100
@@ -36,7 +40,10 @@ NO_SENDER: Final = Address(bytes(20))
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 SERVER_ERROR: Final = -32000
+LIMIT_EXCEEDED: Final = -32005
 EXECUTION_REVERTED: Final = 3
+GUEST_REQUEST_CPU_S: Final = 1.0
+"""CPU time in seconds of one HTTP request of a guest after which its further reads are refused."""
 
 
 class RpcError(Exception):
@@ -49,17 +56,35 @@ class RpcError(Exception):
 
 
 @final
+@dataclass(slots=True)
+class HttpRequest:
+    """The HTTP request that carries one or more JSON-RPC requests: who sent it, and the CPU time in seconds it took."""
+
+    is_guest: bool = False
+    """Whether it comes from outside, through the server's public endpoint."""
+    cpu_s: float = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the thread's CPU time within the block."""
+        started_s = time.thread_time()
+        try:
+            yield
+        finally:
+            self.cpu_s += time.thread_time() - started_s
+
+
+@final
 class Methods:
     """Answers JSON-RPC requests. Transactions that arrive at the same time are mined in one block."""
 
-    def __init__(self, machine: Machine, treasury: Treasury, secret: str) -> None:
+    def __init__(self, machine: Machine, treasury: Treasury, secret: str, trusted: frozenset[bytes]) -> None:
+        """`trusted` are the addresses of the service, whose transactions are mined first."""
         self._machine = machine
         self._treasury = treasury
         self._secret = secret
-        self._lock = threading.Lock()
-        self._arrivals = threading.Lock()
-        self._waiting: dict[bytes, Any] = {}
-        self._outcomes: dict[bytes, RejectedError | None] = {}
+        self._turns = Turns()
+        self._pending = Pending(trusted)
         self._table: dict[str, Callable[..., Any]] = {
             "eth_chainId": lambda: views.quantity(machine.chain_id),
             "net_version": lambda: str(machine.chain_id),
@@ -84,21 +109,23 @@ class Methods:
             "sightline_faucet": self._faucet,
         }
 
-    def answer(self, method: str, params: list[Any]) -> Any:
-        """Return the result of one request.
+    def answer(self, method: str, params: list[Any], caller: HttpRequest) -> Any:
+        """Return the result of one JSON-RPC request.
 
         Raises:
             RpcError: The request failed; the error is the response.
         """
         try:
             if method == "eth_sendRawTransaction":
-                return self._send_raw(*params)
+                return self._send_raw(*params, caller=caller)
             function = self._table.get(method)
             if function is None:
                 raise RpcError(METHOD_NOT_FOUND, f"the method {method} does not exist/is not available")
             if method in LOCK_FREE:
                 return function(*params)
-            with self._lock:
+            if caller.is_guest and caller.cpu_s > GUEST_REQUEST_CPU_S:
+                raise RpcError(LIMIT_EXCEEDED, "the earlier calls of this batch took too much CPU time")
+            with self._turns.turn(is_guest=caller.is_guest), caller.timed():
                 return function(*params)
         except ExecutionError as error:
             if error.output is None:
@@ -118,32 +145,24 @@ class Methods:
                 transaction = self._machine.decode(decode_hex(raw))
             except (RejectedError, ValueError, TypeError):
                 continue  # eth_sendRawTransaction reports the error when it handles this transaction
-            with self._arrivals:
-                self._waiting.setdefault(transaction.hash, transaction)
+            self._pending.add(transaction)
 
-    def _send_raw(self, raw: str) -> str:
-        transaction = self._machine.decode(decode_hex(raw))
-        # The thread that holds the lock mines every queued transaction; other threads then find their outcome.
-        with self._lock:
-            while transaction.hash not in self._outcomes:
-                with self._arrivals:
-                    self._waiting.setdefault(transaction.hash, transaction)
-                    batch = sorted(self._waiting.values(), key=lambda item: int(item.nonce))
-                self._mine(batch)
-            refused = self._outcomes.pop(transaction.hash)
-        if refused is not None:
-            raise refused
+    def _send_raw(self, raw: str, *, caller: HttpRequest) -> str:
+        with caller.timed():
+            transaction = self._machine.decode(decode_hex(raw))
+        outcome: TransactionOutcome | None = None
+        # The thread that holds the lock mines the next block; other threads then find the outcomes of theirs. The lock
+        # is released between blocks, so reads and the service's own transactions wait for one block at most.
+        while outcome is None:
+            with self._turns.turn(is_guest=caller.is_guest):
+                outcome = self._pending.outcome(transaction.hash)
+                if outcome is None:
+                    self._pending.add(transaction)
+                    self._pending.settle(self._machine.mine(*self._pending.next_block()))
+        caller.cpu_s += outcome.cpu_s
+        if outcome.refusal is not None:
+            raise outcome.refusal
         return views.data(transaction.hash)
-
-    def _mine(self, batch: list[Any]) -> None:
-        known = {item.hash for item in batch if self._machine.store.receipt(views.data(item.hash)) is not None}
-        refused = self._machine.mine(batch)
-        for item in batch:
-            is_mined = item.hash not in known and self._machine.store.receipt(views.data(item.hash)) is not None
-            if item.hash in refused or is_mined:
-                self._outcomes[item.hash] = refused.get(item.hash)
-                with self._arrivals:
-                    del self._waiting[item.hash]
 
     def _faucet(self, secret: str, address: str, amount_micro: str) -> Json:
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):

@@ -17,7 +17,6 @@ from sightline.ports.ledger import (
     BlockRef,
     ChainIdentity,
     Inclusion,
-    SettledAmounts,
     SettlementOutbox,
     SettlementRecord,
     SettlementState,
@@ -121,8 +120,8 @@ class Confirmation:
     async def _confirm(self, record: SettlementRecord, inclusion: Inclusion) -> None:
         is_ours = inclusion.tx_hash in {attempt.tx_hash for attempt in record.attempts}
         found = None if is_ours else await self._find(record)
-        if found is not None and not found.equals(record):
-            on_chain = SettledAmounts(to_amount=found.event.to_amount, fee_amount=found.event.fee_amount)
+        on_chain = None if found is None else found.difference(record)
+        if on_chain is not None:
             log.error(
                 "settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash,
                 ours_micro=record.total, on_chain_micro=on_chain.to_amount + on_chain.fee_amount,

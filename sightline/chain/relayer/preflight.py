@@ -1,7 +1,7 @@
 """Checks before signing: the chain is the recorded one, the session is not settled, the settlement would succeed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, final
 
@@ -12,6 +12,8 @@ from sightline.chain.fees import Fees, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementRecord
 
@@ -150,18 +152,27 @@ async def why_reverted(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSettlement:
-    """The contract's event of one session: its block and transaction, and the amounts moved."""
+    """The contract's event of one session, with its block and transaction."""
 
     inclusion: Inclusion
     event: SettledEvent
     depth: int
 
-    def equals(self, record: SettlementRecord) -> bool:
-        """Return whether parties and amounts equal those of the database."""
-        payload = record.payload
-        return (self.event.payer, self.event.payee, self.event.to_amount, self.event.fee_amount) == (
-            payload.from_address.lower(), payload.to_address.lower(), payload.to_amount, payload.fee_amount,
-        )  # fmt: skip
+    def difference(self, record: SettlementRecord) -> SettlementPayload | None:
+        """The payload with the event's parties and numbers; None if they equal those of the database."""
+        ours, event = record.payload, self.event
+        ours = replace(ours, from_address=ours.from_address.lower(), to_address=ours.to_address.lower())
+        settled = replace(
+            ours,
+            from_address=event.payer,
+            to_address=event.payee,
+            to_amount=MicroUsdc(event.to_amount),
+            fee_amount=MicroUsdc(event.fee_amount),
+            rate=MicroUsdc(event.rate),
+            chargeable_seconds=event.seconds,
+            platform_fee_bps=event.platform_fee_bps,
+        )
+        return None if settled == ours else settled
 
 
 async def find_settled(

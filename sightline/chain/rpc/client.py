@@ -5,21 +5,25 @@ because a missing answer does not mean that the node refused it.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 import httpx
 import trio
 from typing_extensions import override
 
+from sightline.chain.rpc.guests import CPU_HEADER, GUEST_HEADER
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ids import Ids
 
 Request: TypeAlias = tuple[str, list[Any]]
 
 BATCH_MAX: Final = 100
+REPLY_BYTES_MAX: Final = 64 << 20
+"""A page of logs of a busy contract has some MB."""
 TOO_MANY_REQUESTS: Final = 429
 
 
@@ -55,6 +59,15 @@ def backoff_ms(ids: Ids, failures: int, *, least_ms: int, most_ms: int) -> int:
     """Return a wait with full jitter: uniform between 0 and least x 2^failures, at most `most_ms`."""
     ceiling: int = min(most_ms, least_ms << min(failures, 20))
     return int.from_bytes(ids.token_bytes(4), "big") * ceiling >> 32
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A node's answer to a forwarded body, and the CPU time in ms that it says it took; None if it does not say."""
+
+    body: bytes
+    cpu_ms: int | None
 
 
 @final
@@ -101,15 +114,17 @@ class JsonRpc:
             results += await self._post(requests[start : start + BATCH_MAX])
         return results
 
-    async def forward(self, body: bytes, *, reply_bytes_max: int | None = None) -> bytes:
-        """Forward a body to the node and return its answer; neither is parsed.
+    async def forward(self, body: bytes, *, reply_bytes_max: int | None = None) -> Forwarded:
+        """Forward the body of a guest to the node and return its answer; neither is parsed.
 
         Raises:
             ChainUnavailableError: The endpoint did not answer.
             ReplyTooLargeError: The answer is longer than `reply_bytes_max`. If its Content-Length says so, it is not
                 read.
         """
-        return await self._exchange(body, reply_bytes_max)
+        response, content = await self._exchange(body, reply_bytes_max or REPLY_BYTES_MAX, {GUEST_HEADER: "1"})
+        cpu_ms = response.headers.get(CPU_HEADER, "")
+        return Forwarded(content, int(cpu_ms) if cpu_ms.isdecimal() else None)
 
     async def _persistently(self, requests: Sequence[Request]) -> list[Any]:
         options = self._options
@@ -132,37 +147,46 @@ class JsonRpc:
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in enumerate(requests)
         ]
-        answer = await self._exchange(json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode())
         try:
-            decoded = json.loads(answer)
+            _, content = await self._exchange(json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode())
+        except ReplyTooLargeError as error:
+            raise ChainUnavailableError(str(error)) from error
+        try:
+            decoded = json.loads(content)
         except ValueError as error:
             raise ChainUnavailableError("the endpoint's answer is not JSON") from error
         return _in_order(decoded, len(bodies))
 
-    async def _exchange(self, body: bytes, reply_bytes_max: int | None = None) -> bytes:
+    async def _exchange(
+        self, body: bytes, reply_bytes_max: int = REPLY_BYTES_MAX, extra: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[httpx.Response, bytes]:
         try:
             with trio.fail_after(self._options.timeout_ms / 1000):
-                headers = {"content-type": "application/json", "content-length": str(len(body))}
+                headers = {"content-type": "application/json", "content-length": str(len(body)), **extra}
                 request = self._http.build_request("POST", self._url, headers=headers)
                 request.stream = _Body(body)
                 response = await self._http.send(request, stream=True)
                 try:
                     _require_small(int(response.headers.get("content-length") or 0), reply_bytes_max)
-                    await response.aread()
-                    _require_small(len(response.content), reply_bytes_max)
+                    content, size = bytearray(), 0
+                    async for piece in response.aiter_bytes():
+                        size += len(piece)
+                        if size <= reply_bytes_max:  # the rest is read, within the time, and dropped
+                            content += piece
+                    _require_small(size, reply_bytes_max)
                 finally:
                     await response.aclose()
         except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
             raise ChainUnavailableError(f"the endpoint does not answer: {type(error).__name__}") from error
         if response.status_code == TOO_MANY_REQUESTS:
             raise ChainUnavailableError("the endpoint limits our request rate (HTTP 429)") from _ThrottledError()
-        if response.status_code >= 500 or not response.content:
+        if response.status_code >= 500 or not content:
             raise ChainUnavailableError(f"the endpoint answered HTTP {response.status_code}")
-        return response.content
+        return response, bytes(content)
 
 
-def _require_small(length: int, most: int | None) -> None:
-    if most is not None and length > most:
+def _require_small(length: int, most: int) -> None:
+    if length > most:
         raise ReplyTooLargeError(f"the answer has {length} bytes; at most {most} are passed on")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never, overload
 
+from sightline.domain.conduct import PROVED_SECONDS
 from sightline.domain.geofence import DeviceKind, Fence
 from sightline.domain.metering import (
     Evidence,
@@ -45,12 +46,15 @@ from sightline.domain.session.messages import (
     MediaProved,
     Message,
     Party,
+    RecordNoShow,
+    RecordProof,
     ReleaseHold,
     ReleaseOperator,
     Settle,
     SettlementMined,
     Step,
     Tick,
+    Withdraw,
 )
 from sightline.domain.session.model import (
     Assigned,
@@ -80,6 +84,8 @@ NOT_AGAIN = Refusal(
     "The operator was assigned to this session before and did not start it",
     state=SessionState.REQUESTED,
 )
+NOT_ACKNOWLEDGED = "NOT_ACKNOWLEDGED"
+"""Reason of a REOPENED event: the dispatched operator did not acknowledge in time."""
 UNSTARTED_MAX = 100
 """Operators that may fail to start one request before it expires; bounds what is stored of it."""
 
@@ -190,7 +196,7 @@ def settle_deadline(session: Session, now_ms: int, limits: SessionLimits) -> Ste
     if isinstance(phase, Requested) and now_ms >= (deadline := wait_deadline_ms(session, phase)):
         return _close(session, SessionState.EXPIRED, EndReason.WAIT_TIMEOUT, deadline, EventKind.EXPIRED)
     if isinstance(phase, Assigned) and now_ms >= phase.start_deadline_ms:
-        late = _start_timeout(session, phase)
+        late = _reopen(session, phase, phase.start_deadline_ms, EndReason.START_TIMEOUT.value)
         following = settle_deadline(late.session, now_ms, limits)
         return late if following is None else _then(late, following)
     if isinstance(phase, Live):
@@ -265,7 +271,7 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
-        case GoLive() | End() | CancelAssignment():
+        case GoLive() | End() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
             FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
@@ -287,6 +293,8 @@ def _in_assigned(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
+        case Withdraw():
+            return _reopen(session, phase, now_ms, NOT_ACKNOWLEDGED)
         case Assign() | Cancel() | End():
             return wrong_state(session)
         case (
@@ -312,7 +320,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
-        case Assign() | GoLive() | Cancel() | CancelAssignment():
+        case Assign() | GoLive() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case SettlementMined():
             return Step(session=session)
@@ -327,7 +335,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
                 return Step(session=session)
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
             return Step(session=session)
@@ -337,7 +345,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
 
 def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment():
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
             FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
@@ -367,9 +375,9 @@ def _assign(session: Session, before: Requested, message: Assign, now_ms: int, l
     return Step(session=replace(session, phase=phase), events=(event,))
 
 
-def _start_timeout(session: Session, phase: Assigned) -> Step:
+def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
     """Open the request again for the wait time that is left, or expire it if less than a second is."""
-    at_ms, left_ms = phase.start_deadline_ms, phase.wait_left_ms
+    left_ms = phase.wait_left_ms
     if left_ms is None:
         left_ms = session.terms.wait_deadline_ms - phase.assigned_at_ms
     if left_ms < SECOND_MS or len(phase.unstarted_by) >= UNSTARTED_MAX:
@@ -378,11 +386,13 @@ def _start_timeout(session: Session, phase: Assigned) -> Step:
     reopened = Requested(
         reopened_at_ms=at_ms, deadline_ms=at_ms + left_ms, unstarted_by=(*phase.unstarted_by, workspace_id)
     )
-    facts = (("reason", EndReason.START_TIMEOUT.value), ("operatorWorkspaceId", workspace_id))
     return Step(
         session=replace(session, phase=reopened),
-        events=(Event(EventKind.REOPENED, at_ms, facts),),
-        effects=(ReleaseOperator(workspace_id, start_timed_out=True, is_withdrawn=True),),
+        events=(Event(EventKind.REOPENED, at_ms, (("reason", reason), ("operatorWorkspaceId", workspace_id))),),
+        effects=(
+            ReleaseOperator(workspace_id, start_timed_out=True, is_withdrawn=True),
+            RecordNoShow(phase.operator.wallet_address, at_ms),
+        ),
     )
 
 
@@ -433,7 +443,9 @@ def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int,
     )
     effects: tuple[Effect, ...] = (ReleaseHold(),)
     if operator is not None:
-        effects += (ReleaseOperator(operator.workspace_id, reason is EndReason.START_TIMEOUT),)
+        is_no_show = reason is EndReason.START_TIMEOUT
+        effects += (ReleaseOperator(operator.workspace_id, is_no_show),)
+        effects += (RecordNoShow(operator.wallet_address, at_ms),) if is_no_show else ()
     event = Event(kind, at_ms, (("reason", reason.value),))
     return Step(session=replace(session, phase=phase), events=(event,), effects=effects)
 
@@ -473,12 +485,14 @@ def _end(
             ("windows", dirty),
         ),
     )
-    effects = (
+    effects: tuple[Effect, ...] = (
         Settle(settlement_of(terms, phase.operator, reading.clean_seconds, charged)),
         ChargeHold(charged),
         ReleaseOperator(phase.operator.workspace_id, start_timed_out=False),
         CloseVideo(phase.video.ref),
     )
+    if reading.clean_seconds >= PROVED_SECONDS:
+        effects += (RecordProof(phase.operator.wallet_address, at_ms),)
     return Step(session=replace(session, phase=ended), events=(event,), effects=effects)
 
 

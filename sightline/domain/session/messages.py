@@ -60,6 +60,12 @@ class CancelAssignment:
     """The operator drops the assignment."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The dispatched operator has not acknowledged the assignment in time: open the request again."""
+
+
 # Facts.
 
 
@@ -129,6 +135,7 @@ Message: TypeAlias = (
     | End
     | Cancel
     | CancelAssignment
+    | Withdraw
     | FixReported
     | MediaProved
     | MediaBroke
@@ -181,6 +188,24 @@ class ReleaseOperator:
 
 @final
 @dataclass(frozen=True, slots=True)
+class RecordNoShow:
+    """Tell the dispatcher that a wallet's operator was assigned and did not start."""
+
+    wallet_address: str
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RecordProof:
+    """Tell the dispatcher that a wallet's operator filmed a session long enough to count as proved."""
+
+    wallet_address: str
+    at_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CloseVideo:
     """Tear down the live input."""
 
@@ -209,7 +234,7 @@ class ChargeHold:
     charged: MicroUsdc
 
 
-Effect: TypeAlias = ReleaseOperator | CloseVideo | Settle | ReleaseHold | ChargeHold
+Effect: TypeAlias = ReleaseOperator | RecordNoShow | RecordProof | CloseVideo | Settle | ReleaseHold | ChargeHold
 
 
 @final

@@ -1,32 +1,33 @@
 """/mcp: the MCP server of sightline-client, in front of this server's own API and with the caller's API key.
 
-Each tool calls the public API in process, so scopes, limits, rates and log lines are those of every other call.
+Each tool calls the public API in process, so scopes, limits, rates and log lines are those of every other call. So does
+each request to /mcp, before the MCP server sees it: it asks the API whose the key is, which takes a token of the
+workspace's rate, or of the address's budget of refused credentials (ADR 0176).
 """
 
-from hashlib import sha256
-from typing import Any, Final, final
-from urllib.parse import parse_qs
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
 
-import httpx2
+import orjson
 import trio
-from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import Context
-from mcp.server.request_state import RequestStateSecurity
-from mcp.server.transport_security import TransportSecuritySettings
 
 from sightline.http.pipeline.listener_access import AllowedHosts
-from sightline.http.server import ASGIApp, Receive, Scope, Send
-from sightline_client import AsyncSightline
-from sightline_client.mcp_confirm import Confirm
-from sightline_client.mcp_server import build_server
+from sightline.http.resources.streams import RETRY_AFTER_S, StreamSlots
+from sightline.http.server import ASGIApp, Headers, Message, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from sightline.http.asgi.mcp_tools import McpTools
 
 PATH: Final = "/mcp"
-BODY_BYTES_MAX: Final = 65_536
-UNAUTHORIZED: Final = b'{"error": "Send an API key: Authorization: Bearer svc_..."}'
+TOOLS: Final = "sightline.http.asgi.mcp_tools"
+CALLS_MAX: Final = 100
+"""Calls of one workspace that may run at once; some of them wait up to 20 s."""
+WHO: Final = "/api/v1/me"
+BUSY: Final = b'{"error": "The workspace has too many calls in flight; send it again later"}'
+NOT_POST: Final = b'{"error": "This endpoint has no sessions and no streams of its own: send POST"}'
 BAD_CONFIRM: Final = b'{"error": "confirm is auto, always or never"}'
 MISDIRECTED: Final = b'{"error": "This server does not serve the host of the Host header"}'
-# McpEndpoint checks the Host header itself, by the list of the whole listener.
-SECURITY: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
 @final
@@ -44,19 +45,16 @@ class McpEndpoint:
         self._api = api
         self._hosts = hosts
         self._public_url = public_url
-        security = RequestStateSecurity(keys=[state_key], bind_principal=_caller_of)
-        self._server = build_server(self._connect, _confirm_of_context, security)
-        self._mcp = self._server.streamable_http_app(
-            streamable_http_path=PATH,
-            json_response=True,
-            stateless_http=True,
-            max_request_body_size=BODY_BYTES_MAX,
-            transport_security=SECURITY,
-        )
+        self._calls = StreamSlots(CALLS_MAX)
+        self._state_key = state_key
+        self._loading = trio.Lock()
+        self._tools: McpTools | None = None
+        self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the tasks of MCP requests until cancelled."""
-        async with self._server.session_manager.run():
+        """Keep the MCP server, once it is loaded, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             task_status.started()
             await trio.sleep_forever()
 
@@ -68,61 +66,82 @@ class McpEndpoint:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if not self._hosts.admits(headers.get(b"host", "")):
             await _refuse(send, 421, MISDIRECTED)
-        elif bearer_token(headers.get(b"authorization", "")) is None:
-            await _refuse(send, 401, UNAUTHORIZED, (b"www-authenticate", b"Bearer"))
-        elif _confirm_of(scope["query_string"].decode("latin-1")) is None:
-            await _refuse(send, 400, BAD_CONFIRM)
+            return
+        who = await self._ask_who(scope)
+        if who.workspace_id is None:
+            await _send(send, who.status, who.headers, who.body)
+        elif scope["method"] != "POST":
+            await _refuse(send, 405, NOT_POST, (b"allow", b"POST"))
+        elif not self._calls.is_free(who.workspace_id):
+            await _refuse(send, 429, BUSY, (b"retry-after", b"%d" % RETRY_AFTER_S))
         else:
-            await self._mcp(scope, receive, send)  # type: ignore[arg-type]  # a plain dict is a scope
+            with self._calls.held(who.workspace_id):
+                tools = await self._loaded()
+                if tools.understands(scope["query_string"]):
+                    await tools(scope, receive, send)
+                else:
+                    await _refuse(send, 400, BAD_CONFIRM)
 
-    def _connect(self, ctx: Context[Any, Any]) -> "OwnApi":
-        request = ctx.request_context.request
-        address = request.client if request is not None else None
-        key = bearer_token((ctx.headers or {}).get("authorization", ""))
-        return OwnApi(self._api, self._public_url, key or "", tuple(address) if address else ("127.0.0.1", 0))
+    async def _loaded(self) -> "McpTools":
+        """The MCP server, imported and started at the first call."""
+        async with self._loading:
+            if self._tools is None:
+                assert self._nursery is not None, "not running"
+                module = await trio.to_thread.run_sync(importlib.import_module, TOOLS)
+                tools: McpTools = module.McpTools(self._api, self._public_url, PATH, self._state_key)
+                await self._nursery.start(tools.run)
+                self._tools = tools
+        return self._tools
+
+    async def _ask_who(self, scope: Scope) -> "_Collected":
+        """Ask the API whose the key is; the answer of a refused key is the one that its caller gets.
+
+        A request without a key is asked with an empty one, so that it counts as a refused credential of its address.
+        """
+        kept = [pair for pair in scope["headers"] if pair[0] in (b"host", b"x-request-id", b"authorization")]
+        if not any(name == b"authorization" for name, _ in kept):
+            kept.append((b"authorization", b"Bearer"))
+        asked = {"method": "GET", "path": WHO, "raw_path": WHO.encode(), "query_string": b"", "headers": kept}
+        collected = _Collected()
+        await self._api({**scope, **asked, "extensions": {}}, collected.receive, collected.send)
+        return collected
+
+
+@final
+@dataclass(slots=True)
+class _Collected:
+    """A call in process: it has no body, its caller stays, and its answer is kept."""
+
+    is_received: bool = False
+    status: int = 0
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+
+    async def receive(self) -> Message:
+        """ASGI."""
+        if self.is_received:
+            await trio.sleep_forever()  # the application waits for the disconnect of its caller
+        self.is_received = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        """ASGI."""
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message["headers"])
+        else:
+            self.body += message.get("body", b"")
+
+    @property
+    def workspace_id(self) -> str | None:
+        """The workspace of the key; None if the key was refused."""
+        return str(orjson.loads(self.body)["data"]["workspaceId"]) if self.status == 200 else None
 
 
 async def _refuse(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
     length = b"%d" % len(body)
-    own = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": own})
+    await _send(send, status, [(b"content-type", b"application/json"), (b"content-length", length), *headers], body)
+
+
+async def _send(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-@final
-class OwnApi:
-    """Opens a client whose calls stay in this process. They count for the address of the MCP caller."""
-
-    def __init__(self, api: ASGIApp, public_url: str, key: str, address: tuple[str, int]) -> None:
-        transport = httpx2.ASGITransport(app=api, raise_app_exceptions=False, client=address)  # type: ignore[arg-type]
-        self._http = httpx2.AsyncClient(transport=transport)
-        self._client = AsyncSightline(public_url, key, http=self._http)
-
-    async def __aenter__(self) -> AsyncSightline:
-        return self._client
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self._http.aclose()
-
-
-def bearer_token(header: str) -> str | None:
-    """Return the token of an Authorization header; None if it has none."""
-    scheme, _, token = header.partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
-
-
-def _confirm_of(query: str) -> Confirm | None:
-    """Read `confirm` of the URL that the user gave to the host; None if it is none of the known values."""
-    said = parse_qs(query, keep_blank_values=True).get("confirm", [Confirm.AUTO])[-1]
-    return Confirm(said) if said in set(Confirm) else None
-
-
-def _confirm_of_context(ctx: Context[Any, Any]) -> Confirm:
-    request = ctx.request_context.request
-    return (_confirm_of(request.url.query) if request is not None else None) or Confirm.ALWAYS
-
-
-def _caller_of(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    """Bind a pending confirmation, which the client sends back with its answer, to the API key that started it."""
-    token = bearer_token(ctx.request.headers.get("authorization", "")) if ctx.request is not None else None
-    return None if token is None else sha256(token.encode()).hexdigest()

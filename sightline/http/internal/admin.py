@@ -1,7 +1,7 @@
 """The administrators' calls: /internal/admin. Every act is recorded in the audit log.
 
-Whoever may call the internal listener is an administrator, and the actor's name is what the caller sends
-(docs/ops/administration.md).
+Whoever has the token of the internal listener is an administrator. The actor is the account that owns the other end of
+the connection, as the kernel says; the name that the caller gives is part of the reason (docs/ops/administration.md).
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,6 +11,7 @@ from sightline.actors.service.administration import Administration, RefundOrder
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
 from sightline.http.audit import Act, Audit
+from sightline.http.internal.peer_account import account_of
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
@@ -33,6 +34,12 @@ TAG: Final = "admin"
 _SESSIONS: Final = "/internal/admin/sessions"
 _WORKSPACES: Final = "/internal/admin/workspaces"
 _NO_SESSION: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE)
+
+
+def actor_of(call: Call) -> str:
+    """Who makes a call of an administrator, as far as this machine can tell."""
+    account = account_of(call.client)
+    return f"account {account}" if account is not None else f"internal token, from {call.client[0]}"
 
 
 @final
@@ -113,7 +120,7 @@ class AdminResources:
         """Append it; notes are never changed."""
         body: ActBody = call.body
         note = SessionNote(
-            session_id=call.params["id"], at_ms=self._audit.clock.now_ms(), actor=body.actor, text=body.reason
+            session_id=call.params["id"], at_ms=self._audit.clock.now_ms(), actor=actor_of(call), text=body.reason
         )
         target = f"session {note.session_id}"
         await self._act(call, AuditAction.SESSION_NOTE, target, lambda: self._administration.note(note))
@@ -134,7 +141,7 @@ class AdminResources:
         """A repeat with the same key answers the same refund."""
         body: RefundBody = call.body
         order = RefundOrder(
-            key=body.key, amount_micro=int(body.amount_micro_usdc), actor=body.actor, reason=body.reason
+            key=body.key, amount_micro=int(body.amount_micro_usdc), actor=actor_of(call), reason=body.reason
         )
         session_id = call.params["id"]
         refund = await self._act(
@@ -169,7 +176,7 @@ class AdminResources:
         body: ActBody = call.body
         workspace_id = call.params["id"]
         suspension = Suspension(
-            workspace_id=workspace_id, at_ms=self._audit.clock.now_ms(), actor=body.actor, reason=body.reason
+            workspace_id=workspace_id, at_ms=self._audit.clock.now_ms(), actor=actor_of(call), reason=body.reason
         )
         ended = await self._act(
             call,
@@ -217,4 +224,4 @@ class AdminResources:
 
     async def _act(self, call: Call, action: AuditAction, target: str, work: Callable[[], Awaitable[T]]) -> T:
         body: ActBody = call.body
-        return await self._audit.record(Act(body.actor, action, target, body.reason), work)
+        return await self._audit.record(Act(actor_of(call), action, target, body.stated), work)

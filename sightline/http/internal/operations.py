@@ -97,6 +97,7 @@ class OperationResources:
         "The servers of the database as targets for Prometheus (http_sd_configs)",
         rate=RateClass.NONE,
         media_type="application/json",
+        is_for_probes=True,
     )
     async def targets(self, _call: Call) -> Raw:
         """The internal listener of every server with a valid lease, with its name as the label `node`."""

@@ -31,7 +31,8 @@ _ERROR: Final[Document] = {
     "properties": {
         "statusCode": {"type": "integer", "minimum": 400, "maximum": 599},
         "code": {"type": "string", "enum": [code.value for code in Code]},
-        "message": {"type": "string"},
+        "message": {"type": "string", "description": "The text of the code, where the interface states one"},
+        "hint": {"type": "string", "description": "What is wrong in this call, and what to do. It may change"},
         "detail": {"type": "string", "description": "Where it failed, as area:label", "examples": ["session:duration"]},
         "state": {"type": "string", "description": "The present state, with INVALID_STATE", "examples": ["ENDED"]},
         "requiredScope": {"type": "string", "description": "The scope that the API key lacks"},

@@ -102,9 +102,17 @@ class Call:
     idempotency_key: str | None
     base_url: Callable[[], str]
     """How the caller reached us."""
-    client_ip: str
+    client: tuple[str, int]
+    """Address and port; behind a proxy the port is 0."""
     take: Callable[[RateClass, str, int], object]
+    charge_rate: Callable[[RateClass, str, int], object]
+    """Take tokens for what a call turned out to cost, even if there are too few."""
     rate_wait_s: Callable[[RateClass, str], float]
+
+    @property
+    def client_ip(self) -> str:
+        """The client's address."""
+        return self.client[0]
 
     @property
     def workspace_id(self) -> str:

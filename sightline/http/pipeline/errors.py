@@ -59,9 +59,24 @@ ERRORS: Final[Mapping[Code, ErrorSpec]] = MappingProxyType(
 )
 
 
+STATED: Final = frozenset(ERRORS) - {
+    Code.REVOKED_API_KEY,
+    Code.INSUFFICIENT_CREDIT,
+    Code.FRAME_NOT_AVAILABLE,
+    Code.RATE_LIMITED,
+    Code.INTERNAL_ERROR,
+    Code.UNAVAILABLE,
+    Code.OUTCOME_UNKNOWN,
+}
+"""Codes whose message the interface states. It is always sent as stated; what helps more is the `hint`."""
+
+
 @final
 class ApiError(Exception):
-    """An answer that is an error. `status` may differ from the code's own (405, 413, 415)."""
+    """An answer that is an error. `status` may differ from the code's own (405, 413, 415).
+
+    `message` says what is wrong and what to do. For codes whose message the interface states it becomes the hint.
+    """
 
     def __init__(
         self,
@@ -78,7 +93,9 @@ class ApiError(Exception):
         super().__init__(f"{code} {detail}")
         self.code = code
         self.detail = detail
-        self.message = message or spec.message
+        is_stated = code in STATED
+        self.message = spec.message if is_stated or message is None else message
+        self.hint = message if is_stated and message != spec.message else None
         self.status = status or spec.status
         self.headers = list(headers or [])
         self.extra = extra or {}
@@ -96,7 +113,8 @@ class ApiError(Exception):
     def fields(self) -> dict[str, object]:
         """What the envelope says of the error, beside its status and timestamp."""
         detail = {} if self.detail is None else {"detail": self.detail}
-        return {"code": self.code, "message": self.message, **detail, **self.extra}
+        hint = {} if self.hint is None else {"hint": self.hint}
+        return {"code": self.code, "message": self.message, **detail, **hint, **self.extra}
 
 
 def refused(refusal: Refusal) -> ApiError:
@@ -150,7 +168,7 @@ def request_id_of(sent: str | None, ids: Ids) -> str:
 def standing_headers(strict_transport_s: int | None) -> Headers:
     """Headers of every answer.
 
-    Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: other hosts are not ours to speak for.
+    Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: this server decides for its own host only.
     """
     headers: Headers = [
         (b"x-content-type-options", b"nosniff"),

@@ -20,6 +20,8 @@ from sightline.http.pipeline.routes import AnyRoute, Route
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared with, not bound
 ANY: Final = "*"
+OPERATORS: Final = "/internal/"
+"""Beginning of the paths of operators' calls."""
 REMEMBERED_MAX: Final = 256
 
 
@@ -68,11 +70,17 @@ class AllowedHosts:
 class ListenerAccess:
     """The rules of one listener.
 
-    A route that checks a credential of its own is exempt. `hosts` None: any Host header. `token` None: no bearer token.
+    A route that checks a credential of its own is exempt.
+
+    Attributes:
+        hosts: None: any Host header.
+        token: The bearer token that every route asks for; None: no such token.
+        operator_token: The bearer token of the operators' calls, below /internal/, that are not for probes.
     """
 
     hosts: AllowedHosts | None = None
     token: str | None = None
+    operator_token: str | None = None
 
     def check(self, headers: Headers, route: AnyRoute) -> None:
         """Refuse a request that this listener does not serve.
@@ -92,11 +100,16 @@ class ListenerAccess:
                     "This server does not serve the host of the Host header; SIGHTLINE_ALLOWED_HOSTS can add it",
                     status=421,
                 )
-        if self.token is not None:
+        token = self.token
+        if token is None and isinstance(route, Route) and route.path.startswith(OPERATORS) and not route.is_for_probes:
+            token = self.operator_token
+        if token is not None:
             given = (headers.get("authorization") or "").encode()
-            if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
+            if not hmac.compare_digest(given, b"Bearer " + token.encode()):
                 raise ApiError(
-                    Code.NOT_AUTHENTICATED, "internal:token", "The listener's bearer token is missing or wrong"
+                    Code.NOT_AUTHENTICATED,
+                    "internal:token",
+                    "The listener's bearer token is missing or wrong; `sightline admin token` prints it",
                 )
 
 

@@ -52,7 +52,7 @@ class Incoming:
     headers: Headers
     body: bytes
     scheme: str
-    client_ip: str
+    client: tuple[str, int]
     server: str
     request_id: str
     started_s: float
@@ -64,6 +64,11 @@ class Incoming:
     rate_headers: RawHeaders = field(default_factory=list)
     cause: str | None = None
     """Which dependency failed and how, for the access line of a 503 or 504."""
+
+    @property
+    def client_ip(self) -> str:
+        """The client's address."""
+        return self.client[0]
 
 
 @final
@@ -103,7 +108,7 @@ class Pipeline:
             headers=headers,
             body=body,
             scheme="https" if scope["scheme"] in ("https", "wss") else "http",
-            client_ip=client[0],
+            client=(client[0], client[1]),
             server=f"{host}:{port}",
             request_id=request_id_of(headers.get("x-request-id"), self._edge.ids),
             started_s=trio.current_time(),
@@ -161,8 +166,9 @@ class Pipeline:
             request_id=request.request_id,
             idempotency_key=key,
             base_url=partial(self.base_url, request),
-            client_ip=request.client_ip,
+            client=request.client,
             take=partial(self._take, request),
+            charge_rate=self._charge_rate,
             rate_wait_s=self._rate_wait_s,
         )
 
@@ -229,6 +235,9 @@ class Pipeline:
 
     def _take(self, request: Incoming, rate: RateClass, key: str, cost: int) -> None:
         request.rate_headers = self._limiter.take(rate, key, trio.current_time(), cost=cost)
+
+    def _charge_rate(self, rate: RateClass, key: str, cost: int) -> None:
+        self._limiter.charge(rate, key, trio.current_time(), cost=cost)
 
     def _rate_wait_s(self, rate: RateClass, key: str) -> float:
         return self._limiter.wait_s(rate, key, trio.current_time())
@@ -388,9 +397,9 @@ def _parse_body(route: Route, request: Incoming) -> Any:
         return None
     if route.body is None:
         return None
-    if not request.body and not route.body_required:
-        return route.body.parse({})
     sent = request.headers.get("content-type")
+    if not request.body and (sent is None or not route.body_required):
+        return route.body.parse({})  # names the first field that is missing
     if sent != "application/json" and _media_type(sent) != "application/json":
         raise _unsupported(("application/json",))
     return route.body.parse(parse_json(request.body))

@@ -40,6 +40,8 @@ class RateClass(StrEnum):
     """Refused credentials, per address. Valid credentials cost nothing."""
     SIGNALLING = "signalling"
     """WHIP and WHEP requests, per address."""
+    CHAIN = "chain"
+    """CPU time in ms that the embedded chain spends on heavy JSON-RPC requests, per address; charged after each."""
     NONE = "none"
     """No limit; only for the internal listener."""
 
@@ -69,6 +71,7 @@ DEFAULT_BUDGETS: Final[Mapping[RateClass, Budget]] = {
     RateClass.AUTH: Budget(20 / 60, 20),
     RateClass.FAILED: Budget(1, 60),
     RateClass.SIGNALLING: Budget(20, 100),
+    RateClass.CHAIN: Budget(200, 4_000),
 }
 
 
@@ -165,14 +168,22 @@ class RateLimiter:
         if wait > 1e-9:
             headers = self._headers(rate, 0, math.ceil(wait))
             raise ApiError(Code.RATE_LIMITED, f"rate:{rate}", retry_after_s=math.ceil(wait), headers=headers)
-        full_at += cost * interval
-        self._full_at[bucket] = full_at
-        if self._sharing is not None:
-            self._share(self._sharing, bucket, cost, interval, capacity, now_s)
-        if len(self._full_at) > _BUCKETS_MAX:
-            self._drop_full(now_s)
+        full_at = self.charge(rate, key, now_s, cost=cost)
         left = max(0, int((capacity - (full_at - now_s)) / interval + 1e-9))
         return self._headers(rate, left, math.ceil(full_at - now_s))
+
+    def charge(self, rate: RateClass, key: str, now_s: float, *, cost: int) -> float:
+        """Take tokens even if the bucket has too few. Returns the time at which it is full again."""
+        budget = self._limits.budgets.get(rate)
+        if budget is None or not self._limits.is_enabled:
+            return now_s
+        interval, bucket = 1 / budget.per_s, (rate, key)
+        full_at = self._full_at[bucket] = max(self._full_at.get(bucket, 0.0), now_s) + cost * interval
+        if self._sharing is not None:
+            self._share(self._sharing, bucket, cost, interval, budget.burst * interval, now_s)
+        if len(self._full_at) > _BUCKETS_MAX:
+            self._drop_full(now_s)
+        return full_at
 
     def _share(
         self,

@@ -88,6 +88,7 @@ class Route:
         other_media_type: Media type, without envelope, that the caller may ask for instead of JSON.
         response_headers: Schema and description of the headers of a success, by name.
         errors: Error codes beyond those implied by the other fields.
+        is_for_probes: Whether monitoring calls it: the internal listener then asks for no operators' token.
         has_own_credential: Whether the handler itself checks a signature or secret; the rules of the listener do not
             apply then.
         takes_ticket: Whether the query parameter `ticket` can stand for the Authorization header.
@@ -117,6 +118,7 @@ class Route:
     finishes: bool | None = None
     checks_origin: bool = True
     has_own_credential: bool = False
+    is_for_probes: bool = False
     takes_ticket: bool = False
     links: tuple[Link, ...] = ()
     is_documented: bool = True

@@ -18,6 +18,7 @@ from sightline.domain.session.status import LocationStatus, MeterStatus, Session
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Stream
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.own_workspace import require_own_workspace
+from sightline.http.resources.signalling import play_url_of
 from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.events import (
     SESSION_EVENTS,
@@ -25,7 +26,7 @@ from sightline.http.schemas.events import (
     request_closed_json,
     session_location_json,
 )
-from sightline.http.schemas.sessions import meter_json, session_json
+from sightline.http.schemas.sessions import PlayUrl, meter_json, session_json
 from sightline.http.schemas.workspaces import workspace_json
 from sightline.http.services import Services
 
@@ -39,11 +40,11 @@ _HEADERS: Final = (
 )
 
 
-def update_json(update: Update, *, shows_whip_url: bool) -> JsonObject:
+def update_json(update: Update, *, shows_whip_url: bool, play_url: PlayUrl) -> JsonObject:
     """Present the value of an update as the model that `SESSION_EVENTS` or `WORKSPACE_EVENTS` names."""
     match update.value:
         case SessionStatus() as status:
-            return session_json(status, shows_whip_url=shows_whip_url)
+            return session_json(status, shows_whip_url=shows_whip_url, play_url=play_url)
         case MeterStatus() as meter:
             return meter_json(meter)
         case LocationStatus() as location:
@@ -123,12 +124,13 @@ class EventResources:
         async def write(emit: Emit) -> None:
             lifetime_s = self._services.options.stream_lifetime_ms / 1_000
             with self._slots.held(workspace_id), trio.move_on_after(lifetime_s):
-                await self._write(emit, watched, number, shows_whip_url=call.may_publish)
+                await self._write(call, emit, watched, number)
 
         return Stream(write=write, headers=_HEADERS)
 
-    async def _write(self, emit: Emit, watched: Updates, number: int, *, shows_whip_url: bool) -> None:
+    async def _write(self, call: Call, emit: Emit, watched: Updates, number: int) -> None:
         sender, receiver = trio.open_memory_channel[Update](0)
+        play_url = play_url_of(self._services.video, call)
 
         async def follow() -> None:
             # A task of its own: a time-out around an async generator's step would end the generator.
@@ -153,6 +155,6 @@ class EventResources:
                         await emit(_KEEPALIVE)
                         continue
                     number += 1
-                    data = update_json(update, shows_whip_url=shows_whip_url)
+                    data = update_json(update, shows_whip_url=call.may_publish, play_url=play_url)
                     await emit(event_text(number, update.kind, data))
             nursery.cancel_scope.cancel()

@@ -29,6 +29,7 @@ _ERRORS: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.VIDEO_ERROR)
 _MISSING: Final = {
     FrameMissingReason.NOT_DECODED: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:notDecoded", retry_after_s=1),
     FrameMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:stale", retry_after_s=1),
+    FrameMissingReason.TOO_LARGE: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:tooLarge"),
 }
 _SIGNING_OFF: Final = Refusal(Code.INVALID_INPUT, "frame:signed", "This server does not sign frames")
 _NOT_SIGNED: Final = Refusal(Code.VIDEO_ERROR, "frame:notSigned", "The frame could not be signed")
@@ -40,7 +41,7 @@ _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "etag": ({"type": "string"}, "The frame's sequence in quotes, with `s` at its end if it is signed"),
     "last-modified": ({"type": "string"}, "When the frame was captured, in whole seconds"),
     "x-svc-frame-sequence": (_WHOLE_NUMBER, "Counts the frames of a session; send it as `after`"),
-    "x-svc-frame-captured-at": (_TIME, "When the frame was captured"),
+    "x-svc-frame-captured-at": (_TIME, "When the frame was captured, by the publisher's clock if it sends one"),
     "x-svc-frame-age-ms": (_WHOLE_NUMBER, "Age of the frame at the time of the answer"),
     "x-svc-frame-width": (_WHOLE_NUMBER, "Pixels"),
     "x-svc-frame-height": (_WHOLE_NUMBER, "Pixels"),
@@ -51,9 +52,12 @@ _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "x-svc-meter-state": ({"type": "string", "enum": [state.value for state in MeterState]}, "State of the meter"),
     "x-svc-in-geofence": (
         {"type": "string", "enum": list(_IN_GEOFENCE.values())},
-        "Whether the device is within the geofence",
+        "Whether the position that the operator's device states is within the geofence",
     ),
-    "x-svc-location": ({"type": "string"}, "`lat,lng;accuracy=metres;at=instant`, or `unknown`"),
+    "x-svc-location": (
+        {"type": "string"},
+        "`lat,lng;accuracy=metres;at=instant` as the operator's device states it, or `unknown`",
+    ),
 }
 
 
@@ -132,8 +136,9 @@ class FrameResources:
         "The newest frame as JPEG",
         description="The headers describe the frame and the feed. With `after` and `waitMs` the answer is sent as soon "
         "as there is a newer frame, else 304. Never returns a placeholder picture. The JPEG has EXIF and XMP "
-        "metadata (capture time, position, session, sequence); with `signed=1` it is also signed by C2PA.",
-        operation=Operation.READ_SESSION,
+        "metadata (capture time, position, session, sequence); with `signed=1` it is also signed by C2PA. The position "
+        "and the picture are what the operator's device sent: a signature does not make them true.",
+        operation=Operation.WATCH_VIDEO,
         rate=RateClass.FRAMES,
         query=FrameQueryString,
         media_type="image/jpeg",
@@ -210,7 +215,7 @@ class FrameResources:
         "video",
         "Frames as multipart/x-mixed-replace",
         description="Each part is one JPEG with the headers of the frame call. Ends with the session.",
-        operation=Operation.READ_SESSION,
+        operation=Operation.WATCH_VIDEO,
         takes_ticket=True,
         rate=RateClass.FRAME,
         query=FramesQueryString,

@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from sightline.domain.access import Operation
+from sightline.domain.access import Operation, WalletPrincipal
 from sightline.domain.refusal import Code
 from sightline.http.audit import Act, actor_of
 from sightline.http.pipeline.call import Call, Reply
@@ -33,15 +33,15 @@ class MemberResources:
         _PATH,
         "listMembers",
         TAG,
-        "List members",
+        "List members and invited wallets",
         operation=Operation.LIST_MEMBERS,
         rate=RateClass.LIST,
         output=MemberList,
         errors=_ERRORS,
     )
     async def list(self, call: Call) -> Reply:
-        """All members: few, hence one page."""
-        members = await self._services.members.members_of(await require_own_workspace(call, self._services.broker))
+        """All members, then invited wallets: few, hence one page."""
+        members = await self._services.invitations.members_of(await require_own_workspace(call, self._services.broker))
         return Reply({"items": [member_json(member) for member in members], "nextCursor": None})
 
     @Route(
@@ -49,19 +49,23 @@ class MemberResources:
         _PATH,
         "addMember",
         TAG,
-        "Make a wallet a member, or give it another role",
+        "Invite a wallet, or give a member another role",
         operation=Operation.CHANGE_MEMBERS,
         body=AddMemberBody,
         output=MemberModel,
         errors=(*_ERRORS, Code.INVALID_STATE, Code.CONFLICT),
     )
     async def add(self, call: Call) -> Reply:
-        """Add, or change the role."""
+        """Invite; the wallet becomes a member when it accepts. A member gets its role at once."""
         body: AddMemberBody = call.body
+        assert isinstance(call.principal, WalletPrincipal)
+        invited_by = call.principal.wallet_address
         workspace_id = await require_own_workspace(call, self._services.broker)
 
         async def add() -> Reply:
-            member = await self._services.members.add(workspace_id, body.wallet_address, body.role)
+            member = await self._services.invitations.invite(
+                workspace_id, body.wallet_address, body.role, invited_by=invited_by
+            )
             return Reply(member_json(member))
 
         act = Act(
@@ -79,7 +83,7 @@ class MemberResources:
         _PATH + "/{walletAddress}",
         "removeMember",
         TAG,
-        "Take a member away; takes effect at its next selection of a workspace",
+        "Remove a member, or withdraw an invitation",
         operation=Operation.CHANGE_MEMBERS,
         params={"walletAddress": Param.ADDRESS},
         output=MemberModel,
@@ -92,7 +96,7 @@ class MemberResources:
         address = call.params["walletAddress"]
 
         async def remove() -> Reply:
-            member = await self._services.members.remove(workspace_id, address)
+            member = await self._services.invitations.remove(workspace_id, address)
             return Reply(member_json(member))
 
         act = Act(actor_of(call.principal), AuditAction.MEMBER_REMOVE, f"workspace {workspace_id}", address)

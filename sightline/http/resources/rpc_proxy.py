@@ -3,8 +3,24 @@
 from typing import final
 
 from sightline.http.pipeline.call import Call, Raw
+from sightline.http.pipeline.rate_limit import RateClass, address_key
 from sightline.http.pipeline.routes import Route
 from sightline.http.services import RpcEndpoint
+
+
+@final
+class _Guest:
+    """The caller's address with its budget of the embedded chain's CPU time."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.key = address_key(call.client_ip)
+
+    def admit(self) -> None:
+        self._call.limit_rate(RateClass.CHAIN, self.key)
+
+    def charge(self, cpu_ms: int) -> None:
+        self._call.charge_rate(RateClass.CHAIN, self.key, cpu_ms)
 
 
 @final
@@ -26,5 +42,5 @@ class RpcProxyResource:
     )
     async def forward(self, call: Call) -> Raw:
         """Forward the body; the answer is JSON-RPC's, not the envelope."""
-        body = await self._endpoint(call.raw_body)
+        body = await self._endpoint(call.raw_body, _Guest(call))
         return Raw(headers=(("content-type", "application/json"),), body=body)

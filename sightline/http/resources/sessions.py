@@ -12,10 +12,12 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
+from sightline.domain.units import MicroUsdc
 from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.cursors import read_session_cursor, session_cursor
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Link, Route
+from sightline.http.resources.signalling import play_url_of
 from sightline.http.schemas.sessions import (
     AcceptSessionBody,
     AssignedSession,
@@ -61,7 +63,8 @@ class SessionResources:
         "createSession",
         TAG,
         "Request live video of a place",
-        description="Locks the rate (the quote's, else the spot rate) and reserves it for maxDurationSeconds.",
+        description="Locks the rate (the quote's, else the spot rate) and reserves it for maxDurationSeconds. 409 "
+        "CONFLICT `pricing:aboveMaximum` when the hold would be above maxHoldMicroUsdc; nothing is created then.",
         operation=Operation.CREATE_SESSION,
         rate=RateClass.CREATE,
         body=CreateSessionBody,
@@ -92,9 +95,10 @@ class SessionResources:
             instructions=body.instructions,
             metadata_json=None if body.metadata is None else orjson.dumps(body.metadata).decode(),
             consumer_lease_s=body.consumer_lease_seconds,
+            max_hold=None if body.max_hold_micro_usdc is None else MicroUsdc(int(body.max_hold_micro_usdc)),
             spending=spending_of(call.principal),
         )
-        return reply(await self._services.broker.create_session(call.caller(), new), session_json)
+        return reply(await self._services.broker.create_session(call.caller(), new), self._present(call))
 
     @Route(
         "GET",
@@ -122,7 +126,8 @@ class SessionResources:
         )
         page = await self._services.broker.reads.list_sessions(call.workspace_id, listing)
         following = session_cursor(page.next) if page.next is not None else None
-        items = [session_json(status, shows_whip_url=call.may_publish) for status in page.items]
+        present = partial(self._present(call), shows_whip_url=call.may_publish)
+        items = [present(status) for status in page.items]
         return Reply({"items": items, "nextCursor": following})
 
     @Route(
@@ -159,7 +164,7 @@ class SessionResources:
     )
     async def dispatch(self, call: Call) -> Reply:
         """Assign an operator."""
-        return _assigned(await self._services.broker.dispatch(call.params["id"], call.caller()))
+        return self._assigned(call, await self._services.broker.dispatch(call.params["id"], call.caller()))
 
     @Route(
         "POST",
@@ -177,7 +182,7 @@ class SessionResources:
         """Assign the caller's own workspace."""
         body: AcceptSessionBody = call.body
         accepted = await self._services.broker.accept(call.params["id"], call.caller(), body.operator_workspace_id)
-        return _assigned(accepted)
+        return self._assigned(call, accepted)
 
     @Route(
         "POST",
@@ -197,7 +202,8 @@ class SessionResources:
     )
     async def start(self, call: Call) -> Reply:
         """Go live."""
-        return reply(await self._services.broker.start(call.params["id"], call.caller()), started_session_json)
+        present = partial(started_session_json, play_url=play_url_of(self._services.video, call))
+        return reply(await self._services.broker.start(call.params["id"], call.caller()), present)
 
     @Route(
         "POST",
@@ -217,7 +223,7 @@ class SessionResources:
         """Hang up."""
         assert call.principal is not None
         ended = await self._services.broker.end(call.params["id"], call.caller(), parties_to_end(call.principal))
-        return reply(ended, session_json)
+        return reply(ended, self._present(call))
 
     @Route(
         "DELETE",
@@ -231,7 +237,7 @@ class SessionResources:
     )
     async def cancel(self, call: Call) -> Reply:
         """Withdraw."""
-        return reply(await self._services.broker.cancel(call.params["id"], call.caller()), session_json)
+        return reply(await self._services.broker.cancel(call.params["id"], call.caller()), self._present(call))
 
     @Route(
         "GET",
@@ -247,7 +253,7 @@ class SessionResources:
     async def read(self, call: Call) -> Reply:
         """The session as the caller may see it."""
         answer = await self._services.broker.reads.read_session(call.params["id"], call.workspace_id)
-        return reply(answer, partial(session_json, shows_whip_url=call.may_publish))
+        return reply(answer, partial(self._present(call), shows_whip_url=call.may_publish))
 
     @Route(
         "GET",
@@ -269,17 +275,22 @@ class SessionResources:
         "getViewerToken",
         TAG,
         "Where to play a LIVE session",
-        operation=Operation.READ_SESSION,
+        operation=Operation.WATCH_VIDEO,
         output=ViewerToken,
         errors=(*_UNKNOWN, Code.INVALID_STATE, Code.VIDEO_ERROR),
     )
     async def viewer_token(self, call: Call) -> Reply:
         """The playback URL."""
         feed = await self._services.broker.reads.live_feed(call.params["id"], call.workspace_id)
-        return Reply({"videoBackendRef": feed.video_ref, "whepUrl": feed.whep_url})
+        return Reply(
+            {"videoBackendRef": feed.video_ref, "whepUrl": play_url_of(self._services.video, call)(feed.whep_url)}
+        )
 
+    def _present(self, call: Call) -> partial[dict[str, object]]:
+        """Present a session to the caller, with a play URL of its own."""
+        return partial(session_json, play_url=play_url_of(self._services.video, call))
 
-def _assigned(answer: Answer[SessionStatus]) -> Reply:
-    """Present an assignment as `AssignedSession`; a replay may show a session that has moved on, without a token."""
-    data = session_json(answer.value)
-    return Reply(data | {"consistencyToken": answer.token}, answer.at_ms)
+    def _assigned(self, call: Call, answer: Answer[SessionStatus]) -> Reply:
+        """Present an assignment as `AssignedSession`; a replay may show a later session, without a token."""
+        data = self._present(call)(answer.value)
+        return Reply(data | {"consistencyToken": answer.token}, answer.at_ms)

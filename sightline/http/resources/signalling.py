@@ -4,13 +4,16 @@ There is no credential, error envelope or origin check: the token in the path is
 publishes may belong to any site. Source: RFC 9725 (WHIP), draft-ietf-wish-whep.
 """
 
+from functools import partial
 from typing import Final, final
 
+from sightline.domain.access import holder_of
 from sightline.http.pipeline.call import Call, Raw
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Method, Param, Route
+from sightline.http.schemas.sessions import PlayUrl
 from sightline.http.services import Services
-from sightline.ports.video import SignalRequest
+from sightline.ports.video import SignalRequest, VideoBackend
 
 KINDS: Final = ("whip", "whep")
 METHODS: Final = ("GET", "POST", "PATCH", "DELETE", "OPTIONS")
@@ -36,6 +39,12 @@ def _all_routes(method: Method) -> Method:
                 )
                 method = route(method)
     return method
+
+
+def play_url_of(video: VideoBackend, call: Call) -> PlayUrl:
+    """Make play URLs that are bound to the credential of the call."""
+    assert call.principal is not None
+    return partial(video.whep_url_for, holder=holder_of(call.principal))
 
 
 @final

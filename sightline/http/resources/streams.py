@@ -34,9 +34,13 @@ class StreamSlots:
         Raises:
             RefusedError: RATE_LIMITED `streams:limit`.
         """
-        if self._open[workspace_id] >= self._max:
+        if not self.is_free(workspace_id):
             message = f"The workspace holds {self._max} streams open"
             raise RefusedError(Refusal(Code.RATE_LIMITED, "streams:limit", message, retry_after_s=RETRY_AFTER_S))
+
+    def is_free(self, workspace_id: str) -> bool:
+        """Whether the workspace may open another one."""
+        return self._open[workspace_id] < self._max
 
     @contextmanager
     def held(self, workspace_id: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ from sightline.http.pipeline.routes import AnyRoute, routes_of
 from sightline.http.resources.api_keys import ApiKeyResources
 from sightline.http.resources.events import EventResources
 from sightline.http.resources.frames import FrameResources
+from sightline.http.resources.invitations import InvitationResources
 from sightline.http.resources.location import LocationResources
 from sightline.http.resources.me_auth import MeAndAuth
 from sightline.http.resources.members import MemberResources
@@ -37,6 +38,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(MeAndAuth(services)),
         *routes_of(Workspaces(services)),
         *routes_of(MemberResources(services, idempotency)),
+        *routes_of(InvitationResources(services, idempotency)),
         *routes_of(ApiKeyResources(services, idempotency)),
         *routes_of(LocationResources(services)),
         *routes_of(QuoteResources(services)),

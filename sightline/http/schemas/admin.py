@@ -15,18 +15,17 @@ Reason = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=
 
 
 class ActBody(Input):
-    """Who acts, and why. Both are recorded in the audit log as they are sent."""
+    """Why someone acts, and by which name. Both are recorded in the audit log's reason as they are sent."""
 
     AREA = "admin"
 
     operator: Name = Field(description="Name of the person who acts")
-    os_user: Name = Field(description="Account of the operating system that runs the command")
     reason: Reason
 
     @property
-    def actor(self) -> str:
-        """The actor in the audit log."""
-        return f"{self.operator} (account {self.os_user})"
+    def stated(self) -> str:
+        """The reason in the audit log, with the name that the caller gave."""
+        return f"{self.operator}: {self.reason}"
 
 
 class RefundBody(ActBody):

@@ -259,8 +259,8 @@ class Input(RequestModel):
 def resembling(name: str, known: Collection[str]) -> str | None:
     """The known name that `name` is a misspelling of, or None.
 
-    Case, `_` and `-` are ignored. A misspelling is within two edits (insert, delete, replace), or one is the beginning
-    of the other and has at least four characters, as maxDuration of maxDurationSeconds.
+    Case, `_` and `-` are ignored. A misspelling is within two edits (insert, delete, replace), one for a name of up to
+    three characters, or one is the beginning of the other and has at least four, as maxDuration of maxDurationSeconds.
     """
     plain = _plain_name(name)
     if len(plain) > _FIELD_NAME_MAX:
@@ -268,7 +268,9 @@ def resembling(name: str, known: Collection[str]) -> str | None:
     for each in sorted(known):
         other = _plain_name(each)
         short, long = sorted((plain, other), key=len)
-        if (len(short) >= 4 and long.startswith(short)) or edit_distance(plain, other) <= min(2, len(short) - 1):
+        if (len(short) >= 4 and long.startswith(short)) or edit_distance(plain, other) <= min(
+            2, (len(short) - 1) // 2 + (len(short) > 3)
+        ):
             return each
     return None
 

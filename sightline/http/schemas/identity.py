@@ -7,7 +7,7 @@ from pydantic import Field, RootModel
 from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid, iso, iso_or_none
 from sightline.http.schemas.workspaces import MemberRoleName, ScopeName, WorkspaceBrief, WorkspaceRoleName
 from sightline.ports.identity import Challenge as WalletChallenge
-from sightline.ports.identity import Membership
+from sightline.ports.identity import Membership, ReceivedInvitation
 from sightline.ports.identity import WalletSession as SignIn
 
 
@@ -82,6 +82,34 @@ class WalletSessionList(Output):
     next_cursor: None
 
 
+class InvitingWorkspace(Output):
+    """The workspace of an invitation. Sessions that it films are paid to `walletAddress`."""
+
+    id: Uuid
+    slug: str
+    name: str
+    roles: list[WorkspaceRoleName]
+    wallet_address: Address
+
+
+class Invitation(Output):
+    """An open invitation of the wallet. Names are chosen by the inviter."""
+
+    id: Uuid
+    workspace: InvitingWorkspace
+    role: MemberRoleName
+    invited_by: Address
+    created_at: Instant
+    expires_at: Instant
+
+
+class InvitationList(Output):
+    """The oldest open invitations of the wallet, at most 20, on one page."""
+
+    items: list[Invitation]
+    next_cursor: None
+
+
 class BoundWorkspace(Output):
     """The workspace that a key is bound to."""
 
@@ -133,7 +161,27 @@ def membership_json(membership: Membership) -> dict[str, object]:
         "id": workspace.id,
         "slug": workspace.slug,
         "name": workspace.name,
+        "walletAddress": workspace.wallet_address,
         "role": membership.role,
+    }
+
+
+def invitation_json(received: ReceivedInvitation) -> dict[str, object]:
+    """Present an invitation as `Invitation`."""
+    invitation, workspace = received.invitation, received.workspace
+    return {
+        "id": invitation.id,
+        "workspace": {
+            "id": workspace.id,
+            "slug": workspace.slug,
+            "name": workspace.name,
+            "roles": workspace.roles,
+            "walletAddress": workspace.wallet_address,
+        },
+        "role": invitation.role,
+        "invitedBy": invitation.invited_by,
+        "createdAt": iso(invitation.created_at_ms),
+        "expiresAt": iso(invitation.expires_at_ms),
     }
 
 

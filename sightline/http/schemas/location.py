@@ -49,6 +49,7 @@ class HeartbeatVerdict(Output):
     code: str | None = None
     detail: str | None = None
     message: str | None = None
+    hint: str | None = Field(default=None, description="What is wrong with this one, and what to do")
     last_sequence: int | None = Field(default=None, description="The last accepted sequence, where this one is lower")
 
 

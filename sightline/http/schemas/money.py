@@ -1,7 +1,7 @@
 """Settlements, wallets, their ledger, and the chain's addresses."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
@@ -40,6 +40,12 @@ class SettlementPayload(Output):
     platform_fee_bps: int
 
 
+MISMATCHED_DESCRIPTION: Final = (
+    "True if the contract settled the session with parties or numbers that differ from the record of the session; "
+    "the payload has those of the contract"
+)
+
+
 class Settlement(Output):
     """How far the settlement of a session is."""
 
@@ -48,6 +54,7 @@ class Settlement(Output):
     payload: SettlementPayload | None
     tx_hash: str | None
     confirmed_at: Instant | None
+    mismatched: bool = Field(description=MISMATCHED_DESCRIPTION)
 
 
 class Wallet(Output):
@@ -161,11 +168,12 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "payload": None,
             "txHash": None,
             "confirmedAt": None,
+            "mismatched": False,
         }
-    payload = record.payload
-    is_confirmed = record.state in (SettlementState.CONFIRMED, SettlementState.MISMATCHED)
-    # What the chain moved counts, where that differs from what was asked for.
-    moved = record.on_chain or payload
+    is_mismatched = record.state is SettlementState.MISMATCHED
+    is_confirmed = is_mismatched or record.state is SettlementState.CONFIRMED
+    # What the contract settled counts, where that differs from what was asked for.
+    payload = record.on_chain or record.payload
     return {
         "sessionId": session_id,
         "state": "CONFIRMED" if is_confirmed else "PENDING",
@@ -173,8 +181,8 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "sessionIdHash": record.session_id_hash,
             "from": shown_address(payload.from_address),
             "to": shown_address(payload.to_address),
-            "toAmount": str(moved.to_amount),
-            "feeAmount": str(moved.fee_amount),
+            "toAmount": str(payload.to_amount),
+            "feeAmount": str(payload.fee_amount),
             "ratePerSecond": str(payload.rate),
             "chargeableSeconds": payload.chargeable_seconds,
             "consumerWorkspaceId": payload.consumer_workspace_id,
@@ -183,6 +191,7 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
         },
         "txHash": record.tx_hash,
         "confirmedAt": iso_or_none(record.confirmed_at_ms if is_confirmed else None),
+        "mismatched": is_mismatched,
     }
 
 

@@ -9,7 +9,7 @@ from sightline.actors.types import SessionHistory
 from sightline.domain.addresses import shown_address
 from sightline.domain.session.messages import EventKind
 from sightline.http.schemas.base import INTEGER_TEXT, Address, Instant, Money, Output, Query, Uuid
-from sightline.http.schemas.money import SettlementPayload, settlement_json
+from sightline.http.schemas.money import MISMATCHED_DESCRIPTION, SettlementPayload, settlement_json
 from sightline.http.schemas.sessions import EndReason, MeterWindow, meter_json, session_json
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import SettlementRecord
@@ -107,6 +107,7 @@ class ReceiptSettlement(Output):
     """The settlement of a session and its place on the chain."""
 
     state: Literal["NOT_READY", "PENDING", "CONFIRMED"]
+    mismatched: bool = Field(description=MISMATCHED_DESCRIPTION)
     payload: SettlementPayload | None
     tx_hash: str | None
     block_number: str | None
@@ -114,7 +115,7 @@ class ReceiptSettlement(Output):
 
 
 class ReceiptContracts(Output):
-    """Where to look up the settlement."""
+    """Where the service says that it settled. A verifier compares them with the contracts that its caller trusts."""
 
     chain_id: int
     settlement_address: Address
@@ -159,6 +160,7 @@ def receipt_json(history: SessionHistory, record: SettlementRecord | None, chain
         "events": [meter_event_json(recorded) for recorded in history.events],
         "settlement": {
             "state": settlement["state"],
+            "mismatched": settlement["mismatched"],
             "payload": settlement["payload"],
             "txHash": settlement["txHash"],
             "blockNumber": None if record is None or record.block_number is None else str(record.block_number),

@@ -1,6 +1,6 @@
 """Sessions: requests, the Session object, meter, frames."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import orjson
@@ -28,6 +28,8 @@ from sightline.http.schemas.base import (
     labelled,
 )
 
+PlayUrl: TypeAlias = Callable[[str], str]
+"""Makes the play URL of the caller from that of an input."""
 METADATA_BYTES_MAX: Final = 2_048
 _FPS: Final = decimal_parameter(0.1, 30, 5, "Frames per second")
 
@@ -69,6 +71,7 @@ class CreateSessionBody(Input):
         "radiusMeters": "session:radius",
         "waitTimeoutSeconds": "session:waitTimeout",
         "consumerLeaseSeconds": "session:consumerLease",
+        "maxHoldMicroUsdc": "pricing:maximum",
     }
 
     lat: Latitude
@@ -87,6 +90,9 @@ class CreateSessionBody(Input):
         default=None,
         description="End the LIVE session (CONSUMER_LOST) when the consumer has not read it, its frames or its events, "
         "and nobody has watched it by WHEP, for this many seconds",
+    )
+    max_hold_micro_usdc: Money | None = Field(
+        default=None, description="The largest hold that the caller agrees to. A larger one is refused with 409"
     )
     metadata: Annotated[dict[str, Any] | None, AfterValidator(_is_small)] = Field(
         default=None, description="At most 2 KB of JSON, echoed to the consumer", examples=[{"order": "A-17"}]
@@ -246,8 +252,11 @@ class Meter(Output):
     ended_head_hash: str | None = Field(description="The head hash at the end; a settlement changes headHash later")
 
 
-def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict[str, object]:
-    """Present a session as `Session`. The publish URL embeds a secret and is null unless `shows_whip_url`."""
+def session_json(
+    status: SessionStatus, *, shows_whip_url: bool = False, play_url: PlayUrl | None = None
+) -> dict[str, object]:
+    """Present a session as `Session`. URLs embed secrets: that to publish is null unless `shows_whip_url`, that to play
+    without `play_url`."""
     terms, metadata = status.terms, status.metadata_json
     return {
         "id": terms.id,
@@ -269,7 +278,7 @@ def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict
         "requestedLat": terms.lat,
         "requestedLng": terms.lng,
         "authorized": status.operator_workspace_id is not None,
-        "whepUrl": status.whep_url,
+        "whepUrl": _play_url(status, play_url),
         "whipUrl": status.whip_url if shows_whip_url else None,
         "endReason": status.end_reason,
         "meterState": status.meter_state,
@@ -284,14 +293,18 @@ def session_json(status: SessionStatus, *, shows_whip_url: bool = False) -> dict
     }
 
 
-def started_session_json(status: SessionStatus) -> dict[str, object]:
+def started_session_json(status: SessionStatus, *, play_url: PlayUrl | None = None) -> dict[str, object]:
     """Present a session that has just gone LIVE as `StartedSession`."""
     return {
-        "session": session_json(status, shows_whip_url=True),
+        "session": session_json(status, shows_whip_url=True, play_url=play_url),
         "videoBackendRef": status.video_ref,
         "whipUrl": status.whip_url,
-        "whepUrl": status.whep_url,
+        "whepUrl": _play_url(status, play_url),
     }
+
+
+def _play_url(status: SessionStatus, play_url: PlayUrl | None) -> str | None:
+    return None if status.whep_url is None or play_url is None else play_url(status.whep_url)
 
 
 def meter_json(status: MeterStatus) -> dict[str, object]:

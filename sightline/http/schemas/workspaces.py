@@ -147,11 +147,12 @@ class WorkspaceList(Output):
 
 
 class WorkspaceBrief(Output):
-    """A workspace as it is named elsewhere."""
+    """A workspace as it is named elsewhere. Sessions that it films are paid to `walletAddress`."""
 
     id: Uuid
     slug: str
     name: str
+    wallet_address: Address
     role: MemberRoleName
 
 
@@ -166,15 +167,21 @@ class AddMemberBody(Input):
 
 
 class Member(Output):
-    """A wallet's role in a workspace."""
+    """A wallet's role in a workspace. An INVITED wallet has no rights until it accepts; the last four are null for
+    an ACTIVE member."""
 
     workspace_id: Uuid
     wallet_address: Address
     role: MemberRoleName
+    status: Literal["ACTIVE", "INVITED"]
+    invitation_id: Uuid | None
+    invited_by: Address | None
+    invited_at: Instant | None
+    expires_at: Instant | None
 
 
 class MemberList(Output):
-    """Members, owners first."""
+    """Members, owners first, then invited wallets."""
 
     items: list[Member]
     next_cursor: None
@@ -281,10 +288,16 @@ def workspace_json(workspace: DomainWorkspace) -> dict[str, object]:
 
 def member_json(member: DomainMember) -> dict[str, object]:
     """Present a member as `Member`."""
+    invitation = member.invitation
     return {
         "workspaceId": member.workspace_id,
         "walletAddress": member.wallet_address,
         "role": member.role,
+        "status": "ACTIVE" if invitation is None else "INVITED",
+        "invitationId": None if invitation is None else invitation.id,
+        "invitedBy": None if invitation is None else invitation.invited_by,
+        "invitedAt": None if invitation is None else iso(invitation.created_at_ms),
+        "expiresAt": None if invitation is None else iso(invitation.expires_at_ms),
     }
 
 

@@ -16,5 +16,6 @@ from sightline.http.server.options import RenderedFault as RenderedFault
 from sightline.http.server.options import ServerOptions as ServerOptions
 from sightline.http.server.options import TlsOptions as TlsOptions
 from sightline.http.server.passing import ConnectionPassing as ConnectionPassing
+from sightline.http.server.proxies import TrustedProxies as TrustedProxies
 from sightline.http.server.scope import MADE_OF_HEAD as MADE_OF_HEAD
 from sightline.http.server.serve import serve as serve

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sightline.http.server.passing import ConnectionPassing
+from sightline.http.server.proxies import TrustedProxies
 from sightline.ports.clock import Clock
 
 
@@ -22,7 +23,7 @@ class TlsOptions:
 class ListenerOptions:
     """One address to accept on.
 
-    X-Forwarded-For and X-Forwarded-Proto are used only from the addresses in `trusted_proxies`. `h2c` allows
+    X-Forwarded-For and X-Forwarded-Proto are used only from the networks in `trusted_proxies`. `h2c` allows
     HTTP/2 with prior knowledge on a cleartext listener; without it the preface is refused as a malformed request.
 
     `sock` is a bound socket, used in place of host and port. `accept_batch` is how many connections are accepted before
@@ -34,7 +35,7 @@ class ListenerOptions:
     port: int = 8000
     tls: TlsOptions | None = None
     h2c: bool = False
-    trusted_proxies: frozenset[str] = frozenset()
+    trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
     backlog: int = 1024
     sock: socket.socket | None = None
     accept_batch: int = 64
@@ -66,6 +67,12 @@ class Limits:
     # Streams of a connection that may be reset at once, and per second after that.
     h2_resets_max: int = 200
     h2_resets_per_s: float = 10.0
+    # Bytes of a connection that are neither header fields nor content, at once, and per second after that.
+    h2_overhead_bytes_max: int = 64 * 1024
+    h2_overhead_bytes_per_s: float = 1024.0
+    # Bytes of responses that the peer of a connection has not read. More is queued only below the sum of all.
+    h2_unread_bytes_max: int = 1 << 20
+    h2_unread_bytes_all_max: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The client's address, and the ASGI scope of a request."""
 
-from sightline.http.server.asgi import Scope
+from sightline.http.server.asgi import Headers, Scope
 from sightline.http.server.parser import Request
+from sightline.http.server.proxies import TrustedProxies, forwarded_scheme
 
 MADE_OF_HEAD = "sightline.made_of_head"
 """ASGI extension: a dict in which the application caches what it derives from the head. The next request of the
@@ -9,23 +10,31 @@ connection gets the same dict if its head is equal byte for byte."""
 
 
 class Peer:
-    """Address and scheme of the client."""
+    """Address and scheme of the other end of a connection.
 
-    __slots__ = ("client", "secure", "server", "trusted")
+    `proxies` is set if that is a trusted proxy: its requests say who their clients are.
+    """
 
-    def __init__(self, client: tuple[str, int], server: tuple[str, int], *, secure: bool, trusted: bool) -> None:
+    __slots__ = ("client", "proxies", "secure", "server")
+
+    def __init__(
+        self, client: tuple[str, int], server: tuple[str, int], *, secure: bool, proxies: TrustedProxies | None
+    ) -> None:
         self.client = client
         self.server = server
         self.secure = secure
-        self.trusted = trusted
+        self.proxies = proxies
+
+    def caller(self, headers: Headers, scheme: str) -> tuple[str, tuple[str, int]]:
+        """Scheme (http or https) and address of the client of a request."""
+        if self.proxies is None:
+            return scheme, self.client
+        return forwarded_scheme(headers, scheme), self.proxies.caller(headers, self.client)
 
 
 def make_scope(kind: str, request: Request, peer: Peer) -> Scope:
     """Build the ASGI 3.0 scope of an HTTP/1.1 request."""
-    scheme = "https" if peer.secure else "http"
-    client = peer.client
-    if peer.trusted:
-        scheme, client = _forwarded(request, scheme, client)
+    scheme, client = peer.caller(request.headers, "https" if peer.secure else "http")
     if kind == "websocket":
         scheme = "wss" if scheme == "https" else "ws"
     return {
@@ -44,13 +53,3 @@ def make_scope(kind: str, request: Request, peer: Peer) -> Scope:
         "state": {},
         "extensions": {MADE_OF_HEAD: request.made_of_head},
     }
-
-
-def _forwarded(request: Request, scheme: str, client: tuple[str, int]) -> tuple[str, tuple[str, int]]:
-    """Return the address that a trusted proxy appended last. Earlier entries come from the client and are not used."""
-    for name, value in request.headers:
-        if name == b"x-forwarded-for":
-            client = (value.rpartition(b",")[2].strip().decode("latin-1"), 0)
-        elif name == b"x-forwarded-proto" and value in (b"http", b"https"):
-            scheme = value.decode("ascii")
-    return scheme, client

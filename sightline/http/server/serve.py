@@ -17,7 +17,7 @@ import trio
 
 from sightline.http.server.asgi import ASGIApp, ClientGoneError
 from sightline.http.server.connection import LAST_REQUEST_S, Connection
-from sightline.http.server.h2 import PREFACE, Http2Server
+from sightline.http.server.http2.connection import PREFACE, Http2Server
 from sightline.http.server.lifespan import lifespan
 from sightline.http.server.options import Bound, Fault, ListenerOptions, ServerOptions, TlsOptions
 from sightline.http.server.passing import ConnectionPassing
@@ -198,7 +198,9 @@ class _Server:
         is_passed: bool = False,
     ) -> None:
         limits = self._options.limits
-        counted = host not in limits.per_ip_exempt
+        proxies = listener.options.trusted_proxies
+        is_proxy = proxies.trusts(host)
+        counted = not is_proxy and host not in limits.per_ip_exempt
         crowded = counted and self._per_ip[host] >= limits.connections_per_ip_max
         if crowded or self._count >= limits.connections_max:
             self._turn_away(listener, sock)
@@ -214,7 +216,7 @@ class _Server:
             (host, port),
             server,
             secure=listener.tls is not None,
-            trusted=host in listener.options.trusted_proxies,
+            proxies=proxies if is_proxy else None,
         )
         self._count += 1
         if counted:
@@ -301,7 +303,7 @@ class _Server:
             await trio.aclose_forcefully(stream)
             return
         if stream.selected_alpn_protocol() == "h2":
-            await self._h2.run(stream)
+            await self._h2.run(stream, peer)
         else:
             await Connection(self._shared, StreamTransport(stream, limits.write_s), peer).run()
 
@@ -317,6 +319,6 @@ class _Server:
                 first += data
         if first.startswith(PREFACE):
             tcp = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            await self._h2.run(tcp, first)
+            await self._h2.run(tcp, peer, first)
         else:
             await Connection(self._shared, transport, peer, first).run()

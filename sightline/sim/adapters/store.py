@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
 
+from sightline.domain.conduct import Conduct
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.sim.faults import Faults, Outcome
 
@@ -234,6 +235,14 @@ class FaultyStore:
     async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
         """List every supplier that the dispatcher needs."""
         return await self._read(lambda: self._inner.suppliers(shard))
+
+    async def conducts(self, *, since_ms: int) -> Mapping[str, Conduct]:
+        """Read the records of wallets."""
+        return await self._read(lambda: self._inner.conducts(since_ms=since_ms))
+
+    async def save_conducts(self, conducts: Mapping[str, Conduct]) -> None:
+        """Record the conduct of wallets."""
+        await self._read(lambda: self._inner.save_conducts(conducts))
 
     async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
         """Read the newest recorded heartbeat."""

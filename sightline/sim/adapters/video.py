@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
+from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import (
     FrameMissing,
@@ -59,6 +60,11 @@ class SimVideo:
         """Remove the input."""
         await self._line.pass_through()
         self._inputs.discard(ref.removeprefix("vid-"))
+
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The URL as it is: nobody watches."""
+        del holder
+        return whep_url
 
     def describe_input(self, session_id: str) -> VideoInput:
         """Describe the input of a session."""

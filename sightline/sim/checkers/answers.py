@@ -37,7 +37,7 @@ class Acknowledged(Checker):
         self._events.append(claim)
         self._check_event(*claim)
 
-    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int, _known: int) -> None:
         self._beats.append((workspace_id, sequence))
         stored = self.history.store._heartbeats.get(workspace_id, [])
         newest_first = (beat.sequence for beat in reversed(stored))
@@ -95,7 +95,7 @@ class OneEffect(Checker):
 
 @final
 class Sequences(Checker):
-    """A workspace's heartbeats are acknowledged in strictly increasing order, and each number belongs to one report.
+    """A heartbeat is acknowledged only above those acknowledged before it was sent, and each number is one report's.
 
     A report may be stored twice if its device repeated it while an actor that was lost in a crash was still writing it.
     """
@@ -104,17 +104,14 @@ class Sequences(Checker):
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], Heartbeat] = {}
-        self._acknowledged: dict[str, int] = {}
 
     def on_heartbeats(self, owner: str, batch: Sequence[Heartbeat]) -> None:
         for beat in batch:
             first = self._seen.setdefault((beat.workspace_id, beat.sequence), beat)
             self.require(_report(first) == _report(beat), f"heartbeat {beat.sequence} of {beat.workspace_id} is two")
 
-    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int) -> None:
-        last = self._acknowledged.get(workspace_id, -1)
-        self.require(sequence > last, f"heartbeat {sequence} of {workspace_id} was acknowledged after {last}")
-        self._acknowledged[workspace_id] = sequence
+    def on_acknowledged_heartbeat(self, workspace_id: str, sequence: int, known: int) -> None:
+        self.require(sequence > known, f"heartbeat {sequence} of {workspace_id} was acknowledged after {known}")
 
 
 def _report(beat: Heartbeat) -> tuple[float, float, float, str | None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final, final
 
-from sightline.actors.ownership.owned_shards import shard_of
+from sightline.actors.shards import shard_of
 from sightline.domain.session.messages import EventKind
 from sightline.domain.session.model import Assigned, Session, SessionState
 from sightline.domain.session.record import event_hash

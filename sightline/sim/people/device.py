@@ -129,6 +129,7 @@ class Device:
         report = self._report(self._sequence)
         workspace_id = self.client.workspace_id
         for _ in range(3):
+            known = self._known_beat()
             try:
                 await self.world.call(
                     "a heartbeat", lambda broker: broker.heartbeat(workspace_id, report), by=self.name
@@ -141,19 +142,22 @@ class Device:
             except (OutcomeUnknownError, UnavailableError):
                 await trio.sleep(0.2)
                 continue
-            self.world.history.heartbeat_acknowledged(workspace_id, report.sequence)
+            self.world.history.heartbeat_acknowledged(workspace_id, report.sequence, known=known)
             if self.rng.random() < self.habits.duplicates:
                 await self._send_again(report)
             return True
         return False
 
     async def _send_again(self, report: HeartbeatReport) -> None:
-        workspace_id = self.client.workspace_id
+        workspace_id, known = self.client.workspace_id, self._known_beat()
         try:
             await self.world.call("a repeated heartbeat", lambda broker: broker.heartbeat(workspace_id, report))
         except SightlineError:
             return
-        self.world.history.heartbeat_acknowledged(workspace_id, report.sequence)
+        self.world.history.heartbeat_acknowledged(workspace_id, report.sequence, known=known)
+
+    def _known_beat(self) -> int:
+        return self.world.history.truth.acknowledged_beats.get(self.client.workspace_id, -1)
 
     def _report(self, sequence: int) -> HeartbeatReport:
         habits, now = self.habits, trio.current_time()

@@ -13,7 +13,7 @@ from sightline.ports.store import Heartbeat, HeartbeatWrite
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sightline.actors.ownership.owned_shards import OwnedShards
+    from sightline.actors.shards import OwnedShards
 
 
 @final

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 import trio
 
 from sightline.actors.messages import ShardsReleased
-from sightline.actors.ownership.owned_shards import OwnedShards
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.ownership.shard_host import ShardHost
-from sightline.actors.remote.peers import QUESTIONS, Peers
+from sightline.actors.shards import OwnedShards
+from sightline.cluster.peers.peers import QUESTIONS, Peers
+from sightline.cluster.routes import Routes
+from sightline.cluster.shard_host import ShardHost
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.ports.leases import ServerIdentity
 from sightline.sim.adapters.store import NO_ANSWER_S
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from sightline.actors.kernel import Registry
-    from sightline.bus.memory import MemoryBus, MemoryNetwork
+    from sightline.cluster.bus.memory import MemoryBus, MemoryNetwork
     from sightline.ports.bus import Arrival
     from sightline.ports.clock import Clock
     from sightline.ports.leases import ServerState
@@ -222,10 +222,6 @@ class PausingBus:
     def send(self, to: str, frame: bytes) -> int | None:
         """Send a frame. A paused process sends nothing: what it computes meanwhile in the simulation is lost."""
         return None if self._line.is_stopped else self._bus.send(to, frame)
-
-    def broadcast(self, frame: bytes) -> bool:
-        """Send a frame to every other server."""
-        return not self._line.is_stopped and self._bus.broadcast(frame)
 
     async def receive(self) -> Arrival:
         """Wait for the next arrival, and for the end of a pause."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol, final
 import trio
 
 from sightline.actors.kernel import KernelOptions, Registry
-from sightline.actors.ownership.owned_shards import shard_of
-from sightline.actors.ownership.shard_host import LeaseEndedError
-from sightline.actors.remote import codec
+from sightline.actors.shards import shard_of
+from sightline.cluster.peers import codec
+from sightline.cluster.shard_host import LeaseEndedError
 from sightline.domain.errors import StoreUnavailableError
 from sightline.sim.adapters.store import Line
 from sightline.sim.servers.counter import COUNTER, Add, Counter, Get

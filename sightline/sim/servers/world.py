@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from sightline.actors.ownership.owned_shards import shard_of
-from sightline.bus.memory import MemoryNetwork
+from sightline.actors.shards import shard_of
+from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import IMBALANCE
 from sightline.ports.leases import TTL_MS

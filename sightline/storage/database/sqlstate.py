@@ -12,7 +12,7 @@ from typing import Final, final
 
 import asyncpg
 
-from sightline.domain.errors import InvariantError
+from sightline.domain.errors import DependencyRefusedError
 
 READ_ONLY: Final = "25006"
 CHECK_VIOLATION: Final = "23514"
@@ -55,7 +55,7 @@ class SqlstateMeaning(enum.Enum):
 
 
 @final
-class StatementRefusedError(InvariantError):
+class StatementRefusedError(DependencyRefusedError):
     """The database refused a statement because it, or one of its arguments, is wrong. Nothing was applied."""
 
     def __init__(self, message: str, *, sqlstate: str | None = None, reason: str = "") -> None:

@@ -84,6 +84,10 @@ class MemoryIdentityStore:
         await trio.lowlevel.checkpoint()
         return self._keys.get(digest)
 
+    async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
+        """Find a key by its id."""
+        return next((each for each in await self.keys_in(workspace_id) if each.key_id == key_id), None)
+
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""
         await trio.lowlevel.checkpoint()
@@ -170,10 +174,14 @@ class MemoryRelations:
         self._revision += 1
         return self._revision
 
+    def has_all(self, edges: Sequence[RelationTuple]) -> bool:
+        """Tell whether all edges stand (what `hold_tuples` is to Postgres)."""
+        return self._edges.issuperset(edges)
+
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:
         """Apply updates at once."""
         await trio.lowlevel.checkpoint()
-        if not self._edges.issuperset(requires):
+        if not self.has_all(requires):
             raise PreconditionFailedError
         return self.token_for(self.apply(updates))
 

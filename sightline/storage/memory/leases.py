@@ -61,6 +61,7 @@ class _Lease:
     is_connected: bool = True
     host: str = ""
     wire: WireRange = WIRE
+    url: str = ""
 
 
 def _is_valid(lease: _Lease, now_ms: int) -> bool:
@@ -104,7 +105,7 @@ class MemoryShardLeases:
         }
         if others:
             raise IncompatibleServersError(server.wire, others)
-        lease = _Lease(server.place, now_ms, 0, host=server.host, wire=server.wire)
+        lease = _Lease(server.place, now_ms, 0, host=server.host, wire=server.wire, url=server.url)
         self._leases.setdefault(server.incarnation, lease)
         self._extend(self._leases[server.incarnation])
 
@@ -173,6 +174,7 @@ class MemoryShardLeases:
                 clock_offset_ms=lease.clock_offset_ms,
                 is_connected=lease.is_connected,
                 wire=lease.wire,
+                url=lease.url,
             )
             for incarnation, lease in sorted(self._leases.items())
         ]

@@ -22,6 +22,7 @@ from sightline.ports.ledger import (
     LiveHold,
     ReadingState,
     SessionProof,
+    SettlementLane,
     SettlementRecord,
     SettlementState,
     UsageDay,
@@ -29,7 +30,7 @@ from sightline.ports.ledger import (
     WalletReading,
     WalletView,
 )
-from sightline.ports.store import KeySpending
+from sightline.ports.store import DEMAND_PAID_MS, KeySpending
 from sightline.storage.memory.ledger_outbox import MemoryOutbox
 from sightline.storage.postgres.ledger import HEADERS_KEPT
 from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
@@ -308,6 +309,38 @@ class MemoryLedger(MemoryOutbox):
             return False
         reading = known[0]
         return reading.covers(hold.amount, now_ms) and reading.spendable(now_ms) >= self._held(hold.payer)
+
+    def is_unpaid(self, payer: str) -> bool:
+        """Return whether the charge of an earlier session of the payer could not be collected."""
+        refused = (SettlementState.REVERTED, SettlementState.FAILED)
+        return any(
+            row.state in refused and row.lane is SettlementLane.RETRY and row.total > 0
+            for row in self._settlements.values()
+            if row.payload.from_address.lower() == payer.lower()
+        )
+
+    def has_paid(self, payer: str, now_ms: int) -> bool:
+        """Return whether a charge of the payer was confirmed within `DEMAND_PAID_MS`."""
+        return any(
+            row.state is SettlementState.CONFIRMED
+            and row.total > 0
+            and row.confirmed_at_ms is not None
+            and row.confirmed_at_ms >= now_ms - DEMAND_PAID_MS
+            for row in self._settlements.values()
+            if row.payload.from_address.lower() == payer.lower()
+        )
+
+    def has_unfunded(self, payer: str, amount: int, most: int, now_ms: int) -> bool:
+        """Return whether the payer has `most` open sessions and its wallet covers no further hold; False if 0."""
+        wallet = payer.lower()
+        opened = sum(hold.payer == wallet and hold.state is HoldState.OPEN for hold in self._holds.values())
+        if not most or opened < most:
+            return False
+        known = self._readings.get(wallet)
+        if known is None or known[1]:
+            return True
+        reading = known[0]
+        return not reading.covers(amount, now_ms) or reading.spendable(now_ms) < amount + self._held(wallet)
 
     def left_for_key(self, spending: KeySpending, amount: int, *, now_ms: int) -> int | None:
         """Return what is left of the limits of an API key if a hold would exceed them; None if it fits."""

@@ -12,7 +12,6 @@ from sightline.ports.ledger import (
     Attempt,
     Inclusion,
     NonceTakenError,
-    SettledAmounts,
     SettlementLane,
     SettlementRecord,
     SettlementState,
@@ -234,9 +233,9 @@ class MemoryOutbox(ABC):
             )  # fmt: skip
 
     async def mark_mismatched(
-        self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
+        self, session_id: str, inclusion: Inclusion, on_chain: SettlementPayload, *, now_ms: int
     ) -> None:
-        """Mark the settlement as settled on the chain with other amounts."""
+        """Mark the settlement as settled on the chain with other parties or numbers."""
         before = self._settlements[session_id]
         self._settlements[session_id] = replace(
             before, state=SettlementState.MISMATCHED, tx_hash=inclusion.tx_hash, tries=0,

@@ -11,6 +11,7 @@ from typing import final
 
 import trio
 
+from sightline.domain.conduct import Conduct
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
@@ -22,6 +23,8 @@ from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate
 from sightline.ports.store import (
     ABANDONED_READ,
+    DEMAND_DURATION_MIN_S,
+    DEMAND_ONCE_MS,
     SHARDS,
     Committed,
     ConsumerDispatches,
@@ -71,6 +74,7 @@ class MemoryStore:
         self._slugs: dict[str, str] = {}
         self._heartbeats: dict[str, list[Heartbeat]] = {}
         self._quotes: dict[str, Quote] = {}
+        self._conducts: dict[str, Conduct] = {}
         self._answers: dict[_Scope, IdempotencyRecord] = {}
 
     # --- ownership ---
@@ -130,6 +134,10 @@ class MemoryStore:
         if hold is not None:
             if self._left_for_key(write) is not None:
                 return RejectedWhy.KEY_LIMIT
+            if self._ledger.is_unpaid(hold.payer_address):
+                return RejectedWhy.UNPAID
+            if self._ledger.has_unfunded(hold.payer_address, hold.amount, hold.unfunded_max, write.at_ms):
+                return RejectedWhy.UNFUNDED
             policy = FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY
             held = self._ledger.take_hold_now(
                 write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms
@@ -306,6 +314,20 @@ class MemoryStore:
             and _is_in(shard, workspace.id)
         ]
 
+    async def conducts(self, *, since_ms: int) -> Mapping[str, Conduct]:
+        """The records of wallets."""
+        await trio.lowlevel.checkpoint()
+        return {
+            wallet: each
+            for wallet, each in self._conducts.items()
+            if each.is_proved or (each.no_shows_ms and each.no_shows_ms[-1] > since_ms)
+        }
+
+    async def save_conducts(self, conducts: Mapping[str, Conduct]) -> None:
+        """Record the conduct of wallets."""
+        await trio.lowlevel.checkpoint()
+        self._conducts |= conducts
+
     def _seen(self, workspace: Workspace) -> Workspace:
         beats = self._heartbeats.get(workspace.id)
         if not beats or beats[-1].sequence <= workspace.last_sequence:
@@ -355,7 +377,7 @@ class MemoryStore:
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
     ) -> int:
-        """Count the other funded consumer workspaces that wait near a point."""
+        """Count the other funded wallets that wait near a point."""
         await trio.lowlevel.checkpoint()
 
         def counts(session: Session) -> bool:
@@ -364,12 +386,22 @@ class MemoryStore:
                 session.state in AWAITED
                 and terms.consumer_workspace_id != not_of
                 and terms.created_at_ms >= since_ms
+                and terms.max_duration_s >= DEMAND_DURATION_MIN_S
                 and (session.state is SessionState.ASSIGNED or (deadline_ms(session) or 0) > now_ms)
                 and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
                 and self._ledger.is_funded(session.id, now_ms)
+                and (not self._requested_before(session) or self._ledger.has_paid(terms.payer_address, now_ms))
             )
 
-        return len({each.terms.consumer_workspace_id for each in self._sessions.values() if counts(each)})
+        return len({each.terms.payer_address.lower() for each in self._sessions.values() if counts(each)})
+
+    def _requested_before(self, session: Session) -> bool:
+        """Whether the payer requested another session shortly before this one."""
+        payer, at_ms = session.terms.payer_address.lower(), session.terms.created_at_ms
+        return any(
+            each.terms.payer_address.lower() == payer and at_ms - DEMAND_ONCE_MS <= each.terms.created_at_ms < at_ms
+            for each in self._sessions.values()
+        )
 
     async def is_funded(self, session_id: str, now_ms: int) -> bool:
         """Whether the payer's wallet covers the session's hold and all its holds together."""

@@ -3,13 +3,22 @@
 The other stores in memory call the `note_...` methods where Postgres has triggers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import final
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import EventKind
-from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
+from sightline.domain.webhooks import (
+    FAILING_MS_MAX,
+    SENT_AT_ONCE_MAX,
+    WORKSPACE_AT_ONCE_MAX,
+    DeliveryState,
+    DisabledReason,
+    WebhookEventType,
+)
 from sightline.ports.ledger import LedgerRow, SettlementRecord
 from sightline.ports.store import CallRecordedError, IdempotencyRecord, SessionWrite
 from sightline.ports.webhooks import (
@@ -251,25 +260,35 @@ class MemoryWebhooks:
     async def claim_deliveries(self, *, limit: int, failing_max: int) -> Sequence[DeliveryJob]:
         """Claim due deliveries."""
         now_ms = self._now_ms()
-        due: list[tuple[bool, int, int, str]] = []
+        due: list[tuple[str, bool, int, int, str]] = []
+        flying: Counter[str] = Counter()
         for endpoint in self._endpoints.values():
             pending = [
                 row
                 for (endpoint_id, _), row in self._rows.items()
                 if endpoint_id == endpoint.id and row.delivery.state is DeliveryState.PENDING
             ]
-            flying = sum(_is_leased(row, now_ms) for row in pending)
+            leased = sum(_is_leased(row, now_ms) for row in pending)
+            flying[endpoint.workspace_id] += leased
             ready = [row for row in pending if row.next_at_ms <= now_ms and not _is_leased(row, now_ms)]
             ready.sort(key=lambda row: (row.next_at_ms, row.delivery.number))
             if endpoint.disabled_reason is None:
                 due += [
-                    (endpoint.failing_since_ms is not None, row.next_at_ms, row.delivery.number, endpoint.id)
-                    for row in ready[: max(0, SENT_AT_ONCE_MAX - flying)]
+                    (endpoint.workspace_id, endpoint.is_troubled, row.next_at_ms, row.delivery.number, endpoint.id)
+                    for row in ready[: max(0, SENT_AT_ONCE_MAX - leased)]
                 ]
-        due.sort()
-        failing = [each for each in due if each[0]]
-        chosen = [*(each for each in due if not each[0]), *failing[:failing_max]][:limit]
-        return [self._claim(endpoint_id, number, now_ms) for _, _, number, endpoint_id in chosen]
+        turns: list[tuple[bool, int, int, int, str]] = []
+        for workspace_id, rows in groupby(sorted(due), lambda each: each[0]):
+            free = WORKSPACE_AT_ONCE_MAX - flying[workspace_id]
+            turns += [
+                (is_troubled, turn, at_ms, number, endpoint_id)
+                for turn, (_, is_troubled, at_ms, number, endpoint_id) in enumerate(rows)
+                if turn < free
+            ]
+        turns.sort()
+        troubled = [each for each in turns if each[0]]
+        chosen = [*(each for each in turns if not each[0]), *troubled[:failing_max]][:limit]
+        return [self._claim(endpoint_id, number, now_ms) for *_, number, endpoint_id in chosen]
 
     def _claim(self, endpoint_id: str, number: int, now_ms: int) -> DeliveryJob:
         row = self._rows[endpoint_id, number]
@@ -308,7 +327,7 @@ class MemoryWebhooks:
         if endpoint is None:
             return None
         if attempt.is_delivered:
-            self._endpoints[endpoint_id] = replace(endpoint, failing_since_ms=None)
+            self._endpoints[endpoint_id] = replace(endpoint, failing_since_ms=None, is_slow=attempt.is_slow)
             return None
         if endpoint.disabled_reason is not None:
             return None

@@ -51,6 +51,8 @@ created_by_wallet, session_limit, day_limit) SELECT $1, $2, $3, $4, $5, $6, $7, 
 WHERE (SELECT count(*) FROM api_key WHERE workspace_id = $2 AND revoked_at_ms IS NULL) < $12 RETURNING 1
 """
 
+_KEY_IN = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND key_id = $2"  # noqa: S608  constants only
+
 _REVOKE_KEY = f"""
 UPDATE api_key SET revoked_at_ms = coalesce(revoked_at_ms, $3),
   grace_ends_at_ms = coalesce(grace_ends_at_ms, $3::bigint + $4::bigint)
@@ -170,6 +172,11 @@ class PostgresIdentityStore:
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest; after a restart every device asks at once, so they share queries."""
         return await self._keys.read(digest)
+
+    async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
+        """Find a key by its primary key."""
+        row = await self._database.read(lambda connection: connection.fetchrow(_KEY_IN, workspace_id, key_id))
+        return None if row is None else _record(row)
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""

@@ -43,7 +43,9 @@ RETURNING true
 _LEAVE: Final = "DELETE FROM server_lease WHERE incarnation = $1"
 
 _ENTER: Final = "SELECT enter_server($1, $2, $3, $4)"
-_ANNOUNCE: Final = "UPDATE server_lease SET wire_first = $2, wire_last = $3, migrations = $4 WHERE incarnation = $1"
+_ANNOUNCE: Final = """
+UPDATE server_lease SET wire_first = $2, wire_last = $3, migrations = $4, url = $5 WHERE incarnation = $1
+"""
 _WIRES: Final = """
 SELECT host, wire_first, wire_last FROM server_lease WHERE incarnation <> $1 AND expires_at > clock_timestamp()
 """
@@ -60,9 +62,10 @@ _END: Final = """
 WITH freed AS (UPDATE shard SET owner = NULL, incarnation = NULL WHERE incarnation = $1)
 DELETE FROM server_lease WHERE incarnation = $1
 """
-_END_PLACE: Final = "SELECT end_server(incarnation) FROM server_lease WHERE place = $1"
+_END_SERVER: Final = "SELECT end_server($1)"
 _SERVERS: Final = """
 SELECT incarnation, expires_at > clock_timestamp() AS is_valid, clock_offset_ms, is_connected, wire_first, wire_last,
+  url,
   ARRAY(SELECT s.id FROM shard s WHERE s.incarnation = l.incarnation) AS shards,
   ARRAY(SELECT s.id FROM shard s WHERE s.handing_to = l.incarnation AND s.incarnation IS NULL) AS offered
 FROM server_lease l ORDER BY incarnation
@@ -91,13 +94,13 @@ class PostgresLeases:
         await self._database.run(lambda connection: connection.execute(_LEAVE, incarnation))
 
 
-async def end_servers_of(database: Database, place: str) -> None:
-    """End the servers of a place whose processes have ended: their connections, leases and ownership.
+async def end_server(database: Database, incarnation: str) -> None:
+    """End a server whose process has ended: its connections, lease and ownership. Its successor is not affected.
 
     Raises:
         StoreUnavailableError, OutcomeUnknownError: Call it again; it is safe to repeat.
     """
-    await database.run(lambda connection: connection.execute(_END_PLACE, place))
+    await database.run(lambda connection: connection.execute(_END_SERVER, incarnation))
 
 
 @final
@@ -143,6 +146,7 @@ class PostgresShardLeases:
                 clock_offset_ms=row["clock_offset_ms"],
                 is_connected=row["is_connected"],
                 wire=WireRange(row["wire_first"], row["wire_last"]),
+                url=row["url"],
             )
             for row in rows
         ]
@@ -163,7 +167,7 @@ async def _join(connection: Connection, server: ServerIdentity) -> Mapping[int, 
     rows = await connection.fetch(_JOIN, server.incarnation, server.host, server.place, _TTL)
     if rows[0]["holder"] is not None:
         return HeldBy(rows[0]["holder"])
-    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known)
+    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known, server.url)
     return {row["id"]: row["epoch"] for row in rows}
 
 
@@ -177,7 +181,7 @@ async def _enter(connection: Connection, server: ServerIdentity) -> None:
     }
     if others:
         raise IncompatibleServersError(server.wire, others)
-    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known)
+    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known, server.url)
 
 
 async def _renew(connection: Connection, incarnation: str) -> bool:

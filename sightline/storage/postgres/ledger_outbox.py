@@ -1,17 +1,18 @@
 """The settlement outbox on Postgres."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sightline.domain.session.codec import from_doc
 from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     Attempt,
     BlockRef,
     Inclusion,
     NonceTakenError,
     SessionProof,
-    SettledAmounts,
     SettlementLane,
     SettlementRecord,
     SettlementState,
@@ -24,7 +25,8 @@ from sightline.storage.postgres.role_database import RoleDatabase
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
-retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, chain_to_amount, chain_fee_amount, log_index
+retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, log_index,
+chain_from, chain_to, chain_to_amount, chain_fee_amount, chain_rate, chain_seconds, chain_fee_bps
 """
 _ROWS = f"SELECT {_COLUMNS} FROM settlement "  # noqa: S608  # constants
 _ONE = _ROWS + "WHERE session_id = $1"
@@ -104,7 +106,8 @@ WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIR
 """
 _UNMINED = """
 UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, log_index = NULL,
-  updated_at_ms = $3, chain_to_amount = NULL, chain_fee_amount = NULL
+  updated_at_ms = $3, chain_from = NULL, chain_to = NULL, chain_to_amount = NULL, chain_fee_amount = NULL,
+  chain_rate = NULL, chain_seconds = NULL, chain_fee_bps = NULL
 WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
 """
 _WAIT = """
@@ -114,8 +117,9 @@ WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF'
 """
 _MISMATCHED = """
 UPDATE settlement SET state = 'MISMATCHED', reason = 'the contract settled other amounts', tx_hash = $2,
-  block_number = $3, block_hash = $4, log_index = $5, chain_to_amount = $6, chain_fee_amount = $7, updated_at_ms = $8,
-  tries = 0, confirmed_at_ms = $8
+  block_number = $3, block_hash = $4, log_index = $5, updated_at_ms = $6, tries = 0, confirmed_at_ms = $6,
+  chain_from = $7, chain_to = $8, chain_to_amount = $9, chain_fee_amount = $10, chain_rate = $11, chain_seconds = $12,
+  chain_fee_bps = $13
 WHERE session_id = $1
 """
 _WRITE_OFF = """
@@ -297,11 +301,14 @@ class PostgresOutbox:
         await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms, lane_name)
 
     async def mark_mismatched(
-        self, session_id: str, inclusion: Inclusion, on_chain: SettledAmounts, *, now_ms: int
+        self, session_id: str, inclusion: Inclusion, on_chain: SettlementPayload, *, now_ms: int
     ) -> None:
-        """Mark the settlement as settled on the chain with other amounts."""
-        amounts = on_chain.to_amount, on_chain.fee_amount
-        await self._execute(_MISMATCHED, session_id, *_place(inclusion), *amounts, now_ms)
+        """Mark the settlement as settled on the chain with other parties or numbers."""
+        settled = (
+            on_chain.from_address, on_chain.to_address, on_chain.to_amount, on_chain.fee_amount, on_chain.rate,
+            on_chain.chargeable_seconds, on_chain.platform_fee_bps,
+        )  # fmt: skip
+        await self._execute(_MISMATCHED, session_id, *_place(inclusion), now_ms, *settled)
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
         """Write off a waiting settlement permanently and release its hold."""
@@ -345,10 +352,11 @@ def _attempt(row: Any) -> Attempt:
 
 def settlement_of(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
     """The settlement in a stored row."""
+    payload = payload_of(row["payload"])
     return SettlementRecord(
         session_id=row["session_id"],
         session_id_hash=row["session_id_hash"],
-        payload=payload_of(row["payload"]),
+        payload=payload,
         state=SettlementState(row["state"]),
         reason=row["reason"],
         tx_hash=row["tx_hash"],
@@ -361,13 +369,22 @@ def settlement_of(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
         composed_at_ms=row["composed_at_ms"],
         updated_at_ms=row["updated_at_ms"],
         lane=SettlementLane(row["lane"]),
-        on_chain=_on_chain(row),
+        on_chain=_on_chain(row, payload),
         log_index=row["log_index"],
         attempts=attempts,
     )
 
 
-def _on_chain(row: Any) -> SettledAmounts | None:
-    if row["chain_to_amount"] is None:
+def _on_chain(row: Any, payload: SettlementPayload) -> SettlementPayload | None:
+    if row.get("chain_from") is None:  # webhooks that earlier versions stored have no such column
         return None
-    return SettledAmounts(to_amount=int(row["chain_to_amount"]), fee_amount=int(row["chain_fee_amount"]))
+    return replace(
+        payload,
+        from_address=row["chain_from"],
+        to_address=row["chain_to"],
+        to_amount=MicroUsdc(int(row["chain_to_amount"])),
+        fee_amount=MicroUsdc(int(row["chain_fee_amount"])),
+        rate=MicroUsdc(int(row["chain_rate"])),
+        chargeable_seconds=int(row["chain_seconds"]),
+        platform_fee_bps=int(row["chain_fee_bps"]),
+    )

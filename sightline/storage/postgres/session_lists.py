@@ -5,7 +5,13 @@ from typing import Final
 
 from sightline.domain.session.codec import from_doc
 from sightline.domain.session.model import Session
-from sightline.ports.store import SessionQuery, SessionView
+from sightline.ports.store import (
+    DEMAND_DURATION_MIN_S,
+    DEMAND_ONCE_MS,
+    DEMAND_PAID_MS,
+    SessionQuery,
+    SessionView,
+)
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
@@ -54,12 +60,18 @@ _FUNDED = """NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit
     greatest(h.amount, (SELECT sum(o.amount) FROM hold o WHERE o.payer = h.payer AND o.state <> 'RELEASED'))"""
 # The deadline of a REQUESTED session is when it is due; that of its first request is in `wait_deadline_ms`.
 DEMAND: Final = f"""
-SELECT count(DISTINCT consumer_workspace_id) FROM session s JOIN hold h ON h.session_id = s.id
+SELECT count(DISTINCT h.payer) FROM session s JOIN hold h ON h.session_id = s.id
   JOIN wallet_state w ON w.address = h.payer
 WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
   AND consumer_workspace_id <> $7 AND (s.state = 'ASSIGNED' OR due_at_ms > $6)
   AND distance_m($1, $2, lat, lng) <= $4::float8
   AND {_FUNDED.format(now="$6")}
+  AND (s.doc #>> '{{terms,max_duration_s}}')::integer >= {DEMAND_DURATION_MIN_S}
+  AND (NOT EXISTS (SELECT FROM hold f JOIN session e ON e.id = f.session_id
+      WHERE f.payer = h.payer AND f.updated_at_ms >= s.created_at_ms - {DEMAND_ONCE_MS}
+        AND e.created_at_ms BETWEEN s.created_at_ms - {DEMAND_ONCE_MS} AND s.created_at_ms - 1)
+    OR EXISTS (SELECT FROM settlement p WHERE p.payer = h.payer AND p.state = 'CONFIRMED' AND p.amount > 0
+      AND p.confirmed_at_ms >= $6::bigint - {DEMAND_PAID_MS}))
 """  # noqa: S608  constants only
 DEMANDS_MAX: Final = 32
 """Counts of demand in one batch: each searches the open requests of the region."""

@@ -30,6 +30,12 @@ from sightline.system.keccak import session_id_hash
 
 WRITE: Final = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
 
+# `admit_payer` raises: in which order the two run does not matter.
+CREATE: Final = (
+    f"SELECT w.why, w.revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))}) w, "  # noqa: S608  numbers only
+    "admit_payer($10, $30, $31, $36, $22) admitted"
+)
+
 _LOAD = """
 SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
 """
@@ -71,28 +77,24 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 
 async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
     """Store one write of a session in one transaction."""
-    columns = session_columns(write)
+    columns, hold = session_columns(write), write.take_hold
+    statement, values = (WRITE, columns) if hold is None else (CREATE, (*columns, hold.unfunded_max))
 
-    async def close(connection: Connection) -> Any:
-        row = await connection.fetchrow(WRITE, *columns)
+    async def whole(connection: Connection) -> Any:
+        row = await connection.fetchrow(statement, *values)
         if row["why"] is None:
             await _close_money(connection, write)
+            if hold is not None and hold.spending is not None:
+                await ledger_sql.count_for_key(connection, write.session.id, hold.spending, now_ms=write.at_ms)
         return row
 
-    async def create(connection: Connection) -> Any:
-        row = await connection.fetchrow(WRITE, *columns)
-        if row["why"] is None and write.take_hold is not None and write.take_hold.spending is not None:
-            await ledger_sql.count_for_key(connection, write.session.id, write.take_hold.spending, now_ms=write.at_ms)
-        return row
-
-    if write.take_hold is not None and write.take_hold.spending is not None:
-        return await decided(database.transact(create), write.session.version)
-    if write.charge_hold is not None or write.release_hold or write.settle is not None:
-        return await decided(database.transact(close), write.session.version)
-    if write.take_hold is not None or write.consume_quote is not None:
+    moves_money = write.charge_hold is not None or write.release_hold or write.settle is not None
+    if moves_money or (hold is not None and hold.spending is not None):
+        return await decided(database.transact(whole), write.session.version)
+    if hold is not None or write.consume_quote is not None:
         # These lock rows that other writes lock too (a wallet, a quote): a batch of them could deadlock.
         return await decided(
-            database.run(lambda connection: connection.fetchrow(WRITE, *columns)), write.session.version
+            database.run(lambda connection: connection.fetchrow(statement, *values)), write.session.version
         )
     return await decided(steps.write(columns), write.session.version)
 

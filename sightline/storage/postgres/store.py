@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+from sightline.domain.conduct import Conduct
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.model import Session, SessionState
@@ -133,6 +134,14 @@ class PostgresStore:
     async def suppliers(self, shard: int | None = None) -> Sequence[Workspace]:
         """Every supplier the dispatcher must know of."""
         return await workspaces.suppliers(self._database, shard)
+
+    async def conducts(self, *, since_ms: int) -> Mapping[str, Conduct]:
+        """The records of wallets."""
+        return await workspaces.conducts(self._database, since_ms)
+
+    async def save_conducts(self, conducts: Mapping[str, Conduct]) -> None:
+        """Record the conduct of wallets."""
+        await workspaces.save_conducts(self._database, conducts)
 
     async def append_heartbeats(self, batch: Sequence[HeartbeatWrite]) -> frozenset[ShardLease]:
         """Record the writes whose lease is still held; returns the leases that are lost."""

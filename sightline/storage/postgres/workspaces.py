@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from sightline.domain.conduct import Conduct
 from sightline.domain.operator.codec import from_doc, to_doc
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.ports.store import Committed, Rejected, WorkspaceWrite
@@ -24,6 +25,17 @@ SELECT w.doc, w.version, h.sequence, h.at_ms FROM workspace w LEFT JOIN LATERAL 
 """
 BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
 DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable AND w.id BETWEEN $1 AND $2"
+
+
+CONDUCTS: Final = """
+SELECT wallet, no_shows_ms, proved_at_ms FROM operator_conduct
+WHERE proved_at_ms IS NOT NULL OR no_shows_ms[cardinality(no_shows_ms)] > $1
+"""
+SAVE_CONDUCT: Final = """
+INSERT INTO operator_conduct (wallet, no_shows_ms, proved_at_ms, updated_at_ms) VALUES ($1, $2, $3, $4)
+ON CONFLICT (wallet) DO UPDATE SET no_shows_ms = excluded.no_shows_ms, proved_at_ms = excluded.proved_at_ms,
+  updated_at_ms = excluded.updated_at_ms
+"""
 
 
 async def write_workspace(database: Database, steps: GroupCommit, write: WorkspaceWrite) -> Committed | Rejected:
@@ -75,6 +87,23 @@ async def suppliers(database: Database, shard: int | None) -> Sequence[Workspace
     bounds = id_bounds(shard)
     rows = await database.read(lambda connection: connection.fetch(DISPATCHABLE, *bounds), deadline_ms=30_000)
     return [_workspace(row) for row in rows]
+
+
+async def conducts(database: Database, since_ms: int) -> Mapping[str, Conduct]:
+    """The records of wallets that have ever proved themselves, or have a no-show since a time."""
+    rows = await database.read(lambda connection: connection.fetch(CONDUCTS, since_ms), deadline_ms=30_000)
+    return {
+        row["wallet"]: Conduct(no_shows_ms=tuple(row["no_shows_ms"]), proved_at_ms=row["proved_at_ms"]) for row in rows
+    }
+
+
+async def save_conducts(database: Database, found: Mapping[str, Conduct]) -> None:
+    """Record the conduct of wallets."""
+    rows = [
+        (wallet, list(each.no_shows_ms), each.proved_at_ms, max((*each.no_shows_ms, each.proved_at_ms or 0)))
+        for wallet, each in sorted(found.items())
+    ]
+    await database.run(lambda connection: connection.executemany(SAVE_CONDUCT, rows))
 
 
 def _workspace(row: Mapping[str, Any]) -> Workspace:

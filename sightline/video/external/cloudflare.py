@@ -7,19 +7,22 @@ are found by the name that Sightline gave them, so nothing is stored here.
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, final
+from urllib.parse import quote
 
-import httpx
 import orjson
 import structlog
 
+from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import VideoInput
+from sightline.video.external.calls import call_engine, object_of
 from sightline.video.external.engine import EngineInput, PresenceReport
 from sightline.video.tokens import ref_of
 
 TIMEOUT_S: Final = 10.0
+ENGINE: Final = "Cloudflare"
 API_URL: Final = "https://api.cloudflare.com/client/v4"
 PRESENCE: Final = {
     "live_input.connected": True,
@@ -48,6 +51,7 @@ class Notification:
     """What a notification says about one of our inputs."""
 
     session_id: str
+    uid: str
     connected: bool
     at_ms: int
 
@@ -61,6 +65,7 @@ class Cloudflare:
     def __init__(self, options: CloudflareOptions) -> None:
         self._options = options
         self._inputs: dict[str, tuple[str, VideoInput]] = {}  # session id -> (uid, input)
+        self._told_ms: dict[str, int] = {}  # uid -> time of its newest notification
 
     def describe(self, session_id: str) -> VideoInput | None:
         """Known once `open` has asked the API."""
@@ -75,26 +80,33 @@ class Cloudflare:
         """Find the live input of the session by its name, or create it."""
         if session_id not in self._inputs:
             name = ref_of(session_id)
-            listing = await self._ask("GET", "/live_inputs")
-            rows = listing.get("liveInputs", []) if isinstance(listing, dict) else listing
-            uid = next((row["uid"] for row in rows if row.get("meta", {}).get("name") == name), None)
-            if uid is None:
-                made = await self._ask("POST", "/live_inputs", {"meta": {"name": name}, "recording": {"mode": "off"}})
-            else:
-                made = await self._ask("GET", f"/live_inputs/{uid}")
-            described = VideoInput(
-                ref=name, whip_url=str(made["webRTC"]["url"]), whep_url=str(made["webRTCPlayback"]["url"])
-            )
-            self._inputs[session_id] = (str(made["uid"]), described)
+            try:
+                self._inputs[session_id] = await self._find_or_make(name)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise VideoUnavailableError(
+                    f"{ENGINE} answered a live input of another form than documented"
+                ) from error
         described = self._inputs[session_id][1]
         return EngineInput(input=described, read_url=described.whep_url)
+
+    async def _find_or_make(self, name: str) -> tuple[str, VideoInput]:
+        listing = await self._ask("GET", "/live_inputs")
+        rows = listing.get("liveInputs", []) if isinstance(listing, dict) else listing
+        uid = next((row["uid"] for row in rows if row.get("meta", {}).get("name") == name), None)
+        if uid is None:
+            made = await self._ask("POST", "/live_inputs", {"meta": {"name": name}, "recording": {"mode": "off"}})
+        else:
+            made = await self._ask("GET", f"/live_inputs/{quote(str(uid), safe='')}")
+        whip_url, whep_url = str(made["webRTC"]["url"]), str(made["webRTCPlayback"]["url"])
+        return str(made["uid"]), VideoInput(ref=name, whip_url=whip_url, whep_url=whep_url)
 
     async def close(self, session_id: str) -> None:
         """Delete the live input, which disconnects all peers."""
         known = self._inputs.pop(session_id, None)
         if known is not None:
+            self._told_ms.pop(known[0], None)
             try:
-                await self._ask("DELETE", f"/live_inputs/{known[0]}")
+                await self._ask("DELETE", f"/live_inputs/{quote(known[0], safe='')}")
             except VideoUnavailableError:
                 self._inputs[session_id] = known
                 raise
@@ -103,12 +115,22 @@ class Cloudflare:
         """Do nothing: presence comes by notification and from the reader."""
         del report
 
-    def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The URL as it is: Cloudflare's play URLs admit everybody who knows them."""
+        del holder
+        return whep_url
+
+    async def end_withdrawn_viewers(self) -> None:
+        """Do nothing: the API has no viewers."""
+
+    async def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
         """Handle a notification. A valid one without relevant content is accepted too."""
         if not self._is_signed(headers):
             return 401
         told = self.read_notification(headers, body)
-        if told is not None:
+        if told is not None and told.at_ms > self._told_ms.get(told.uid, 0):
+            # An older one was delivered late or again: it says nothing about the present.
+            self._told_ms[told.uid] = told.at_ms
             report(told.session_id, told.connected, told.at_ms)
         return 200
 
@@ -127,30 +149,27 @@ class Cloudflare:
         try:
             data = orjson.loads(body)["data"]
             connected = PRESENCE[data["event_type"]]
-            at_ms = int(datetime.fromisoformat(data["updated_at"]).timestamp() * 1000)
+            at = datetime.fromisoformat(data["updated_at"])
+            at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
             uid = data["input_id"]
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError):
             return None
         session_id = next((session for session, (known, _) in self._inputs.items() if known == uid), None)
-        return Notification(session_id=session_id, connected=connected, at_ms=at_ms) if session_id else None
+        if session_id is None:
+            return None
+        return Notification(session_id=session_id, uid=uid, connected=connected, at_ms=at_ms)
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         url = f"{self._options.api_url}/accounts/{self._options.account_id}/stream{path}"
         headers = {"Authorization": f"Bearer {self._options.api_token}"}
-        try:
-            async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
-                reply = await http.request(method, url, headers=headers, json=body)
-        except httpx.HTTPError as error:
-            raise VideoUnavailableError(f"Cloudflare does not answer: {type(error).__name__}") from error
-        if method == "DELETE" and reply.status_code in (200, 204, 404):
+        status, content = await call_engine(ENGINE, method, url, timeout_s=TIMEOUT_S, headers=headers, body=body)
+        if method == "DELETE" and status in (200, 204, 404):
             return None
-        if reply.status_code == 429 or reply.status_code >= 500:
-            raise VideoUnavailableError(f"Cloudflare answered {reply.status_code}", retry_after_s=5)
-        try:
-            answer = reply.json()
-        except ValueError as error:
-            raise VideoUnavailableError("Cloudflare answered no JSON") from error
-        if not answer.get("success"):
-            codes = [str(error.get("code")) for error in answer.get("errors", [])]
-            raise VideoUnavailableError(f"Cloudflare refused: {', '.join(codes) or reply.status_code}")
-        return answer["result"]
+        if status == 429 or status >= 500:
+            raise VideoUnavailableError(f"{ENGINE} answered {status}", retry_after_s=5)
+        answer = object_of(ENGINE, content)
+        if answer.get("success") is not True:
+            errors = answer.get("errors")
+            codes = [str(error.get("code")) for error in errors or () if isinstance(error, dict)]
+            raise VideoUnavailableError(f"{ENGINE} refused: {', '.join(codes) or status}")
+        return answer.get("result")

@@ -7,6 +7,7 @@ from typing import Protocol, final
 
 import trio
 
+from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
@@ -66,7 +67,15 @@ class Engine(Protocol):
         """The session of an open input, or of a ref that contains it."""
         ...
 
-    def hook(self, headers: Mapping[str, str], body: bytes, report: "PresenceReport") -> int:
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The play URL for one credential; as it is if the engine does not ask who watches."""
+        ...
+
+    async def end_withdrawn_viewers(self) -> None:
+        """Disconnect viewers whose access was withdrawn, until cancelled. Returns at once if the engine cannot."""
+        ...
+
+    async def hook(self, headers: Mapping[str, str], body: bytes, report: "PresenceReport") -> int:
         """Handle the engine's callback; returns the HTTP status to answer."""
         ...
 
@@ -93,6 +102,7 @@ class ExternalBackend:
 
     def __init__(self, engine: Engine, options: Options, *, clock: Clock) -> None:
         self._engine = engine
+        self._clock = clock
         self._pool = WorkerPool(options, clock=clock)
         self._told: dict[str, MediaKind] = {}
         self._send, self._receive = trio.open_memory_channel[MediaEvent](0)
@@ -134,6 +144,10 @@ class ExternalBackend:
             raise VideoUnavailableError("the input has not been opened since the server started")
         return described
 
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        """The play URL for one credential, if the engine asks this server who watches."""
+        return self._engine.whep_url_for(whep_url, holder)
+
     def events(self) -> trio.MemoryReceiveChannel[MediaEvent]:
         """Media events of all inputs, for one reader."""
         return self._receive
@@ -156,13 +170,13 @@ class ExternalBackend:
         """Implements `ports.video.EngineHooks`."""
         if engine != self._engine.name:
             return 404
-        return self._engine.hook(headers, body, self.report)
+        return await self._engine.hook(headers, body, self.report)
 
     def report(self, session_id: str, connected: bool, at_ms: int) -> None:
         """Take a publisher's presence as the engine reports it. Repeats are dropped."""
         kind = MediaKind.CONNECTED if connected else MediaKind.DISCONNECTED
         if self._told.get(session_id, MediaKind.DISCONNECTED) is not kind:
-            self._pool.report(session_id, kind, at_ms)
+            self._pool.report(session_id, kind, min(at_ms, self._clock.now_ms()))
 
     async def _merge(self) -> None:
         """Pass events on. Presence is reported by both engine and reader; only changes are passed on."""
@@ -179,6 +193,7 @@ class ExternalBackend:
             await nursery.start(self._pool.run)
             nursery.start_soon(self._merge)
             nursery.start_soon(self._engine.watch, self.report)
+            nursery.start_soon(self._engine.end_withdrawn_viewers)
             task_status.started()
 
 

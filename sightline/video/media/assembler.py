@@ -23,6 +23,9 @@ JUMP_AFTER_MS: Final = 120.0
 """How long repair of a gap may take although a complete keyframe has arrived after it."""
 BUFFER_MAX_PACKETS: Final = 3000
 """Packets held back behind one gap; about 3.6 MB."""
+FRAME_MAX_BYTES: Final = 4_000_000
+FRAME_MAX_PACKETS: Final = 8_192
+"""A frame that grows beyond either is dropped."""
 NACK_MAX_SEQUENCES: Final = 250
 """Missing packets that are requested at once; more than this is an outage, not loss."""
 
@@ -60,6 +63,7 @@ class Assembler:
         self._reorder_ms = NACK_FIRST_MS
         self._key_at: int | None = None
         self._parts: list[bytes] = []
+        self._parts_bytes = 0
         self._parts_timestamp: int | None = None
         self._parts_key = False
         self._parts_whole = False
@@ -209,7 +213,12 @@ class Assembler:
             self._parts_timestamp = packet.timestamp
             self._parts_whole = in_order or self.format.surely_opens(packet.payload)
             self._parts_key = False
+            self._parts_bytes = 0
         self._parts.append(packet.payload)
+        self._parts_bytes += len(packet.payload)
+        if self._parts_bytes > FRAME_MAX_BYTES or len(self._parts) > FRAME_MAX_PACKETS:
+            self._parts.clear()
+            self._parts_whole = False
         self._parts_key = self._parts_key or self.format.is_key(packet.payload)
         if packet.marker:
             self._finish(arrived_ms)

@@ -6,6 +6,8 @@ Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
+from sightline.video.media.picture_size import PictureSize, sizes_of_h264, sizes_of_vp8
+
 NAL_IDR, NAL_SEI, NAL_SPS, NAL_PPS, NAL_AUD, NAL_STAP_A, NAL_FU_A = 5, 6, 7, 8, 9, 24, 28
 _START: Final = b"\0\0\0\1"
 
@@ -32,6 +34,14 @@ class PayloadFormat(Protocol):
 
     def unpack(self, payloads: Sequence[bytes]) -> bytes:
         """The frame as the decoder takes it."""
+        ...
+
+    def sizes(self, bitstream: bytes) -> list[PictureSize]:
+        """The sizes that an unpacked frame declares.
+
+        Raises:
+            UnreadableSizeError: One of them cannot be read.
+        """
         ...
 
 
@@ -126,6 +136,10 @@ class H264Format:
                     out += nal
         return bytes(out)
 
+    def sizes(self, bitstream: bytes) -> list[PictureSize]:
+        """The sizes in the frame's sequence parameter sets."""
+        return sizes_of_h264(bitstream)
+
 
 def _vp8_body(payload: bytes) -> int | None:
     """Where the VP8 data starts behind the payload descriptor."""
@@ -168,3 +182,7 @@ class Vp8Format:
         """The frame without descriptors."""
         parts = ((payload, _vp8_body(payload)) for payload in payloads if payload)
         return b"".join(payload[at:] for payload, at in parts if at is not None)
+
+    def sizes(self, bitstream: bytes) -> list[PictureSize]:
+        """The size in a keyframe's header."""
+        return sizes_of_vp8(bitstream)

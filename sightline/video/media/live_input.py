@@ -7,7 +7,6 @@ publisher is reported after a grace time only, because a phone that changes its 
 
 import math
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Final, final
 
 import structlog
@@ -15,8 +14,11 @@ import structlog
 from sightline.ports.video import MediaKind
 from sightline.video.media.assembler import EncodedFrame
 from sightline.video.media.codecs import H264Format, PayloadFormat
+from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import Viewer
 from sightline.video.media.ingest import Ingest
+from sightline.video.media.picture_size import PictureLimit
+from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, GopCache, StreamFrame, Timeline
 from sightline.video.media.tap import FrameTap
 from sightline.video.options import Options
@@ -44,7 +46,8 @@ class LiveInput:
         session_id: str,
         options: Options,
         *,
-        executor: Executor,
+        threads: PictureThreads,
+        budget: DecoderBudget,
         emit: Callable[[str, MediaKind, int], None],
         wall_ms: Callable[[], int],
         mono_ms: Callable[[], float],
@@ -61,7 +64,9 @@ class LiveInput:
         self.gop = GopCache(max_bytes=options.gop_max_bytes, max_ms=options.gop_max_ms)
         self.tap = FrameTap(
             self.gop,
-            executor=executor,
+            share=threads.share(),
+            budget=budget,
+            limit=PictureLimit(options.picture_max_width, options.picture_max_height),
             ask_key=self.ask_key,
             now_ms=wall_ms,
             warm_ms=options.warm_ms,

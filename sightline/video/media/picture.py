@@ -1,7 +1,8 @@
 """Decodes frames and encodes JPEGs. Blocking: runs in threads; PyAV, swscale and libjpeg release the GIL."""
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import simplejpeg
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
+from sightline.video.media.picture_size import PictureLimit, PictureSize
 from sightline.video.media.stream import StreamFrame
 
 BLACK_MEAN_MAX: Final = 24.0
@@ -26,6 +28,13 @@ UNTAGGED: Final = 2
 FAST_DCT_MAX_QUALITY: Final = 90
 """Up to this quality the fast transform looks the same and saves a quarter of the time."""
 REFORMATTERS_MAX: Final = 8
+SLICE_S: Final = 0.02
+"""Decoding time after which a decoder lets other inputs have the thread."""
+SIZE_CHANGES_MAX: Final = 4
+SIZE_CHANGES_MS: Final = 4_000
+"""Changes of size in this time. Browsers change the size a few times in a minute, and while they start."""
+SIZE_REST_MS: Final = 1_000
+"""How long nothing is decoded after a change too many."""
 _local = threading.local()
 
 Luma = npt.NDArray[np.uint8]
@@ -45,36 +54,111 @@ class Picture:
     """Width of a pixel divided by its height."""
 
 
+class SizeChangesError(Exception):
+    """The stream changes its size more often than decoders are created."""
+
+
 @final
-class PictureDecoder:
-    """Decodes one stream in order. Returns no picture instead of a damaged one."""
+class SizeChanges:
+    """Bounds how often the decoder of one input is created for another size."""
 
-    def __init__(self, codec: str) -> None:
-        self.codec = codec
-        context: Any = av.CodecContext.create(codec, "r")
-        context.thread_count = 1
-        context.flags |= 0x80000  # AV_CODEC_FLAG_LOW_DELAY
-        self._context = context
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._size: PictureSize | None = None
+        self._changed_ms: list[int] = []
+        self._rests_until_ms = 0
 
-    def decode(self, frames: Sequence[StreamFrame]) -> Picture | None:
-        """Decode frames and return the newest picture; None if there is none, or if it is damaged.
+    def note(self, size: PictureSize) -> bool:
+        """Note the size of a keyframe; True if it differs from the one before.
 
         Raises:
+            SizeChangesError: There were too many changes lately. The size is not noted.
+        """
+        now_ms = self._now_ms()
+        if size == self._size and now_ms >= self._rests_until_ms:
+            return False
+        self._changed_ms = [at_ms for at_ms in self._changed_ms if now_ms - at_ms < SIZE_CHANGES_MS]
+        if now_ms < self._rests_until_ms or len(self._changed_ms) >= SIZE_CHANGES_MAX:
+            if now_ms >= self._rests_until_ms:
+                self._rests_until_ms = now_ms + SIZE_REST_MS
+            raise SizeChangesError(f"more than {SIZE_CHANGES_MAX} changes of size in {SIZE_CHANGES_MS} ms")
+        self._changed_ms.append(now_ms)
+        self._size = size
+        return True
+
+
+@final
+class PictureDecoder:
+    """Decodes one stream in order. Returns no picture instead of a damaged one.
+
+    Each frame's declared sizes are compared with the limit before libavcodec sees the frame. Another size gets a new
+    libavcodec context, so that the memory of the old one is freed.
+
+    Args:
+        cpu_s: Processor time of the calling thread.
+    """
+
+    def __init__(
+        self, codec: str, limit: PictureLimit, changes: SizeChanges, cpu_s: Callable[[], float] = time.thread_time
+    ) -> None:
+        self.codec = codec
+        self.memory = 0
+        """What libavcodec may allocate for pictures, in bytes."""
+        self._limit = limit
+        self._changes = changes
+        self._cpu_s = cpu_s
+        self._context: Any = None
+        self._newest: Any = None
+
+    def decode(self, frames: Sequence[StreamFrame]) -> tuple[int, Picture | None]:
+        """Decode frames for at most about SLICE_S.
+
+        Returns:
+            How many were decoded, and if it was all of them, the newest picture. No picture if it is damaged.
+
+        Raises:
+            PictureTooLargeError: A frame declares a picture over the limit. It was not decoded.
+            UnreadableSizeError: A frame declares a size that cannot be read. It was not decoded.
+            SizeChangesError: The size changes too often. The frame was not decoded.
             av.FFmpegError: The bitstream cannot be decoded; restart at a keyframe.
         """
-        newest: Any = None
-        for frame in frames:
-            packet = av.Packet(frame.format.unpack(frame.payloads))
-            packet.pts = frame.sequence
-            for decoded in self._context.decode(packet):
-                newest = decoded
+        ends_s = self._cpu_s() + SLICE_S
+        for count, frame in enumerate(frames, 1):
+            self._decode_one(frame)
+            if count < len(frames) and self._cpu_s() >= ends_s:
+                return count, None
+        newest, self._newest = self._newest, None
         if newest is None or getattr(newest, "is_corrupt", False):
-            return None
+            return len(frames), None
         source = next((frame for frame in reversed(frames) if frame.sequence == newest.pts), frames[-1])
         thumb = luma_thumb(newest)
         black = float(thumb.mean()) < BLACK_MEAN_MAX and float(thumb.std()) < BLACK_SPREAD_MAX
         ratio = self._context.sample_aspect_ratio
-        return Picture(newest, source, thumb, black, float(ratio) if ratio else 1.0)
+        return len(frames), Picture(newest, source, thumb, black, float(ratio) if ratio else 1.0)
+
+    def _decode_one(self, frame: StreamFrame) -> None:
+        bitstream = frame.format.unpack(frame.payloads)
+        sizes = frame.format.sizes(bitstream)
+        for size in sizes:
+            self._limit.require(size)
+        if sizes:
+            largest = max(sizes, key=lambda size: (size.memory, size.width))
+            if self._changes.note(largest) or self._context is None:
+                self._context = self._open()
+            self.memory = largest.memory
+        elif self._context is None:
+            self._context = self._open()
+        packet = av.Packet(bitstream)
+        packet.pts = frame.sequence
+        for decoded in self._context.decode(packet):
+            self._newest = decoded
+
+    def _open(self) -> Any:
+        context: Any = av.CodecContext.create(self.codec, "r")
+        context.thread_count = 1
+        context.flags |= 0x80000  # AV_CODEC_FLAG_LOW_DELAY
+        context.options = {"max_pixels": str(self._limit.decoder_max_pixels)}
+        return context
 
 
 def _plane(frame: Any, index: int, width: int, height: int) -> Luma:

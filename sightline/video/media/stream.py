@@ -9,6 +9,8 @@ from sightline.video.rtc.rtp import ms_from_ntp
 VIDEO_RATE: Final = 90
 AUDIO_RATE: Final = 48
 """RTP ticks per millisecond."""
+GOP_MAX_FRAMES: Final = 1_500
+"""A group of more frames is not cached: 12 s at 125 frames a second."""
 CAPTURE_MAX_LAG_MS: Final = 5_000
 """A capture time further in the past than this means that the publisher's clock is wrong; it is not used."""
 
@@ -101,7 +103,8 @@ class GopCache:
             return
         self.frames.append(frame)
         self._bytes += frame.size
-        if self._bytes > self._max_bytes or self.span_ms > self._max_ms:
+        is_long = len(self.frames) > GOP_MAX_FRAMES or self.span_ms > self._max_ms
+        if is_long or self._bytes > self._max_bytes:
             self.clear()
 
     def clear(self) -> None:

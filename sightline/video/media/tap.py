@@ -8,7 +8,7 @@ decoded as it arrives. A frame after a gap is not decoded: the tap waits for a k
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from functools import partial
 from typing import Final, final
 
 import av
@@ -22,8 +22,19 @@ from sightline.ports.video import (
     FrameReply,
     PictureState,
 )
+from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.keyframe_schedule import KeyframeSchedule
-from sightline.video.media.picture import Luma, Picture, PictureDecoder, changed, encode_jpeg
+from sightline.video.media.picture import (
+    Luma,
+    Picture,
+    PictureDecoder,
+    SizeChanges,
+    SizeChangesError,
+    changed,
+    encode_jpeg,
+)
+from sightline.video.media.picture_size import PictureLimit, PictureTooLargeError, UnreadableSizeError
+from sightline.video.media.picture_threads import PictureShare
 from sightline.video.media.stream import GopCache, StreamFrame
 
 EAGER_POLL_MS: Final = 300.0
@@ -33,6 +44,8 @@ PENDING_MAX: Final = 900
 PATIENCE_MS: Final = 900
 """How long a poll waits for a requested keyframe if no frame can be decoded yet."""
 JPEG_CACHE_MAX: Final = 16
+JPEG_KEPT_MAX_BYTES: Final = 1_000_000
+"""A larger JPEG is not kept for further polls."""
 log = structlog.get_logger()
 
 
@@ -45,20 +58,26 @@ class FrameTap:
         ask_key: Requests a keyframe from the publisher.
         now_ms: Unix time in milliseconds.
         key_every_ms: Minimum interval of keyframes requested for slow pollers; 0 means none.
+        share: The input's share of the threads that decode and encode.
     """
 
     def __init__(
         self,
         gop: GopCache,
         *,
-        executor: Executor,
+        share: PictureShare,
+        budget: DecoderBudget,
+        limit: PictureLimit,
         ask_key: Callable[[], None],
         now_ms: Callable[[], int],
         warm_ms: int,
         key_every_ms: int,
     ) -> None:
         self._gop = gop
-        self._executor = executor
+        self._share = share
+        self._budget = budget
+        self._limit = limit
+        self._size_changes = SizeChanges(now_ms)
         self._ask_key = ask_key
         self._now_ms = now_ms
         self._warm_ms = warm_ms
@@ -71,10 +90,12 @@ class FrameTap:
         self._arrival = asyncio.Event()
         self._waiters = 0
         self._poll_every_ms = 10_000.0
-        self._polled_ms = 0
+        self.polled_ms = 0
         self._keyframes = KeyframeSchedule(key_every_ms=key_every_ms)
         self._jpegs: dict[tuple[int, int | None, int], asyncio.Future[tuple[bytes, int, int]]] = {}
         self._still: tuple[Luma, int] | None = None
+        self._failure: str | None = None
+        self._is_too_large = False
         self.decoded = self.encoded = 0
 
     @property
@@ -90,7 +111,7 @@ class FrameTap:
         if self._decoder is None:
             return
         now_ms = self._now_ms()
-        if now_ms - self._polled_ms > self._warm_ms and not self._waiters:
+        if now_ms - self.polled_ms > self._warm_ms and not self._waiters:
             self.sleep()
             return
         if frame.key:
@@ -106,11 +127,12 @@ class FrameTap:
             self._ask_key()
 
     def _is_eager(self, now_ms: int) -> bool:
-        return self._waiters > 0 or max(self._poll_every_ms, now_ms - self._polled_ms) < EAGER_POLL_MS
+        return self._waiters > 0 or max(self._poll_every_ms, now_ms - self.polled_ms) < EAGER_POLL_MS
 
     def sleep(self) -> None:
         """Release the decoder."""
         self._decoder = None
+        self._budget.note(self, 0)
         self._pending.clear()
         self._picture = None
         self._jpegs.clear()
@@ -133,19 +155,42 @@ class FrameTap:
             if decoder is None or not frames:
                 return
             if frames[0].format.decoder != decoder.codec:
-                decoder = self._decoder = PictureDecoder(frames[0].format.decoder)
-            loop = asyncio.get_running_loop()
+                decoder = self._decoder = self._new_decoder(frames[0])
             try:
-                picture = await loop.run_in_executor(self._executor, decoder.decode, frames)
-            except av.FFmpegError as error:
-                log.warning("frame_decode_failed", error=str(error))
-                self.sleep()
-                self._ask_key()
+                picture = await self._decode(decoder, frames)
+            except (PictureTooLargeError, UnreadableSizeError, SizeChangesError, MemoryError, av.FFmpegError) as error:
+                self._refuse(error)
                 return
-            self.decoded += len(frames)
-            if picture is not None and self._decoder is decoder:
-                self._picture = picture
-                self._note_motion(picture)
+            if self._decoder is decoder:
+                self._failure, self._is_too_large = None, False
+                if picture is not None:
+                    self._picture = picture
+                    self._note_motion(picture)
+
+    async def _decode(self, decoder: PictureDecoder, frames: list[StreamFrame]) -> Picture | None:
+        """Decode frames in slices, between which other inputs have the thread."""
+        picture = None
+        while frames and self._decoder is decoder:
+            taken, picture = await self._share.run(partial(decoder.decode, frames))
+            self.decoded += taken
+            frames = frames[taken:]
+            if self._decoder is decoder:
+                self._budget.note(self, decoder.memory)
+        return picture
+
+    def _refuse(self, error: Exception) -> None:
+        """Drop a stream that cannot or must not be decoded; log what is new."""
+        self._is_too_large = isinstance(error, PictureTooLargeError)
+        failure = f"{type(error).__name__}: {error}"
+        if failure != self._failure:
+            self._failure = failure
+            log.warning("frame_decode_failed", error=failure)
+        self.sleep()
+        if not isinstance(error, PictureTooLargeError | SizeChangesError):
+            self._ask_key()
+
+    def _new_decoder(self, frame: StreamFrame) -> PictureDecoder:
+        return PictureDecoder(frame.format.decoder, self._limit, self._size_changes)
 
     def _note_motion(self, picture: Picture) -> None:
         if self._still is None or changed(self._still[0], picture.thumb):
@@ -154,9 +199,9 @@ class FrameTap:
     async def frame(self, query: FrameQuery) -> FrameReply:
         """Answer one poll."""
         now_ms = self._now_ms()
-        if self._polled_ms:
-            self._poll_every_ms += 0.3 * (min(10_000, now_ms - self._polled_ms) - self._poll_every_ms)
-        self._polled_ms = now_ms
+        if self.polled_ms:
+            self._poll_every_ms += 0.3 * (min(10_000, now_ms - self.polled_ms) - self._poll_every_ms)
+        self.polled_ms = now_ms
         self._keyframes.polled(now_ms)
         deadline_ms = now_ms + query.wait_ms
         self._waiters += query.after is not None and query.wait_ms > 0
@@ -202,6 +247,8 @@ class FrameTap:
                 return FrameMissing(reason=FrameMissingReason.STALE, sequence=newest.sequence)
         await self._hold_for_key()
         picture = await self._bring_up()
+        if picture is None and self._is_too_large:
+            return FrameMissing(reason=FrameMissingReason.TOO_LARGE, sequence=newest.sequence)
         if picture is None and self._now_ms() - newest.received_at_ms < PATIENCE_MS:
             self._ask_key()
             patience_ms = max(deadline_ms, self._now_ms() + PATIENCE_MS)
@@ -227,7 +274,7 @@ class FrameTap:
     async def _bring_up(self) -> Picture | None:
         """Start a decoder if there is none, decode the kept frames, and return the newest picture."""
         if self._decoder is None and self._gop.frames:
-            self._decoder = PictureDecoder(self._gop.frames[0].format.decoder)
+            self._decoder = self._new_decoder(self._gop.frames[0])
             self._pending = list(self._gop.frames)
         await self._decode_pending()
         return self._picture
@@ -239,13 +286,15 @@ class FrameTap:
         future = self._jpegs.get(key)
         if future is None:
             self._jpegs = {known: old for known, old in self._jpegs.items() if known[0] == source.sequence}
-            loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(self._executor, encode_jpeg, picture, width, query.quality)
+            encode = partial(encode_jpeg, picture, width, query.quality)
+            future = asyncio.ensure_future(self._share.run(encode))
             if len(self._jpegs) < JPEG_CACHE_MAX:
                 self._jpegs[key] = future
             self.encoded += 1
         # Shielded: a poller that is cancelled must not cancel the encoding that others share.
         jpeg, served_width, served_height = await asyncio.shield(future)
+        if len(jpeg) > JPEG_KEPT_MAX_BYTES:
+            self._jpegs.pop(key, None)
         now_ms = self._now_ms()
         return Frame(
             jpeg=jpeg,

@@ -15,7 +15,7 @@ import structlog
 from aioice.candidate import Candidate, candidate_foundation, candidate_priority
 from typing_extensions import override
 
-from sightline.video.rtc.udp import Address, UdpTransport, bind_udp
+from sightline.video.rtc.udp import Address, ReadPace, UdpTransport, bind_udp
 
 QUEUE_MAX_PACKETS: Final = 512
 """DTLS packets waiting for the handshake; media does not go through this queue."""
@@ -52,10 +52,19 @@ class IceConnection(aioice.ice.Connection):
     Args:
         sockets: Gives pairs of (address to bind, address to advertise), best first.
         ports: First and last UDP port to bind; zeros mean any free port.
+        datagrams_per_s: Datagrams of the peer that are read in a second; the rest is dropped by the kernel.
     """
 
-    def __init__(self, *, sockets: Callable[[], list[tuple[str, str]]], ports: tuple[int, int], **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        sockets: Callable[[], list[tuple[str, str]]],
+        ports: tuple[int, int],
+        datagrams_per_s: int = 5_000,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
+        self._pace = ReadPace(datagrams_per_s)
         self._choose_addresses = sockets
         self._ports = ports
         self.media_sink: MediaSink | None = None
@@ -117,7 +126,9 @@ class IceConnection(aioice.ice.Connection):
             else:
                 protocol.datagram_received(data, source)
 
-        transport = UdpTransport(sock, on_datagram=on_datagram, on_lost=lambda: protocol.connection_lost(None))
+        transport = UdpTransport(
+            sock, on_datagram=on_datagram, on_lost=lambda: protocol.connection_lost(None), pace=self._pace
+        )
         protocol.connection_made(transport)
         return protocol
 

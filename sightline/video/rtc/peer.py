@@ -21,6 +21,10 @@ from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Secti
 
 CERTIFICATE_RENEW: Final = timedelta(days=10)
 """aiortc's certificates are valid for 30 days; a worker may run longer."""
+PUBLISHED_PER_S: Final = 5_000
+"""Datagrams of a publisher that are read in a second: 46 Mbit/s in packets of 1,150 bytes."""
+FEEDBACK_PER_S: Final = 400
+"""Datagrams of a viewer: reports, requests, checks."""
 EARLY_MAX_PACKETS: Final = 256
 CANDIDATES_MAX: Final = 16
 """Remote candidates that are checked; each costs several datagrams to an address that the client names."""
@@ -124,6 +128,7 @@ class RtcPeer:
         connection = IceConnection(
             sockets=lambda: choose_addresses(net, prefer),
             ports=(net.udp_port_min, net.udp_port_max),
+            datagrams_per_s=PUBLISHED_PER_S if publishes else FEEDBACK_PER_S,
             ice_controlling=controlling,
         )
         certificate = certificates.current()

@@ -13,6 +13,10 @@ NTP_EPOCH_OFFSET_S = 2_208_988_800
 """Seconds from 1900 (NTP) to 1970 (Unix)."""
 
 
+RTCP_MESSAGES_MAX = 16
+"""Messages of one datagram that are read."""
+
+
 @final
 class RtpPacket:
     """A received RTP packet; extensions are dropped, padding is cut."""
@@ -101,10 +105,10 @@ class RtcpMessage:
 
 
 def parse_rtcp(data: bytes) -> list[RtcpMessage]:
-    """Split a compound packet; stops silently at the first malformed part."""
+    """Split a compound packet; stops silently at the first malformed part and after RTCP_MESSAGES_MAX."""
     messages: list[RtcpMessage] = []
     at = 0
-    while at + 4 <= len(data):
+    while at + 4 <= len(data) and len(messages) < RTCP_MESSAGES_MAX:
         first, kind, length = struct.unpack_from("!BBH", data, at)
         end = at + 4 + 4 * length
         if first >> 6 != 2 or end > len(data):

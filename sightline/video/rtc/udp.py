@@ -19,6 +19,8 @@ DATAGRAM_MAX_BYTES: Final = 2048
 """Larger datagrams are cut; WebRTC packets fit into one Ethernet frame."""
 READ_MAX: Final = 32
 """Datagrams read per wake-up, so that one socket cannot starve the others."""
+PAUSE_S: Final = 0.02
+"""How long a socket over its pace is not read: the kernel then drops what its buffer cannot hold, at no cost here."""
 SO_TIMESTAMPNS: Final = 35
 """Linux; the socket module does not name it."""
 UDP_SEGMENT: Final = 103
@@ -31,12 +33,39 @@ Address = tuple[str, int]
 
 
 @final
+class ReadPace:
+    """Bounds how many datagrams of one peer are read; shared by its sockets. A second's worth may come at once.
+
+    Args:
+        per_s: Datagrams a second.
+    """
+
+    def __init__(self, per_s: int) -> None:
+        self._per_s = per_s
+        self._left = float(per_s)
+        self._at_s = 0.0
+
+    def take(self, wanted: int, now_s: float) -> int:
+        """How many of the wanted datagrams may be read now."""
+        self._left = min(self._per_s, self._left + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
+        taken = min(wanted, int(self._left))
+        self._left -= taken
+        return taken
+
+    def give_back(self, count: int) -> None:
+        """Return what was taken and not read."""
+        self._left += count
+
+
+@final
 class UdpTransport(asyncio.DatagramTransport):
     """A bound UDP socket on the running loop. Sends at once or not at all; never buffers.
 
     Args:
         on_datagram: Takes (data, source, arrival in ms on the loop's clock). Runs in the read callback: must be quick.
         on_lost: Called once after `close`, from the loop.
+        pace: Bounds how many datagrams are read.
     """
 
     def __init__(
@@ -45,11 +74,13 @@ class UdpTransport(asyncio.DatagramTransport):
         *,
         on_datagram: Callable[[bytes, Address, float], None],
         on_lost: Callable[[], None],
+        pace: ReadPace,
     ) -> None:
         super().__init__({"socket": sock, "sockname": sock.getsockname()})
         self._sock = sock
         self._on_datagram = on_datagram
         self._on_lost = on_lost
+        self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self.blocked = False
@@ -58,16 +89,29 @@ class UdpTransport(asyncio.DatagramTransport):
         self._loop.add_reader(sock.fileno(), self._read)
 
     def _read(self) -> None:
-        for _ in range(READ_MAX):
-            if self._closing:
+        allowed = self._pace.take(READ_MAX, self._loop.time())
+        if not allowed:
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.call_later(PAUSE_S, self._resume)
+        for count in range(allowed):
+            if self._closing or not self._read_one():
+                self._pace.give_back(allowed - count)
                 return
-            try:
-                data, ancillary, _, source = self._sock.recvmsg(DATAGRAM_MAX_BYTES, _ANCILLARY_BYTES)
-            except OSError:
-                return  # nothing more to read, or an ICMP error of an earlier datagram
-            if data:
-                arrived_ms = self._loop.time() * 1000 - _age_ms(ancillary)
-                self._on_datagram(data, (source[0], source[1]), arrived_ms)
+
+    def _read_one(self) -> bool:
+        """Read one datagram; False if there is none."""
+        try:
+            data, ancillary, _, source = self._sock.recvmsg(DATAGRAM_MAX_BYTES, _ANCILLARY_BYTES)
+        except OSError:
+            return False  # nothing more to read, or an ICMP error of an earlier datagram
+        if data:
+            arrived_ms = self._loop.time() * 1000 - _age_ms(ancillary)
+            self._on_datagram(data, (source[0], source[1]), arrived_ms)
+        return True
+
+    def _resume(self) -> None:
+        if not self._closing:
+            self._loop.add_reader(self._sock.fileno(), self._read)
 
     @override
     def sendto(self, data: Any, addr: Any = None) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -22,9 +21,11 @@ from sightline.ports.video import (
 )
 from sightline.video import signalling
 from sightline.video.ipc.framing import Header
+from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput
+from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
 from sightline.video.rtc.sdp import Description, LocalSection, LocalTransport, SdpError, build, parse
@@ -51,6 +52,7 @@ class _Session:
     session_id: str
     kind: str
     client_ip: str
+    token: str
     ufrag: str
     """The client's ice-ufrag from its offer: another one in a PATCH would be an ICE restart."""
 
@@ -72,7 +74,8 @@ class MediaServer:
         self._emit = emit
         self._inputs: dict[str, LiveInput] = {}
         self._certificates = Certificates(clock)
-        self._executor: Executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="picture")
+        self._threads = PictureThreads(mono_ms=self._mono_ms)
+        self._budget = DecoderBudget(options.decoders_max_bytes)
         self._sessions: dict[str, _Session] = {}  # by resource
         self._closing: set[RtcPeer] = set()
         self._closed_peers = 0
@@ -101,7 +104,8 @@ class MediaServer:
         live = self._inputs[session_id] = LiveInput(
             session_id,
             self._options,
-            executor=self._executor,
+            threads=self._threads,
+            budget=self._budget,
             emit=self._emit,
             wall_ms=self._clock.now_ms,
             mono_ms=self._mono_ms,
@@ -182,6 +186,17 @@ class MediaServer:
         if request.client_ip and connecting >= options.connecting_per_address_max:
             return "too many viewers from this address are still connecting"
         return None
+
+    def viewer_tokens(self) -> list[str]:
+        """The tokens with which viewers are connected or connecting, each once."""
+        return list(dict.fromkeys(one.token for one in self._sessions.values() if one.kind == "whep"))
+
+    def end_viewers(self, tokens: Collection[str]) -> int:
+        """Disconnect the viewers of these tokens; returns their number."""
+        ended = [one for one in self._sessions.values() if one.kind == "whep" and one.token in tokens]
+        for one in ended:
+            one.peer.close("access withdrawn")
+        return len(ended)
 
     async def _signal_resource(self, session_id: str, request: SignalRequest, resource: str) -> SignalReply:
         known = self._sessions.get(resource)
@@ -293,6 +308,7 @@ class MediaServer:
             session_id=live.session_id,
             kind=request.kind,
             client_ip=request.client_ip,
+            token=request.token,
             ufrag=transport_section(offer).ufrag,
         )
         await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
@@ -364,7 +380,7 @@ class MediaServer:
         for session_id in list(self._inputs):
             self.close(session_id)
         await self._finish_closing()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._threads.stop()
 
     def stats(self) -> dict[str, int]:
         """Counts for logs and metrics."""
@@ -375,6 +391,7 @@ class MediaServer:
             "viewers": sum(len(live.viewers) for live in lives),
             "peers": len(self._sessions),
             "closing": len(self._closing),
+            "decoders_released": self._budget.released,
             "decoders": sum(live.tap.awake for live in lives),
             "decoded": self._closed_decoded + sum(live.tap.decoded for live in lives),
             "encoded": self._closed_encoded + sum(live.tap.encoded for live in lives),

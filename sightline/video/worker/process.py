@@ -24,6 +24,7 @@ from sightline.video.ipc import messages
 from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header, encode
 from sightline.video.rtc.selftest import check_addresses
 from sightline.video.worker.media_server import MediaServer
+from sightline.video.worker.memory import MemoryLimit
 
 READ_BYTES: Final = 256 * 1024
 log = structlog.get_logger()
@@ -58,6 +59,7 @@ class Worker:
                 for header, body in decoder.feed(data):
                     if header["op"] == "configure":
                         options = messages.options_from_wire(header["options"])
+                        MemoryLimit(options.worker_memory_mb).start()
                         self._media_server = MediaServer(options, clock=self._clock, ids=SystemIds(), emit=self._emit)
                         ticking = group.create_task(self._media_server.run())
                         self._writer.write(encode({"id": header["id"], "ok": True}))
@@ -100,6 +102,10 @@ class Worker:
         elif op == "self_test":
             checks = await check_addresses(media_server.net)
             return {"checks": [asdict(check) for check in checks]}, b""
+        elif op == "viewer_tokens":
+            return {"tokens": media_server.viewer_tokens()}, b""
+        elif op == "end_viewers":
+            return {"ended": media_server.end_viewers(frozenset(header["tokens"]))}, b""
         elif op == "stats":
             return {"stats": media_server.stats()}, b""
         else:

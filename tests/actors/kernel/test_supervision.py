@@ -13,7 +13,7 @@ from sightline.actors.kernel import (
     Sent,
     TurnLostError,
 )
-from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
+from sightline.domain.errors import DependencyRefusedError, OutcomeUnknownError, StoreUnavailableError, UnavailableError
 
 
 def failing(times, error):
@@ -161,6 +161,50 @@ async def test_a_parked_actor_works_again_after_revive(make_stage, script):
     assert stage.peek() == 4
     assert await stage.ref().ask(script.add(1), timeout_s=1) == 5
     assert stage.counts().parked == {}
+
+
+async def test_an_actor_that_was_parked_by_a_dependency_works_again_when_that_is_repaired(make_stage, script):
+    """A table that was renamed for a moment: nobody has to revive the sessions that met it."""
+    stage = await make_stage(restarts_max=0)
+    await stage.ref().ask(script.add(4), timeout_s=1)
+    refusals = iter([DependencyRefusedError("no such table")] * 3)
+
+    async def refuse_for_a_while(actor):
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        stage.on_load.clear()
+
+    stage.on_load.append(refuse_for_a_while)
+    with pytest.raises(TurnLostError):
+        await stage.ref().ask(script.crash(DependencyRefusedError("no such table")), timeout_s=1)
+    with pytest.raises(ActorParkedError):
+        await stage.ref().ask("anybody?", timeout_s=1)
+    with trio.fail_after(10 * 60):
+        while stage.peek() is None:  # noqa: ASYNC110  the kernel loads it
+            await trio.sleep(1)
+    assert stage.peek() == 4
+    assert stage.counts().parked == {}
+    assert stage.on_load == []
+
+
+async def test_an_actor_that_was_revived_is_not_loaded_a_second_time_when_its_pause_is_over(make_stage, script):
+    stage = await make_stage(restarts_max=0, idle_s=3_600)
+    stage.ref().tell(script.crash(DependencyRefusedError("no such table")))
+    await trio.testing.wait_all_tasks_blocked()
+    supervisor = stage.registry._supervisors["actor"]
+    (parked,) = supervisor.cells.values()
+    await stage.registry.revive("actor", "a")
+    (revived,) = supervisor.cells.values()
+    await trio.sleep(60)
+    supervisor.retry_if_due(parked)  # as a sweep that began before the revival
+    assert supervisor.cells["a"] is revived
+
+
+async def test_an_actor_that_was_parked_by_a_bug_waits_for_a_person(make_stage, script):
+    stage = await make_stage(restarts_max=0)
+    stage.ref().tell(script.crash())
+    await trio.sleep(3_600)
+    assert stage.counts().parked == {"a": "ValueError: boom"}
 
 
 async def test_restarts_wait_longer_each_time_and_jitter_comes_from_the_injected_source(make_stage, script):

@@ -95,4 +95,6 @@ def test_web3_encodes_and_decodes_the_same() -> None:
     ours = abi.SettledEvent.of(topics, data)
     assert ours.session_id_hash == "0x" + judged["sessionIdHash"].hex()
     assert (ours.payer, ours.payee) == (judged["payer"].lower(), judged["payee"].lower())
-    assert (ours.to_amount, ours.fee_amount) == (judged["toAmount"], judged["feeAmount"])
+    numbers = (ours.to_amount, ours.fee_amount, ours.rate, ours.seconds, ours.platform_fee_bps)
+    named = ("toAmount", "feeAmount", "ratePerSecond", "chargeableSeconds", "platformFeeBps")
+    assert numbers == tuple(judged[name] for name in named)

@@ -7,12 +7,12 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import httpx
 import rlp
-from eth_abi.abi import decode
+from eth_abi.abi import decode, encode
 
 from sightline.chain.contracts.abi import (
     SETTLE_MANY_SIGNATURE,
@@ -45,6 +45,9 @@ class Settled:
     payee: str
     to_amount: int
     fee_amount: int
+    rate: int
+    seconds: int
+    fee_bps: int
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,11 @@ def transaction_of(raw: bytes) -> Transaction:
 
 def calls_of(data: bytes) -> tuple[Settled, ...]:
     if data[:4] == selector(SETTLE_SIGNATURE):
-        session, payer, payee, to_amount, fee_amount, *_ = decode(SETTLE_TYPES, data[4:])
-        return (Settled("0x" + session.hex(), payer, payee, to_amount, fee_amount),)
+        session, payer, payee, *numbers, _ = decode(SETTLE_TYPES, data[4:])
+        return (Settled("0x" + session.hex(), payer, payee, *numbers),)
     assert data[:4] == selector(SETTLE_MANY_SIGNATURE)
     (rows,) = decode(SETTLE_MANY_TYPES, data[4:])
-    return tuple(Settled("0x" + row[0].hex(), row[1], row[2], 0, 0) for row in rows)
+    return tuple(Settled("0x" + row[0].hex(), row[1], row[2], 0, 0, row[3], 0, row[4]) for row in rows)
 
 
 @dataclass
@@ -229,7 +232,7 @@ class SettlingNode:
                 "transactionHash": transaction.tx_hash, "blockNumber": hex(block.number),
                 "blockHash": block.block_hash, "logIndex": "0x0",
                 "topics": [SETTLED_TOPIC, session, address_topic(call.payer), address_topic(call.payee)],
-                "data": word(call.to_amount) + word(call.fee_amount)[2:] + "0" * 64 * 3,
+                "data": "0x" + encode(["uint256"] * 5, astuple(call)[3:]).hex(),
             }
             for block in self.blocks
             if int(query["fromBlock"], 16) <= block.number <= int(query["toBlock"], 16)

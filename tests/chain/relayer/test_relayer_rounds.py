@@ -12,7 +12,6 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import (
-    SettledAmounts,
     SettlementLane,
     SettlementState,
 )
@@ -203,12 +202,13 @@ async def test_a_hold_of_another_amount_proves_nothing(desk: Desk) -> None:
 
 
 async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
-    """Settle a session by a transaction that the database does not know."""
+    """Settle a session by a transaction that the database does not know. The amount decides the seconds."""
     record = await desk.record(session_id)
     stranger = Desk(desk.node, desk.rpc, MemoryLedger(), signer=desk.signer)
     other = await stranger.ended()
     row = stranger.ledger._settlements.pop(other)
-    payload = replace(record.payload, to_amount=MicroUsdc(to_amount))
+    seconds = (to_amount + record.payload.fee_amount) // record.payload.rate
+    payload = replace(record.payload, to_amount=MicroUsdc(to_amount), chargeable_seconds=seconds)
     stranger.ledger._settlements[session_id] = replace(
         row, session_id=session_id, session_id_hash=session_id_hash(session_id), payload=payload
     )
@@ -245,8 +245,12 @@ async def test_an_adopted_settlement_of_other_amounts_is_a_mismatch_and_not_conf
     await relayer.work_once(desk.hear)
     record = await desk.record(session_id)
     assert record.state is SettlementState.MISMATCHED
-    assert record.on_chain == SettledAmounts(to_amount=151_000, fee_amount=9_000)
-    assert record.payload.to_amount == 51_000
+    ours = record.payload
+    assert record.on_chain == replace(
+        ours, from_address=ours.from_address.lower(), to_address=ours.to_address.lower(),
+        to_amount=MicroUsdc(151_000), chargeable_seconds=160_000 // ours.rate,
+    )  # fmt: skip
+    assert (ours.to_amount, record.on_chain.fee_amount) == (51_000, 9_000)
     assert desk.told == []
 
 

@@ -178,10 +178,10 @@ async def reset(to: str, target: Target) -> None:
         await trio.sleep(0.5)
 
 
-async def slow(to: str, target: Target) -> None:
-    """Delay each answer by 200 ms for 8 s."""
+async def slow(to: str, delay_s: float, target: Target) -> None:
+    """Delay each answer for 8 s."""
     link = _link(target, to)
-    link.delay_s = 0.2
+    link.delay_s = delay_s
     await trio.sleep(8)
     link.delay_s = 0.0
 
@@ -192,7 +192,7 @@ FAULTS: Final = (
     Fault("server kill -9, others take over", lose_server, SERVERS),
     Fault("worker kill -9", kill_worker, WORKERS),
     Fault("server SIGTERM and start", replace_server, SERVERS, is_planned=True),
-    *(Fault(f"server SIGSTOP {each} s", partial(suspend_server, each), may_end=each > 4) for each in (1, 4, 8, 30)),
+    *(Fault(f"server SIGSTOP {each} s", partial(suspend_server, each), may_end=each > 4) for each in (1, 4, 8, 20, 30)),
     Fault("nats kill -9", kill_nats),
     Fault("postgres kill -9", kill_postgres),
     *(
@@ -203,7 +203,8 @@ FAULTS: Final = (
             "one way cut 12 s, from the server": partial(block, to, (Way.OUT,), 12.0),
             "one way cut 12 s, to the server": partial(block, to, (Way.BACK,), 12.0),
             "reset": partial(reset, to),
-            "latency 200 ms": partial(slow, to),
+            "latency 200 ms": partial(slow, to, 0.2),
+            "latency 300 ms": partial(slow, to, 0.3),
         }.items()
     ),
 )

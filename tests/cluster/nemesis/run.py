@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 import trio
 
-from sightline.actors.ownership.owned_shards import shard_of
+from sightline.actors.shards import shard_of
 from sightline.bootstrap.ownership.single import EXIT_FENCED
 from tests.cluster.nemesis.checkout import open_checkout
 from tests.cluster.nemesis.claims import ClaimRecord, judge, operations_of, write_history

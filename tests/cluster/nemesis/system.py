@@ -20,7 +20,7 @@ import trio
 
 from sightline.bootstrap.ownership.single import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME, Layout, find_binaries, lay_out
-from tests.bus.nats_process import TOKEN, NatsProcess
+from tests.cluster.bus.nats_process import TOKEN, NatsProcess
 from tests.cluster.nemesis.checkout import python_path
 from tests.cluster.nemesis.link import Link, open_link
 from tests.conftest import open_data_directory
@@ -223,7 +223,9 @@ class Service:
             try:
                 async with httpx.AsyncClient(base_url=member.internal_url, timeout=5.0) as http:
                     ready = await http.get("/readyz")
-                    actors = (await http.get("/internal/actors")).json()["data"]["kinds"]
+                    actors = (await http.get("/internal/actors", headers=member.server.internal_headers())).json()[
+                        "data"
+                    ]["kinds"]
             except (httpx.TransportError, OSError, ValueError, KeyError) as error:
                 return f"server {member.number} does not answer: {error!r}"
             parked = {kind: counts["parked"] for kind, counts in actors.items() if counts["parked"]}

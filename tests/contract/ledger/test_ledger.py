@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import trio
 
+from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     DAY_MS,
     WOKEN_MAX,
@@ -17,7 +18,6 @@ from sightline.ports.ledger import (
     LedgerQuery,
     NonceTakenError,
     ReadingState,
-    SettledAmounts,
     SettlementLane,
     SettlementState,
     SpendingLimits,
@@ -146,7 +146,7 @@ async def test_a_settlement_keeps_the_place_of_its_event_until_it_is_reorganised
     assert await log_index() == 4
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=5)
     assert await log_index() is None
-    await ledger.mark_mismatched(SESSION, place, SettledAmounts(to_amount=1, fee_amount=2), now_ms=6)
+    await ledger.mark_mismatched(SESSION, place, a_payload(to_amount=1, fee_amount=2), now_ms=6)
     assert await log_index() == 3
 
 
@@ -255,7 +255,10 @@ async def test_what_is_mined_is_not_signed_again(ledger: Ledger, state: Settleme
 async def test_other_amounts_on_the_chain_are_a_state_of_their_own(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=1)
     inclusion = Inclusion(tx_hash="0xaa", block_number=7, block_hash="0xb7")
-    on_chain = SettledAmounts(to_amount=2**70, fee_amount=3)
+    on_chain = replace(
+        a_payload(to_amount=2**70, fee_amount=3), from_address="0x" + "e1" * 20, to_address="0x" + "e2" * 20,
+        rate=MicroUsdc(1), chargeable_seconds=2**70 + 3, platform_fee_bps=1,
+    )  # fmt: skip
     await ledger.mark_mismatched(SESSION, inclusion, on_chain, now_ms=3)
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="late", retry_at_ms=0, now_ms=5)
     record = await ledger.settlement(SESSION)

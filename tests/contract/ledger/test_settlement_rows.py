@@ -9,7 +9,6 @@ from sightline.ports.ledger import (
     Inclusion,
     Ledger,
     NonceTakenError,
-    SettledAmounts,
     SettlementLane,
     SettlementRecord,
     SettlementState,
@@ -152,10 +151,10 @@ async def test_only_what_is_in_a_block_can_leave_it(ledger: Ledger) -> None:
     assert await record_of(ledger) == row
 
 
-async def test_a_mismatch_shows_the_amounts_of_the_contract(ledger: Ledger) -> None:
+async def test_a_mismatch_keeps_what_the_contract_settled(ledger: Ledger) -> None:
     row = await signed(ledger)
     await ledger.mark_waiting(SESSION, SettlementState.STUCK, reason="no receipt", retry_at_ms=0, now_ms=6)
-    on_chain = SettledAmounts(to_amount=1, fee_amount=2)
+    on_chain = a_payload(to_amount=1, fee_amount=2)
     await ledger.mark_mismatched(SESSION, PLACE, on_chain, now_ms=7)
     mismatched = replace(
         row, state=SettlementState.MISMATCHED, reason="the contract settled other amounts", block_number=7,

@@ -20,11 +20,14 @@ from sightline.domain.session.messages import (
     GoLive,
     MediaBroke,
     Party,
+    RecordNoShow,
+    RecordProof,
     ReleaseHold,
     ReleaseOperator,
     Settle,
     SettlementMined,
     Tick,
+    Withdraw,
 )
 from sightline.domain.session.model import EndReason, SessionState
 from sightline.domain.session.status import parties_of, session_status
@@ -55,6 +58,9 @@ def refused(session, message, at_ms):
 
 
 # REQUESTED.
+
+
+WALLET = an_operator().wallet_address
 
 
 def test_a_request_can_be_assigned_until_the_last_millisecond_of_its_wait():
@@ -95,7 +101,8 @@ def test_an_assignment_must_be_started_in_time_and_a_drone_has_longer(kind, wait
     assert after(session, GoLive(VIDEO), T0 + wait_ms - 1).state is SessionState.LIVE
     step = taken(machine.step(session, Tick(), T0 + wait_ms + 77, LIMITS))
     assert step.session.state is SessionState.REQUESTED
-    assert step.effects == (ReleaseOperator(OPERATOR, start_timed_out=True, is_withdrawn=True),)
+    release = ReleaseOperator(OPERATOR, start_timed_out=True, is_withdrawn=True)
+    assert step.effects == (release, RecordNoShow(WALLET, T0 + wait_ms))
     assert refused(session, GoLive(VIDEO), T0 + wait_ms) == wrong_state(step.session)
 
 
@@ -119,7 +126,8 @@ def test_a_request_expires_at_a_start_timeout_when_less_than_a_second_of_waiting
     closed = step.session.phase
     assert (step.session.state, closed.reason) == (SessionState.EXPIRED, EndReason.START_TIMEOUT)
     assert closed.closed_at_ms == at_ms + 120_000
-    assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=True))
+    release = ReleaseOperator(OPERATOR, start_timed_out=True)
+    assert step.effects == (ReleaseHold(), release, RecordNoShow(WALLET, at_ms + 120_000))
 
 
 def test_a_request_that_a_hundred_operators_did_not_start_expires():
@@ -139,8 +147,27 @@ def test_both_deadlines_that_passed_while_the_server_was_down_are_settled_in_one
     assert (step.session.phase.reason, step.session.phase.closed_at_ms) == (EndReason.WAIT_TIMEOUT, T0 + 180_000)
     assert step.effects == (
         ReleaseOperator(OPERATOR, start_timed_out=True, is_withdrawn=True),
+        RecordNoShow(WALLET, T0 + 160_000),
         ReleaseHold(),
     )
+
+
+def test_a_dispatch_that_is_not_acknowledged_opens_the_request_again_as_a_no_show():
+    session = an_assigned_session(T0 + 40_000, wait_timeout_s=60)
+    step = taken(machine.step(session, Withdraw(), T0 + 50_000, LIMITS))
+    assert (step.session.state, step.session.unstarted_by) == (SessionState.REQUESTED, (OPERATOR,))
+    assert machine.deadline_ms(step.session) == T0 + 70_000
+    assert dict(step.events[0].facts)["reason"] == "NOT_ACKNOWLEDGED"
+    assert step.effects[1] == RecordNoShow(WALLET, T0 + 50_000)
+    for state in (a_requested_session(), a_cancelled_session(), Film().session):
+        assert refused(state, Withdraw(), T0 + 1) == wrong_state(state)
+
+
+def test_a_session_of_thirty_clean_seconds_is_a_proof_of_its_operators_wallet():
+    for seconds, is_proof in ((29, False), (30, True)):
+        film = Film().both(T0, T0 + 1_000 * seconds, every_ms=1_000)
+        step = taken(machine.step(film.session, End(Party.CONSUMER), T0 + 1_000 * seconds, LIMITS))
+        assert (RecordProof(WALLET, T0 + 1_000 * seconds) in step.effects) == is_proof
 
 
 def test_a_consumer_withdraws_a_request_whose_start_deadline_just_passed():

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -28,6 +29,7 @@ from sightline.domain.session.model import Session, VideoInput
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import meter_status, session_status
 from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
 from sightline.http.schemas.receipts import receipt_json
 from sightline.ports.ledger import SettlementRecord, SettlementState
 from sightline.ports.store import RecordedEvent
@@ -37,6 +39,8 @@ from tests.http.fakes import CHAIN
 
 PAYER = "0x52908400098527886E0F7030069857D2E4169EE7"
 PAYEE = "0x8617E340B3D01FA5F11F306F4090FD50E238070D"
+OTHER_PAYEE = "0xde709f2102306220921060314715629080e2fb77"
+STRANGERS_CONTRACTS = {"settlementAddress": "0x" + "c1" * 20, "usdcAddress": "0x" + "c2" * 20}
 TX = "0x" + "5e" * 32
 BLOCK, LOG_INDEX = 4_711, 5
 
@@ -50,6 +54,8 @@ class Story:
         made = machine.create(terms(payer_address=PAYER, max_duration_s=60, hold=60 * 1_000))
         self.session, self.events = made.session, list[RecordedEvent]()
         self.payload: SettlementPayload | None = None
+        self.on_chain: SettlementPayload | None = None
+        """What the contract settled, if it differs."""
         self._record(made)
 
     def tell(self, message: Message, after_ms: int) -> "Story":
@@ -85,12 +91,13 @@ class Story:
     def _settlement(self) -> SettlementRecord | None:
         if self.payload is None:
             return None
-        is_mined = self.events[-1].event.kind.value == "SETTLED"
+        is_mined = self.events[-1].event.kind.value == "SETTLED" or self.on_chain is not None
+        final = SettlementState.CONFIRMED if self.on_chain is None else SettlementState.MISMATCHED
         return SettlementRecord(
             session_id=self.session.id,
             session_id_hash=session_id_hash(self.session.id),
             payload=self.payload,
-            state=SettlementState.CONFIRMED if is_mined else SettlementState.COMPOSED,
+            state=final if is_mined else SettlementState.COMPOSED,
             reason=None,
             tx_hash=TX if is_mined else None,
             block_number=BLOCK if is_mined else None,
@@ -102,6 +109,7 @@ class Story:
             composed_at_ms=T0 + 50_000,
             updated_at_ms=T0 + 90_000,
             log_index=LOG_INDEX if is_mined else None,
+            on_chain=self.on_chain,
         )
 
 
@@ -135,16 +143,43 @@ def reopened() -> Story:
     return Story().tell(Assign(an_operator(wallet_address=PAYEE)), 2_000).tell(Cancel(), 130_000)
 
 
-def on_chain(receipt: Json) -> Json:
-    """What a node of the chain answers for the settlement of a true receipt."""
+def by_other_contracts(receipt: Json) -> Json:
+    """The receipt as if contracts that anyone may deploy had paid. Its own numbers agree with each other."""
+    return forged(receipt, ("contracts",), receipt["contracts"] | STRANGERS_CONTRACTS)
+
+
+def mismatched() -> Json:
+    """A database that was restored: the chain had paid 7 seconds to another payee before."""
+    story = live().proved(5_000, 13_000)
+    story.tell(MediaBroke(T0 + 14_000), 14_000).proved(18_000, 20_000)
+    story.proved(33_500, 41_500).tell(End(Party.CONSUMER), 42_750)
+    assert story.payload is not None
+    story.on_chain = replace(
+        story.payload,
+        to_address=OTHER_PAYEE,
+        chargeable_seconds=7,
+        to_amount=MicroUsdc(5_950),
+        fee_amount=MicroUsdc(1_050),
+    )
+    return story.receipt()
+
+
+def on_chain(receipt: Json, *, token: str | None = None, is_credited: bool = False) -> Json:
+    """What a node of the chain answers for the settlement of a true receipt.
+
+    Args:
+        token: Another token than the receipt's that moved the amounts.
+        is_credited: The token refused the payee: its part is a credit at the settlement contract.
+    """
     payload, contracts = receipt["settlement"]["payload"], receipt["contracts"]
     amounts = [int(payload[name]) for name in ("toAmount", "feeAmount", "ratePerSecond")]
     data = encode(["uint256"] * 5, [*amounts, payload["chargeableSeconds"], payload["platformFeeBps"]])
     payer, payee = address_topic(payload["from"]), address_topic(payload["to"])
     collector = address_topic("0x" + "fe" * 20)
-    token = contracts["usdcAddress"].lower()
+    token = (token or contracts["usdcAddress"]).lower()
+    receiver = address_topic(contracts["settlementAddress"]) if is_credited else payee
     logs = [
-        _log(token, [TRANSFER_TOPIC, payer, payee], encode(["uint256"], amounts[:1]), LOG_INDEX - 2),
+        _log(token, [TRANSFER_TOPIC, payer, receiver], encode(["uint256"], amounts[:1]), LOG_INDEX - 2),
         _log(token, [TRANSFER_TOPIC, payer, collector], encode(["uint256"], amounts[1:2]), LOG_INDEX - 1),
         _log(
             contracts["settlementAddress"].lower(),

@@ -1,10 +1,12 @@
 """Recorded events and receipts over HTTP."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sightline.domain.receipt import verify_events, verify_receipt
+from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import Inclusion
 from sightline.ports.video import MediaKind
 from sightline.system.keccak import keccak256
@@ -59,6 +61,33 @@ async def test_a_settlement_changes_the_head_hash_and_not_that_of_the_end(world:
     )
     place = {name: after["settlement"][name] for name in ("state", "txHash", "blockNumber", "logIndex")}
     assert place == {"state": "CONFIRMED", "txHash": TX, "blockNumber": "9", "logIndex": 3}
+
+
+async def test_a_session_that_the_chain_had_settled_otherwise_shows_the_numbers_of_the_chain_and_says_so(
+    world: World,
+) -> None:
+    consumer, _, path = await ended(world)
+    before = data_of(await consumer.key.get(f"{path}/receipt"))
+    session, ours = before["session"], before["settlement"]["payload"]
+    record = await world.ledger.settlement(session["id"])
+    assert record is not None
+    seconds = session["cleanSeconds"] + 4
+    total = seconds * int(ours["ratePerSecond"])
+    fee = total * ours["platformFeeBps"] // 10_000
+    on_chain = replace(
+        record.payload, chargeable_seconds=seconds, to_amount=MicroUsdc(total - fee), fee_amount=MicroUsdc(fee)
+    )
+    inclusion = Inclusion(tx_hash=TX, block_number=9, block_hash="0x" + "cd" * 32, log_index=3)
+    await world.ledger.mark_mismatched(session["id"], inclusion, on_chain, now_ms=world.clock.now_ms())
+    receipt = data_of(await consumer.key.get(f"{path}/receipt"))
+    settlement = data_of(await consumer.key.get(f"/api/v1/settlements/{session['id']}"))
+    shown = {"toAmount": str(total - fee), "feeAmount": str(fee), "chargeableSeconds": seconds}
+    for each in (receipt["settlement"], settlement):
+        assert (each["state"], each["mismatched"], each["payload"]) == ("CONFIRMED", True, ours | shown)
+    assert receipt["session"] == session
+    (failure,) = verify_receipt(receipt, keccak256=keccak256).failures
+    assert failure.line == "settlement.mismatched"
+    assert f"the contract settled {total} micro-USDC for {seconds} s" in failure.message
 
 
 async def test_events_are_paged_by_sequence_while_live_and_after(world: World) -> None:

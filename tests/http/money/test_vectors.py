@@ -9,15 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.domain.receipt import ReceiptCheck, Verification, chain_hash, verify_events, verify_receipt
+from sightline.domain.receipt import (
+    ReceiptCheck,
+    SkipReason,
+    TrustedDeployment,
+    Verification,
+    chain_hash,
+    verify_events,
+    verify_receipt,
+)
 from sightline.system.keccak import keccak256
 from tests.http.money import builder
 from tests.http.money.builder import (
     Json,
+    by_other_contracts,
     cancelled,
     forged,
     leaves,
     line_of,
+    mismatched,
     on_chain,
     pending,
     reopened,
@@ -28,10 +38,12 @@ from tests.http.money.builder import (
 VECTORS = Path(__file__).parents[3] / "docs" / "vectors" / "receipts.json"
 TRUE = settled().receipt()
 CHAIN = on_chain(TRUE)
+CONTRACTS = TRUE["contracts"]
+TRUSTED = TrustedDeployment(CONTRACTS["chainId"], CONTRACTS["settlementAddress"], CONTRACTS["usdcAddress"])
 
 
-def verified(receipt: Json, chain: object = CHAIN) -> Verification:
-    return verify_receipt(receipt, keccak256=keccak256, chain=chain)
+def verified(receipt: Json, chain: object = CHAIN, deployment: TrustedDeployment | None = TRUSTED) -> Verification:
+    return verify_receipt(receipt, keccak256=keccak256, deployment=deployment, chain=chain)
 
 
 def vectors() -> Json:
@@ -39,12 +51,20 @@ def vectors() -> Json:
     pause = next(index for index, event in enumerate(TRUE["events"]) if event["kind"] == "PAUSED")
     end = next(index for index, event in enumerate(TRUE["events"]) if event["kind"] == "ENDED")
     facts = {fact["name"]: place for place, fact in enumerate(TRUE["events"][end]["facts"])}
-    receipts: list[tuple[str, Json, object]] = [
-        ("settled on the chain", TRUE, CHAIN),
-        ("settled, without chain data", TRUE, None),
-        ("ended without proof, not settled yet", pending().receipt(), None),
-        ("cancelled before it was LIVE", cancelled().receipt(), None),
-        ("opened again since its operator did not start, then cancelled", reopened().receipt(), None),
+    elsewhere, other = by_other_contracts(TRUE), mismatched()
+    receipts: list[tuple[str, Json, TrustedDeployment | None, object]] = [
+        ("settled on the chain", TRUE, TRUSTED, CHAIN),
+        ("settled, and the caller names no deployment", TRUE, None, CHAIN),
+        ("settled, without a transaction from a node", TRUE, TRUSTED, None),
+        ("ended without proof, not settled yet", pending().receipt(), TRUSTED, None),
+        ("cancelled before it was LIVE", cancelled().receipt(), TRUSTED, None),
+        ("opened again since its operator did not start, then cancelled", reopened().receipt(), TRUSTED, None),
+        ("settled by contracts of a stranger, as the receipt says", elsewhere, TRUSTED, on_chain(elsewhere)),
+        ("settled by contracts of a stranger, with the trusted addresses", TRUE, TRUSTED, on_chain(elsewhere)),
+        ("paid in the token of a stranger", TRUE, TRUSTED, on_chain(TRUE, token=elsewhere["contracts"]["usdcAddress"])),
+        ("paid into the payee's credit at the contract", TRUE, TRUSTED, on_chain(TRUE, is_credited=True)),
+        ("read from a node of another chain", TRUE, TRUSTED, CHAIN | {"chainId": 1}),
+        ("a settlement that is MISMATCHED", other, TRUSTED, on_chain(other)),
     ]
     changes: list[tuple[str, tuple[str | int, ...], object]] = [
         ("a pause moved", ("events", pause, "atMs"), TRUE["events"][pause]["atMs"] + 1_000),
@@ -57,15 +77,23 @@ def vectors() -> Json:
         ("a higher fee", ("settlement", "payload", "feeAmount"), "999999"),
         ("another payee", ("settlement", "payload", "to"), builder.PAYER),
         ("another transaction", ("settlement", "txHash"), "0x" + "11" * 32),
+        ("MISMATCHED although it is not", ("settlement", "mismatched"), True),
         ("another log", ("settlement", "logIndex"), builder.LOG_INDEX + 1),
         ("another contract", ("contracts", "settlementAddress"), builder.PAYER),
+        ("another token", ("contracts", "usdcAddress"), builder.PAYER),
         ("another chain", ("contracts", "chainId"), 1),
         ("an event without its facts", ("events", end, "facts"), None),
     ]
     return {
         "receipts": [
-            {"name": name, "receipt": receipt, "chain": chain, **_result(verified(receipt, chain))}
-            for name, receipt, chain in receipts
+            {
+                "name": name,
+                "receipt": receipt,
+                "deployment": None if deployment is None else CONTRACTS,
+                "chain": chain,
+                **_result(verified(receipt, chain, deployment)),
+            }
+            for name, receipt, deployment, chain in receipts
         ],
         "forged": [
             {"name": name, "path": list(path), "value": value, **_result(verified(forged(TRUE, path, value)))}
@@ -76,7 +104,7 @@ def vectors() -> Json:
 
 def _result(found: Verification) -> Json:
     failures = [{"check": each.check.value, "line": each.line} for each in found.failures]
-    return {"failures": failures, "skipped": sorted(check.value for check in found.skipped)}
+    return {"failures": failures, "skipped": {str(check): str(reason) for check, reason in found.skipped.items()}}
 
 
 def test_the_committed_vectors_are_what_the_verifier_says() -> None:
@@ -86,16 +114,56 @@ def test_the_committed_vectors_are_what_the_verifier_says() -> None:
 
 def test_true_receipts_pass() -> None:
     assert verified(TRUE) == Verification(())
-    assert verified(TRUE, None) == Verification((), frozenset({ReceiptCheck.SETTLED}))
     for story in (pending(), cancelled()):
-        assert verified(story.receipt(), None).failures == ()
+        assert verified(story.receipt(), None) == Verification((), {ReceiptCheck.SETTLED: SkipReason.NOT_SETTLED})
     assert int(TRUE["session"]["chargedMicroUsdc"]) > 0
     assert len(TRUE["meter"]["windows"]) >= 2
 
 
+def test_a_payment_that_was_not_looked_up_is_never_said_to_be_verified() -> None:
+    settled_check = ReceiptCheck.SETTLED
+    assert verified(TRUE, CHAIN, None) == Verification((), {settled_check: SkipReason.DEPLOYMENT_MISSING})
+    assert verified(TRUE, None) == Verification((), {settled_check: SkipReason.TRANSACTION_MISSING})
+    assert verified(TRUE, None, None) == Verification((), {settled_check: SkipReason.DEPLOYMENT_MISSING})
+
+
+def test_a_receipt_that_a_strangers_contract_emitted_is_refused_by_whoever_names_the_deployment() -> None:
+    elsewhere = by_other_contracts(TRUE)
+    found = verified(elsewhere, on_chain(elsewhere))
+    lines = [(each.check, each.line) for each in found.failures]
+    assert lines[:2] == [
+        (ReceiptCheck.SETTLED, "contracts.settlementAddress"),
+        (ReceiptCheck.SETTLED, "contracts.usdcAddress"),
+    ]
+    assert [each.line for each in verified(elsewhere, None).failures] == [line for _, line in lines[:2]]
+    assert "by the contract " + TRUSTED.settlement_address.lower() in found.failures[2].message
+    honest = verified(TRUE, on_chain(elsewhere))
+    assert [each.line for each in honest.failures] == ["settlement.txHash"]
+
+
+def test_a_mismatched_settlement_is_one_failure_that_says_what_the_chain_paid() -> None:
+    receipt = mismatched()
+    (failure,) = verified(receipt, on_chain(receipt)).failures
+    assert failure.line == "settlement.mismatched"
+    assert failure.message == (
+        f"is true: the contract settled 7000 micro-USDC for 7 s from {builder.PAYER} to {builder.OTHER_PAYEE}, "
+        "but the recorded events give 22000 micro-USDC for 22 s"
+    )
+    wrong = forged(receipt, ("settlement", "payload", "chargeableSeconds"), 8)
+    assert {"settlement.payload", "settlement.payload.chargeableSeconds"} <= {
+        each.line for each in verified(wrong, on_chain(receipt)).failures
+    }
+
+
 def test_every_forged_vector_names_the_forged_line() -> None:
     committed = orjson.loads(VECTORS.read_bytes())
-    assert [vector["failures"] for vector in committed["receipts"]] == [[]] * 5
+    assert [vector["name"] for vector in committed["receipts"] if vector["failures"]] == [
+        "settled by contracts of a stranger, as the receipt says",
+        "settled by contracts of a stranger, with the trusted addresses",
+        "paid in the token of a stranger",
+        "read from a node of another chain",
+        "a settlement that is MISMATCHED",
+    ]
     for vector in committed["forged"]:
         line = line_of(vector["path"])
         assert any(line.startswith(failure["line"]) for failure in vector["failures"]), vector["name"]
@@ -133,7 +201,8 @@ def _other_than(original: object) -> st.SearchStrategy[Any]:
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_a_missing_value_or_event_is_found(data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from([leaf for leaf in leaves(TRUE) if isinstance(leaf[-1], str)]))
+    named = [leaf for leaf in leaves(TRUE) if isinstance(leaf[-1], str) and leaf[-1] != "mismatched"]
+    path = data.draw(st.sampled_from(named))
     other = forged(TRUE, path, None)
     del value_at(other, path[:-1])[path[-1]]
     assert not verified(other).is_valid, path
@@ -147,7 +216,7 @@ def test_a_missing_value_or_event_is_found(data: st.DataObject) -> None:
     st.sampled_from(["session", "meter", "events", "settlement", "contracts", "id", "txHash"]), inner
 ) | st.lists(inner)))  # fmt: skip
 def test_anything_else_is_refused_and_never_raises(receipt: object) -> None:
-    assert not verify_receipt(receipt, keccak256=keccak256, chain=CHAIN).is_valid
+    assert not verify_receipt(receipt, keccak256=keccak256, deployment=TRUSTED, chain=CHAIN).is_valid
 
 
 def test_events_are_verified_against_a_head_hash_that_was_seen_earlier() -> None:

@@ -85,6 +85,7 @@ async def test_a_settlement_goes_from_not_ready_to_confirmed(world: World) -> No
         },
         "txHash": None,
         "confirmedAt": None,
+        "mismatched": False,
     }
     inclusion = Inclusion(tx_hash=TX, block_number=9, block_hash="0x" + "cd" * 32)
     now_ms = world.clock.now_ms()
@@ -100,7 +101,7 @@ async def test_a_settlement_is_for_the_parties(world: World) -> None:
     consumer, stranger = await world.party("CONSUMER"), await world.party("CONSUMER", "SUPPLIER")
     session = await world.request(consumer)
     path = f"/api/v1/settlements/{session['id']}"
-    not_ready = {"state": "NOT_READY", "payload": None, "txHash": None, "confirmedAt": None}
+    not_ready = {"state": "NOT_READY", "payload": None, "txHash": None, "confirmedAt": None, "mismatched": False}
     assert data_of(await consumer.key.get(path)) == {"sessionId": session["id"]} | not_ready
     assert error_of(await stranger.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
     unknown = await consumer.key.get(f"/api/v1/settlements/{UNKNOWN}")

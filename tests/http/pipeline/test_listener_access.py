@@ -1,12 +1,13 @@
 """A listener serves only requests whose Host header names it, and may ask for a bearer token."""
 
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 import trio
 
-from sightline.http.asgi.mcp_endpoint import McpEndpoint
+from sightline.http.asgi.mcp_endpoint import CALLS_MAX, McpEndpoint
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.server import Receive, Scope, Send
 
@@ -65,8 +66,14 @@ async def test_a_listener_with_a_token_serves_only_its_bearer(running: Any, door
 
 
 async def an_api(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"the API"})
+    """Knows one key."""
+    body = b"the API"
+    status = 200
+    if scope["path"] == "/api/v1/me":
+        known = dict(scope["headers"])[b"authorization"] == b"Bearer svc_test_key"
+        status, body = (200, b'{"data": {"workspaceId": "w"}}') if known else (401, b"{}")
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
@@ -84,3 +91,41 @@ async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
             assert "request_view" in {tool["name"] for tool in listed.json()["result"]["tools"]}
             assert (await http.get("/other")).text == "the API"
         nursery.cancel_scope.cancel()
+
+
+class Held:
+    """An API whose sessions are read until the test lets them go."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.changed = trio.Event()
+        self.free = trio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith("/api/v1/sessions"):
+            self.waiting += 1
+            self.changed.set()
+            self.changed = trio.Event()
+            await self.free.wait()
+        await an_api(scope, receive, send)
+
+
+async def test_the_mcp_endpoint_bounds_the_calls_of_a_workspace_in_flight() -> None:
+    api = Held()
+    endpoint = McpEndpoint(api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()), b"k" * 32)
+    key = {"authorization": "Bearer svc_test_key", "accept": "application/json, text/event-stream"}
+    params = {"name": "list_sessions", "arguments": {}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(endpoint.run)
+        transport = httpx.ASGITransport(app=endpoint)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url=PUBLIC, headers=key) as http:
+            for _ in range(CALLS_MAX):
+                nursery.start_soon(partial(http.post, "/mcp", json=call))
+            with trio.fail_after(20):
+                while api.waiting < CALLS_MAX:
+                    await api.changed.wait()
+                refused = await http.post("/mcp", json=call)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+            api.free.set()
+            nursery.cancel_scope.cancel()

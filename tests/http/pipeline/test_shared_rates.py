@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, suppress
 import trio
 import trio.testing
 
-from sightline.actors.ownership.routes import Routes
-from sightline.actors.remote.peers import Peers
-from sightline.actors.remote.rate_sharing import RatesElsewhere
-from sightline.bus.memory import MemoryNetwork
+from sightline.cluster.bus.memory import MemoryNetwork
+from sightline.cluster.peers.peers import Peers
+from sightline.cluster.rates import RatesElsewhere
+from sightline.cluster.routes import Routes
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits
 

@@ -52,7 +52,7 @@ async def test_a_wrong_key_is_called_a_wrong_key(world: World) -> None:
     consumer = await world.party("CONSUMER")
     refused = await consumer.key.having(authorization="Bearer svc_nonsense").get("/api/v1/me")
     assert error_of(refused) == (401, "NOT_AUTHENTICATED", "auth:credential")
-    assert refused.json()["message"] == "The API key or session cookie is not valid"
+    assert refused.json()["hint"] == "The API key or session cookie is not valid"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_a_misspelt_field_of_a_creating_call_is_refused(world: World, fiel
     consumer = await world.party("CONSUMER")
     refused = await consumer.key.post(SESSIONS, BERLIN | {field: 100})
     assert error_of(refused) == (400, "INVALID_INPUT", label)
-    assert refused.json()["message"] == f"{field}: unknown field; did you mean {meant}?"
+    assert refused.json()["hint"] == f"{field}: unknown field; did you mean {meant}?"
     assert data_of(await consumer.key.get(SESSIONS))["items"] == []
 
 

@@ -76,7 +76,7 @@ async def test_a_sequence_may_be_2_to_the_31_above_the_last_and_the_owner_can_re
     data_of(await operator.beat(sequence=10))
     jumped = await operator.beat(sequence=11 + 2**31)
     assert error_of(jumped) == (400, "INVALID_INPUT", "location:sequence")
-    assert "one, 10" in jumped.json()["message"]
+    assert "one, 10" in jumped.json()["hint"]
     data_of(await operator.beat(sequence=10 + 2**31))
     items = [BERLIN | {"sequence": 11 + 2**31}, BERLIN | {"sequence": 2**53 - 1}]
     batch = data_of(await operator.key.post(f"{operator.path}/locations", {"items": items}))
@@ -97,7 +97,7 @@ async def test_sequences_rise_and_the_conflict_names_the_last(world: World) -> N
     for sequence in (41, 40, 0):
         answer = await operator.beat(sequence=sequence)
         assert error_of(answer) == (409, "CONFLICT", "location:sequence")
-        assert "41" in answer.json()["message"]
+        assert "41" in answer.json()["hint"]
     data_of(await operator.beat(sequence=1_000))
 
 

@@ -47,4 +47,4 @@ async def test_a_path_that_is_no_built_file_is_unknown(manual: ManualResources, 
 async def test_a_checkout_without_the_manual_says_how_to_build_it(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="NOT_FOUND manual:notBuilt") as refused:
         await ManualResources(tmp_path / "nothing").page(a_call())
-    assert "make docs" in refused.value.message
+    assert "make docs" in (refused.value.hint or "")

@@ -2,6 +2,7 @@
 
 from tests.http.world import Client, World, cookie_of, data_of, error_of
 
+SELECT = "/api/v1/auth/workspace/select"
 CHALLENGE, LOGIN = "/api/v1/auth/wallet/challenge", "/api/v1/auth/wallet/login"
 
 
@@ -9,7 +10,7 @@ async def test_a_wallet_signs_in_selects_and_is_known(world: World) -> None:
     account = world.account()
     workspace = await world.create_workspace(account, "CONSUMER")
     answer = await world.anyone.post(LOGIN, await world.signed(account, CHALLENGE))
-    brief = {"id": workspace["id"], "slug": workspace["slug"], "name": workspace["name"], "role": "OWNER"}
+    brief = {name: workspace[name] for name in ("id", "slug", "name", "walletAddress")} | {"role": "OWNER"}
     assert data_of(answer) == {"walletAddress": account.address, "workspaces": [brief]}
     assert answer.headers["set-cookie"].startswith("svc_session=v2.")
     assert "HttpOnly; SameSite=Lax" in answer.headers["set-cookie"]
@@ -23,7 +24,7 @@ async def test_a_wallet_signs_in_selects_and_is_known(world: World) -> None:
         "workspaces": [brief],
         "expiresAt": me["expiresAt"],
     }
-    selected = await unselected.post("/api/v1/auth/workspace/select", {"workspaceId": workspace["id"].upper()})
+    selected = await unselected.post(SELECT, {"workspaceId": workspace["id"].upper()})
     assert data_of(selected) == {"workspaceId": workspace["id"], "role": "OWNER"}
     me = data_of(await Client(world, {"cookie": cookie_of(selected)}).get("/api/v1/me"))
     assert (me["workspaceId"], me["role"]) == (workspace["id"], "OWNER")
@@ -76,7 +77,7 @@ async def test_a_bad_address_names_the_field(world: World) -> None:
 async def test_selecting_a_workspace_of_others_is_403(world: World) -> None:
     stranger = Client(world, {"cookie": await world.login(world.account())})
     other = await world.party("CONSUMER")
-    answer = await stranger.post("/api/v1/auth/workspace/select", {"workspaceId": other.id})
+    answer = await stranger.post(SELECT, {"workspaceId": other.id})
     assert error_of(answer)[:2] == (403, "NOT_AUTHORIZED")
 
 
@@ -134,3 +135,59 @@ async def test_a_contract_wallet_that_cannot_be_asked_is_503_and_the_nonce_stays
     assert error_of(await world.anyone.post(LOGIN, unclear))[:2] == (503, "UNAVAILABLE")
     world.chain.is_down = False
     data_of(await world.anyone.post(LOGIN, proof))
+
+
+async def test_an_invited_wallet_is_a_member_only_after_it_has_accepted(world: World) -> None:
+    inviter, guest = await world.party("SUPPLIER"), world.account()
+    body = {"walletAddress": guest.address.lower(), "role": "ADMIN"}
+    invited = data_of(await inviter.wallet.post(f"{inviter.path}/members", body))
+    assert (invited["status"], invited["walletAddress"], invited["role"]) == ("INVITED", guest.address, "ADMIN")
+    cookie = await world.login(guest)
+    client = Client(world, {"cookie": cookie})
+    assert data_of(await client.get("/api/v1/me"))["workspaces"] == []
+    assert data_of(await client.get("/api/v1/workspaces"))["items"] == []
+    not_a_member = (403, "NOT_AUTHORIZED", "workspace:notMember")
+    assert error_of(await client.post(SELECT, {"workspaceId": inviter.id})) == not_a_member
+    (received,) = data_of(await client.get("/api/v1/me/invitations"))["items"]
+    workspace = {name: inviter.workspace[name] for name in ("id", "slug", "name", "roles", "walletAddress")}
+    assert received == {
+        "id": invited["invitationId"],
+        "workspace": workspace,
+        "role": "ADMIN",
+        "invitedBy": inviter.account.address,
+        "createdAt": invited["invitedAt"],
+        "expiresAt": invited["expiresAt"],
+    }
+    path = f"/api/v1/me/invitations/{received['id']}"
+    assert data_of(await client.get(path)) == received
+    keyed = client.having(idempotency_key="again")
+    accepted = data_of(await keyed.post(f"{path}/accept"))
+    assert accepted == {name: workspace[name] for name in ("id", "slug", "name", "walletAddress")} | {"role": "ADMIN"}
+    assert data_of(await keyed.post(f"{path}/accept")) == accepted
+    assert error_of(await client.post(f"{path}/accept")) == (404, "NOT_FOUND", "invitation:unknown")
+    assert data_of(await client.get("/api/v1/me"))["workspaces"] == [accepted]
+    assert data_of(await client.post(SELECT, {"workspaceId": inviter.id}))["role"] == "ADMIN"
+    members = data_of(await inviter.wallet.get(f"{inviter.path}/members"))["items"]
+    assert [(each["status"], each["invitationId"]) for each in members] == [("ACTIVE", None)] * 2
+
+
+async def test_an_owner_withdraws_an_invitation_and_a_wallet_declines_one(world: World) -> None:
+    inviter, guest = await world.party("CONSUMER"), world.account()
+    members = f"{inviter.path}/members"
+    body = {"walletAddress": guest.address, "role": "VIEWER"}
+    client = Client(world, {"cookie": await world.login(guest)})
+    first = data_of(await inviter.wallet.post(members, body))
+    assert data_of(await inviter.wallet.post(members, body)) == first
+    listed = data_of(await inviter.wallet.get(members))["items"]
+    assert [each["status"] for each in listed] == ["ACTIVE", "INVITED"]
+    assert data_of(await inviter.wallet.delete(f"{members}/{guest.address}")) == first
+    gone = (404, "NOT_FOUND", "invitation:unknown")
+    assert error_of(await client.post(f"/api/v1/me/invitations/{first['invitationId']}/accept")) == gone
+    second = data_of(await inviter.wallet.post(members, body))["invitationId"]
+    stranger = Client(world, {"cookie": await world.login(world.account())})
+    for method in ("GET", "DELETE"):
+        assert error_of(await stranger.call(method, f"/api/v1/me/invitations/{second}")) == gone
+    assert data_of(await client.delete(f"/api/v1/me/invitations/{second}"))["id"] == second
+    assert data_of(await client.get("/api/v1/me/invitations"))["items"] == []
+    assert [each["status"] for each in data_of(await inviter.wallet.get(members))["items"]] == ["ACTIVE"]
+    assert error_of(await inviter.wallet.post(members, body)) == (409, "CONFLICT", "invitation:declined")

@@ -43,8 +43,8 @@ async def test_a_session_that_the_contract_could_not_settle_is_refused_when_it_i
         consumer = await world.party("CONSUMER")
         refused = await consumer.key.post(SESSIONS, BERLIN | {"maxDurationSeconds": 101})
         assert error_of(refused) == (400, "INVALID_INPUT", "session:cap")
-        assert "at most 126249 for one session" in refused.json()["message"]
-        assert "ask for at most 100 seconds" in refused.json()["message"]
+        assert "at most 126249 for one session" in refused.json()["hint"]
+        assert "ask for at most 100 seconds" in refused.json()["hint"]
         assert refused.json()["remainingMicroUsdc"] == "126249"
         assert data_of(await consumer.key.get(SESSIONS))["items"] == []
         assert (await world.request(consumer, maxDurationSeconds=100))["holdMicroUsdc"] == "125000"
@@ -54,6 +54,25 @@ async def test_a_hold_of_exactly_the_contracts_maximum_is_taken() -> None:
     async with open_world(WorldOptions(limits=ActorLimits(session_cap_micro=125_000))) as world:
         consumer = await world.party("CONSUMER")
         assert (await world.request(consumer, maxDurationSeconds=100))["holdMicroUsdc"] == "125000"
+
+
+async def test_a_hold_above_the_callers_maximum_creates_nothing(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    wish = BERLIN | {"maxDurationSeconds": 100}
+    headers = {"idempotency-key": "one"}
+    refused = await consumer.key.post(SESSIONS, wish | {"maxHoldMicroUsdc": "124999"}, headers=headers)
+    assert error_of(refused) == (409, "CONFLICT", "pricing:aboveMaximum")
+    assert data_of(await consumer.key.get(SESSIONS))["items"] == []
+    # The refusal does not use up the key: the caller may agree to more.
+    taken = await consumer.key.post(SESSIONS, wish | {"maxHoldMicroUsdc": "125000"}, headers=headers)
+    assert data_of(taken)["holdMicroUsdc"] == "125000"
+
+
+@pytest.mark.parametrize("amount", ["-1", "1.5", "", 125_000, "1e9"])
+async def test_a_maximum_that_is_no_amount_is_refused(world: World, amount: object) -> None:
+    consumer = await world.party("CONSUMER")
+    refused = await consumer.key.post(SESSIONS, BERLIN | {"maxHoldMicroUsdc": amount})
+    assert error_of(refused) == (400, "INVALID_INPUT", "pricing:maximum")
 
 
 async def test_defaults_are_those_of_the_interface(world: World) -> None:
@@ -186,7 +205,14 @@ async def test_urls_are_for_the_parties_while_live(world: World) -> None:
     assert mine["whepUrl"]
     assert mine["meterState"] == "RUNNING"
     assert theirs["whipUrl"] is None
-    assert theirs["whepUrl"] == mine["whepUrl"]
+    assert theirs["whepUrl"] != mine["whepUrl"], "each names the credential of its caller"
+    assert data_of(await consumer.key.get(f"{path}/viewer-token"))["whepUrl"] == theirs["whepUrl"]
+    listed = data_of(await consumer.key.get(SESSIONS))["items"]
+    assert [each["whepUrl"] for each in listed] == [theirs["whepUrl"]]
+    by_wallet = data_of(await consumer.wallet.get(f"{path}/viewer-token"))["whepUrl"]
+    assert "/sign-in/" in by_wallet
+    assert by_wallet.endswith(consumer.id)
+    assert data_of(await consumer.wallet.get(path))["whepUrl"] == by_wallet
     data_of(await operator.key.post(f"{path}/end"))
     ended = data_of(await operator.key.get(path))
     assert (ended["whipUrl"], ended["whepUrl"], ended["endReason"]) == (None, None, "OPERATOR_ENDED")
@@ -220,6 +246,8 @@ async def test_accept_wants_the_operators_own_workspace(world: World) -> None:
     refused = await operator.key.post(path, {"operatorWorkspaceId": other.id})
     assert error_of(refused) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
     assert error_of(await consumer.key.post(path, {"operatorWorkspaceId": consumer.id}))[:2] == (403, "NOT_OPERATOR")
+    empty = await operator.key.post(path)
+    assert error_of(empty) == (400, "INVALID_INPUT", "session:operatorWorkspaceId")
     wrong = await operator.key.post(path, {"operatorWorkspaceId": 7})
     assert error_of(wrong) == (400, "INVALID_INPUT", "session:operatorWorkspaceId")
     assert data_of(await operator.key.post(path, {"operatorWorkspaceId": operator.id}))["authorized"] is True

@@ -152,9 +152,7 @@ async def test_availability_cannot_change_while_busy(world: World) -> None:
 async def test_members_come_and_go_but_an_owner_stays(world: World) -> None:
     party, helper = await world.party("CONSUMER"), world.account()
     path = f"{party.path}/members"
-    added = data_of(await party.wallet.post(path, {"walletAddress": helper.address.lower(), "role": "VIEWER"}))
-    assert added == {"workspaceId": party.id, "walletAddress": helper.address, "role": "VIEWER"}
-    viewer = Client(world, {"cookie": await world.login(helper, party.id)})
+    viewer = await party.join(helper, "VIEWER")
     assert data_of(await viewer.get("/api/v1/me"))["role"] == "VIEWER"
     assert error_of(await viewer.get(path))[:2] == (403, "NOT_AUTHORIZED")
     roles = [each["role"] for each in data_of(await party.wallet.get(path))["items"]]

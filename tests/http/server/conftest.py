@@ -20,6 +20,7 @@ from sightline.http.server import (
     RenderedFault,
     ServerOptions,
     TlsOptions,
+    TrustedProxies,
     serve,
 )
 
@@ -145,7 +146,7 @@ async def _running(
     tls: TlsOptions | None = None,
     h2c: bool = False,
     drain_s: float = 5.0,
-    trusted_proxies: frozenset[str] = frozenset(),
+    trusted_proxies: tuple[str, ...] = (),
     limits: dict[str, Any] | None = None,
     lifespan: bool = False,
     patience_s: float = 20,
@@ -157,7 +158,11 @@ async def _running(
         await app(scope, receive, send)
 
     options = ServerOptions(
-        listeners=(ListenerOptions(port=0, tls=tls, h2c=h2c, trusted_proxies=trusted_proxies, passing=passing),),
+        listeners=(
+            ListenerOptions(
+                port=0, tls=tls, h2c=h2c, trusted_proxies=TrustedProxies.parse(trusted_proxies), passing=passing
+            ),
+        ),
         render_fault=render_fault,
         clock=FixedClock(),
         limits=Limits(**(limits or {})),

@@ -284,6 +284,7 @@ async def test_a_proxy_speaks_for_its_client_only_when_it_is_trusted(running: An
     async with running(echo) as server, server.client() as client:
         seen = (await client.get("/", *claim)).json()
         assert (seen["client"], seen["scheme"]) == ("127.0.0.1", "http")
-    async with running(echo, trusted_proxies=frozenset({"127.0.0.1"})) as server, server.client() as client:
-        seen = (await client.get("/", *claim)).json()
-        assert (seen["client"], seen["scheme"]) == ("9.9.9.9", "https")
+    for trusted in ("127.0.0.1", "127.0.0.0/8"):
+        async with running(echo, trusted_proxies=(trusted,)) as server, server.client() as client:
+            seen = (await client.get("/", *claim)).json()
+            assert (seen["client"], seen["scheme"]) == ("9.9.9.9", "https")

@@ -103,6 +103,27 @@ async def test_http_2_has_the_limits_of_http_1(running: Any, tls: TlsOptions) ->
             assert answered[":status"] == "200"
 
 
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.0/8",)])
+async def test_http_2_takes_the_client_from_a_trusted_proxy_as_http_1_does(
+    running: Any, tls: TlsOptions, trusted: tuple[str, ...]
+) -> None:
+    async def who(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": f"{scope['client'][0]} {scope['scheme']}".encode()})
+
+    said = (("x-forwarded-for", "6.6.6.6, 203.0.113.77"), ("x-forwarded-proto", "http"))
+    async with running(who, tls=tls, trusted_proxies=trusted) as server:
+        async with secure(server, "h2") as stream:
+            _, over_2 = await H2Client(stream, *said).ask("/")
+        async with secure(server, "http/1.1") as stream:
+            lines = "".join(f"{name}: {value}\r\n" for name, value in said)
+            await stream.send_all(f"GET / HTTP/1.1\r\nHost: t\r\n{lines}\r\n".encode())
+            over_1 = b""
+            while over_2 not in over_1:
+                over_1 += await stream.receive_some(65_536)
+    assert over_2 == (b"203.0.113.77 http" if trusted else b"127.0.0.1 https")
+
+
 @pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"", b"\x16"])
 async def test_what_is_no_tls_is_dropped(running: Any, tls: TlsOptions, hello: bytes) -> None:
     async with running(app, tls=tls, limits={"handshake_s": 0.1}) as server:

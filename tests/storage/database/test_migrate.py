@@ -1,11 +1,14 @@
 """Migrations against a real Postgres."""
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import trio
 
 from sightline.domain.access import Scope
+from sightline.domain.units import MicroUsdc
 from sightline.ports.leases import HeldBy, ServerIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import (
@@ -18,7 +21,9 @@ from sightline.storage.database.migrate import (
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
+from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
+SESSION_ID = "00000000-0000-4000-8000-000000000003"
 FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")
 SECOND = Migration(2, "0002_second.sql", "ALTER TABLE first ADD COLUMN c int;")
 BROKEN = Migration(3, "0003_broken.sql", "CREATE TABLE third (a int); SELECT no_such_column;")
@@ -55,6 +60,25 @@ async def test_a_key_from_before_webhooks_shows_its_scope_and_gains_no_power(emp
     scopes = frozenset({Scope.WEBHOOKS_WRITE, Scope.SESSIONS_READ})
     assert [record.scopes for record in found.values() if record] == [scopes, scopes]
     assert [record.inert_scopes for record in found.values() if record] == [{Scope.WEBHOOKS_WRITE}, frozenset()]
+
+
+async def test_a_settlement_that_was_mismatched_before_gets_the_seconds_of_its_amounts(empty: Database) -> None:
+    payload = {
+        "sessionId": SESSION_ID, "from": "0xaa", "to": "0xbb", "toAmount": "2550", "feeAmount": "450", "rate": "1000",
+        "seconds": 3, "consumer": SESSION_ID, "operator": SESSION_ID, "feeBps": 1500,
+    }  # fmt: skip
+    add_settlement = """
+    INSERT INTO settlement (session_id, session_id_hash, payload, state, chain_to_amount, chain_fee_amount,
+      composed_at_ms, updated_at_ms) VALUES ($1, '0x01', $2, 'MISMATCHED', 5950, 1050, 1, 1)
+    """
+    migrations = known_migrations()
+    await migrate(empty, [each for each in migrations if each.number < 640])
+    await empty.run(lambda c: c.execute(add_settlement, SESSION_ID, json.dumps(payload)))
+    await migrate(empty, migrations)
+    record = await PostgresOutbox(empty).settlement(SESSION_ID)
+    assert record is not None
+    amounts = {"to_amount": MicroUsdc(5_950), "fee_amount": MicroUsdc(1_050)}
+    assert record.on_chain == replace(record.payload, chargeable_seconds=7, **amounts)
 
 
 async def test_servers_that_start_together_take_turns(empty: Database) -> None:

@@ -123,6 +123,7 @@ async def live_on(url: str, engine: RealMediaMtx) -> None:
             async with publishing(whip_url) as publisher:
                 whep_url = await watch(watcher, session_id)
                 assert whep_url.startswith(engine.media_url)
+                await watch_until_logged_out(url, consumer, session_id, engine)
                 assert (await watcher.post(f"/sessions/{session_id}/end"))["state"] == "ENDED"
                 nursery.cancel_scope.cancel()
                 await until(lambda: engine.listing("paths"), lambda rows: rows == [], "paths")
@@ -150,6 +151,25 @@ async def watch(watcher: Api, session_id: str) -> str:
     assert (played["width"], played["height"]) == (1280, 720)
     assert played["frames"] > 60
     return whep_url
+
+
+async def watch_until_logged_out(url: str, consumer: Tenant, session_id: str, engine: RealMediaMtx) -> None:
+    """A viewer of a sign-in is thrown out soon after the sign-in has ended, and is not let in again."""
+
+    async with Api(url) as person, trio.open_nursery() as watching:
+        await person.auth.sign_in(consumer.wallet, workspace_id=consumer.workspace_id)
+        whep_url = str((await person.get(f"/sessions/{session_id}/viewer-token"))["whepUrl"])
+
+        async def of_person() -> list[dict[str, Any]]:
+            query = whep_url.partition("?")[2]
+            return [row for row in await engine.listing("webrtcsessions") if row.get("query") == query]
+
+        watching.start_soon(play_json, whep_url, 120.0)
+        await until(of_person, lambda rows: [row["state"] for row in rows] == ["read"], "watching")
+        await person.post("/auth/logout")
+        await until(of_person, lambda rows: rows == [], "thrown out")
+        watching.cancel_scope.cancel()
+    assert (await play_json(whep_url, 1.0))["frames"] == 0
 
 
 async def test_sessions_are_told_apart_over_pages_of_the_api() -> None:

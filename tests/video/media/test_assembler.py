@@ -1,13 +1,14 @@
 """The assembler delivers each frame complete and in order, or not at all. No I/O."""
 
 import random
+import tracemalloc
 
 import pytest
 
-from sightline.video.media.assembler import GAP_MAX_MS, Assembler, EncodedFrame
+from sightline.video.media.assembler import FRAME_MAX_BYTES, FRAME_MAX_PACKETS, GAP_MAX_MS, Assembler, EncodedFrame
 from sightline.video.media.codecs import H264Format
 from sightline.video.rtc.rtp import RtpPacket
-from tests.video.media.builders import an_h264_stream
+from tests.video.media.builders import a_packet, an_h264_stream
 
 
 def an_assembler() -> tuple[Assembler, list[EncodedFrame]]:
@@ -121,3 +122,20 @@ def test_an_outage_longer_than_the_buffer_starts_again_at_a_keyframe():
     feed(assembler, [packet for part in packets[995:1015] for packet in part], from_ms=30_000)
     assert numbers(frames)[:5] == [0, 1, 2, 3, 4]
     assert numbers(frames)[5] == 1000
+
+
+def test_a_frame_that_never_ends_is_dropped_and_the_next_keyframe_is_delivered():
+    assembler, frames = an_assembler()
+    feed(assembler, next(an_h264_stream(1)))
+    body = bytes([0x7C, 0x05]) + bytes(1_150)
+    tracemalloc.start()
+    for number in range(3 * FRAME_MAX_BYTES // len(body)):
+        assembler.push(a_packet(65_505 + number, body, timestamp=7), 1.0)
+    held, _ = tracemalloc.get_traced_memory()
+    for number in range(3 * FRAME_MAX_PACKETS):
+        assembler.push(a_packet(65_505 + 3 * FRAME_MAX_BYTES // len(body) + number, b"\x61", timestamp=8), 1.0)
+    tracemalloc.stop()
+    assert held < 100_000
+    start = 65_505 + 3 * FRAME_MAX_BYTES // len(body) + 3 * FRAME_MAX_PACKETS
+    feed(assembler, next(an_h264_stream(1, start=start)))
+    assert len(frames) == 2

@@ -8,12 +8,17 @@ import pytest
 import simplejpeg
 
 from sightline.video.media.codecs import H264Format
-from sightline.video.media.picture import Picture, PictureDecoder, encode_jpeg, luma_thumb
+from sightline.video.media.picture import Picture, PictureDecoder, SizeChanges, encode_jpeg, luma_thumb
+from sightline.video.media.picture_size import PictureLimit
 from sightline.video.media.stream import StreamFrame
 
 RED_709 = (63, 102, 240)
 RED_601 = (81, 90, 240)
 BT709 = 1
+
+
+def a_decoder() -> PictureDecoder:
+    return PictureDecoder("h264", PictureLimit(), SizeChanges(lambda: 0))
 
 
 def a_flat_picture(width: int, height: int, colour: tuple[int, int, int], *, colorspace: int | None = None) -> Picture:
@@ -67,7 +72,7 @@ def test_a_picture_with_oblong_pixels_is_served_with_square_ones():
     frame.pts = 0
     encoded = b"".join(bytes(packet) for packet in [*encoder.encode(frame), *encoder.encode(None)])
     nals = tuple(nal for nal in encoded.replace(b"\0\0\0\1", b"\0\0\1").split(b"\0\0\1") if nal)
-    picture = PictureDecoder("h264").decode([a_source(nals)])
+    picture = a_decoder().decode([a_source(nals)])[1]
     assert picture is not None
     jpeg, width, height = encode_jpeg(picture, None, 80)
     assert (width, height) == (720, 396), "never enlarged: the height is reduced"

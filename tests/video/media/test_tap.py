@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import av
@@ -12,8 +11,13 @@ from aiortc.codecs.h264 import H264Encoder
 
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, PictureState
 from sightline.video.media.codecs import H264Format
+from sightline.video.media.decoder_budget import DecoderBudget
+from sightline.video.media.picture import SIZE_CHANGES_MAX, SIZE_CHANGES_MS, SLICE_S, PictureDecoder, SizeChanges
+from sightline.video.media.picture_size import PictureLimit
+from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.media.stream import GopCache, StreamFrame
 from sightline.video.media.tap import FrameTap
+from tests.video.support.bitstreams import a_group
 
 
 class Bench:
@@ -23,10 +27,12 @@ class Bench:
         self.now_ms = 1_000_000
         self.keys_asked = 0
         self.gop = GopCache(max_bytes=1_000_000, max_ms=12_000)
-        self._executor = ThreadPoolExecutor(1)
+        threads = PictureThreads(mono_ms=lambda: self.now_ms)
         self.tap = FrameTap(
             self.gop,
-            executor=self._executor,
+            share=threads.share(),
+            budget=DecoderBudget(1_000_000_000),
+            limit=PictureLimit(),
             ask_key=self._ask,
             now_ms=lambda: self.now_ms,
             warm_ms=warm_ms,
@@ -64,6 +70,24 @@ class Bench:
             payloads=whole,
             key=any(self.format.is_key(payload) for payload in whole),
             size=sum(map(len, whole)),
+            received_at_ms=self.now_ms,
+            captured_at_ms=self.now_ms,
+            captured_by_rtcp=False,
+            format=self.format,
+        )
+        self.gop.add(stream)
+        self.tap.on_frame(stream)
+        return stream
+
+    def feed_nals(self, nals: list[bytes], *, step_ms: int = 33) -> StreamFrame:
+        """Pass a frame of hand-made NAL units to the tap."""
+        self.now_ms += step_ms
+        stream = StreamFrame(
+            sequence=self.now_ms,
+            timestamp=0,
+            payloads=tuple(nals),
+            key=any(nal[0] & 0x1F == 5 for nal in nals),
+            size=sum(map(len, nals)),
             received_at_ms=self.now_ms,
             captured_at_ms=self.now_ms,
             captured_by_rtcp=False,
@@ -281,3 +305,66 @@ def test_black_frozen_and_live_are_told_apart():
         assert simplejpeg.decode_jpeg(black.jpeg).mean() < 4, "limited-range black must be full-range black"
 
     on_asyncio(work)
+
+
+def a_keyframe(width: int, height: int, **sps: int) -> list[bytes]:
+    return next(a_group(width, height, 1, **sps))
+
+
+def test_a_picture_over_the_limit_is_refused_before_it_is_decoded_and_smaller_ones_are_served_again():
+    async def work(bench: Bench) -> None:
+        for nals in (a_keyframe(16384, 8192), a_keyframe(3840, 2160, references=16)):
+            large = bench.feed_nals(nals)
+            missing = await bench.tap.frame(FrameQuery())
+            assert missing == FrameMissing(reason=FrameMissingReason.TOO_LARGE, sequence=large.sequence)
+            assert (bench.tap.decoded, bench.tap.awake, bench.keys_asked) == (0, False, 0)
+        bench.feed_nals(a_keyframe(640, 352))
+        assert (await bench.get()).width == 640
+
+    on_asyncio(work)
+
+
+def test_a_large_picture_hidden_in_a_later_frame_is_refused():
+    async def work(bench: Bench) -> None:
+        bench.feed_nals(a_keyframe(640, 352))
+        await bench.get()
+        hidden = b"".join(b"\0\0\1" + nal for nal in a_keyframe(16384, 4096))
+        bench.feed_nals([b"\x61\xe0" + hidden])
+        missing = await bench.tap.frame(FrameQuery())
+        assert isinstance(missing, FrameMissing)
+        assert missing.reason is FrameMissingReason.TOO_LARGE
+        assert bench.tap.decoded == 1
+
+    on_asyncio(work)
+
+
+def test_a_size_that_changes_with_every_keyframe_creates_few_decoders():
+    async def work(bench: Bench) -> None:
+        replies = []
+        for number in range(40):
+            bench.feed_nals(a_keyframe(640 + 16 * (number % 2), 352))
+            replies.append(await bench.tap.frame(FrameQuery()))
+        assert sum(isinstance(reply, Frame) for reply in replies) <= 2 * SIZE_CHANGES_MAX
+        bench.feed_nals(a_keyframe(320, 176), step_ms=SIZE_CHANGES_MS)
+        assert (await bench.get()).width == 320
+
+    on_asyncio(work)
+
+
+def test_frames_that_take_long_to_decode_let_others_have_the_thread_between_them():
+    spent_s = 0.0
+
+    def cpu_s() -> float:
+        nonlocal spent_s
+        spent_s += SLICE_S
+        return spent_s
+
+    decoder = PictureDecoder("h264", PictureLimit(), SizeChanges(lambda: 0), cpu_s)
+    bench = Bench()
+    frames = [bench.feed_nals(nals) for nals in a_group(640, 352, 3)]
+    assert decoder.decode(frames) == (1, None)
+    assert decoder.decode(frames[1:]) == (1, None)
+    taken, picture = decoder.decode(frames[2:])
+    assert taken == 1
+    assert picture is not None
+    assert picture.source is frames[2]

@@ -27,7 +27,7 @@ from sightline.video.rtc.dtls import Certificate
 from sightline.video.rtc.ice import IceConnection
 from sightline.video.rtc.peer import CANDIDATES_MAX, Certificates, RtcPeer
 from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
-from sightline.video.rtc.udp import SEGMENTS_MAX, UdpTransport, bind_udp, equal_runs
+from sightline.video.rtc.udp import SEGMENTS_MAX, ReadPace, UdpTransport, bind_udp, equal_runs
 from sightline.video.worker.whep_reader import offered_sections
 
 LOOPBACK = NetOptions(bind_addresses=("127.0.0.1",))
@@ -45,6 +45,7 @@ def test_a_datagram_that_waited_in_the_socket_has_the_time_of_its_arrival():
             bind_udp("127.0.0.1", 0),
             on_datagram=lambda data, source, arrived_ms: heard[-1].set_result(arrived_ms),
             on_lost=lambda: None,
+            pace=ReadPace(1_000),
         )
         sender = bind_udp("127.0.0.1", 0)
 
@@ -92,7 +93,7 @@ def test_a_frame_is_sent_in_few_calls_and_arrives_packet_by_packet(refuses: bool
         sock = CountingSocket(fileno=plain.detach())
         sock.setblocking(False)
         sock.refuses = refuses
-        ours = UdpTransport(sock, on_datagram=lambda *_: None, on_lost=lambda: None)
+        ours = UdpTransport(sock, on_datagram=lambda *_: None, on_lost=lambda: None, pace=ReadPace(1_000))
         receiver = bind_udp("127.0.0.1", 0)
         receiver.setblocking(True)
         receiver.settimeout(5)

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
+from sightline.domain.access import Holder
 from sightline.ports.video import MediaKind, SignalRequest, VideoInput
 from sightline.video.external.engine import EngineInput, PresenceReport
 from sightline.video.external.mediamtx import MediaMtx
@@ -65,7 +67,14 @@ class ReadOnlyEngine:
     def session_of(self, ref: str) -> str | None:
         return session_of_ref(ref)
 
-    def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
+    def whep_url_for(self, whep_url: str, holder: Holder) -> str:
+        del holder
+        return whep_url
+
+    async def end_withdrawn_viewers(self) -> None:
+        """Do nothing."""
+
+    async def hook(self, headers: Mapping[str, str], body: bytes, report: PresenceReport) -> int:
         del headers, body, report
         return 404
 
@@ -82,6 +91,8 @@ class FakeMediaMtx:
     adapter: MediaMtx | None = None
     sessions: dict[str, str] = field(default_factory=dict)
     kicked: list[str] = field(default_factory=list)
+    readers: list[tuple[str, str]] = field(default_factory=list)
+    """Path and query of each viewer that was let in, our own reader too."""
 
     async def handle(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:
         path, _, query = target.partition("?")
@@ -92,14 +103,20 @@ class FakeMediaMtx:
             return (200, JSON, orjson.dumps(found[0])) if found else (404, JSON, b"{}")
         if path == "/v3/webrtcsessions/list":
             rows = [{"id": str(uuid.uuid4()), "path": name, "state": "publish"} for name in self.sessions]
+            rows += [{"id": query, "path": name, "state": "read", "query": query} for name, query in self.readers]
             return 200, JSON, orjson.dumps({"itemCount": len(rows), "pageCount": 1, "items": rows})
         if path.startswith("/v3/webrtcsessions/kick/"):
-            self.kicked.append(path.rpartition("/")[2])
+            self.kicked.append(gone := unquote(path.rpartition("/")[2]))
+            self.readers = [each for each in self.readers if each[1] != gone]
             return 200, [], b""
         name, kind, *rest = path.strip("/").split("/")
         asked = {"action": "publish" if kind == "whip" else "read", "path": name, "query": query, "protocol": "webrtc"}
-        if method == "POST" and (self.adapter is None or not self.adapter.authorize(orjson.dumps(asked))):
+        if method == "POST" and (
+            self.adapter is None or await self.adapter.hook({}, orjson.dumps(asked), lambda *_: None) != 200
+        ):
             return 401, [], b""
+        if method == "POST" and kind == "whep":
+            self.readers.append((name, query))
         if name not in self.sessions:
             self.sessions[name] = str(uuid.UUID(hex=name.removeprefix("live_")))
             await self.rig.backend.create_input(self.sessions[name])

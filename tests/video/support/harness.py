@@ -6,6 +6,7 @@ HTTP layer.
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -28,6 +29,7 @@ from sightline.ports.video import (
     SignalReply,
     SignalRequest,
     VideoBackend,
+    WatchAccess,
 )
 from sightline.system.clock import SystemClock
 from sightline.video.assets import clip_path, read_counter
@@ -108,12 +110,14 @@ class Rig(Recorder):
 
 
 @asynccontextmanager
-async def a_rig(options: Options | None = None, *, links: dict[str, LossyLink] | None = None) -> AsyncIterator[Rig]:
+async def a_rig(
+    options: Options | None = None, *, links: dict[str, LossyLink] | None = None, access: WatchAccess | None = None
+) -> AsyncIterator[Rig]:
     """Run the backend and serve its signalling on a free loopback port."""
     listeners, base_url = await listen()
     chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
     chosen = replace(chosen, public_url=base_url)
-    async with open_embedded(chosen, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
+    async with open_embedded(chosen, clock=SystemClock(), access=access) as backend, trio.open_nursery() as nursery:
         rig = Rig(backend=backend, base_url=base_url)
         nursery.start_soon(rig.record)
         middle = Middle(nursery, links or {})
@@ -129,9 +133,10 @@ async def publishing(
     whip_url: str, *, path: str | None = None, extra: list[str] | None = None, show: bool = False
 ) -> AsyncIterator[Any]:
     """Publish the clip from a separate process; end it by SIGTERM, as a user of the command line would."""
-    command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), "--whip", whip_url]
+    command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), *(extra or [])]
     stderr = subprocess.PIPE if show else None
-    process = await trio.lowlevel.open_process([*command, *(extra or [])], stdout=subprocess.PIPE, stderr=stderr)
+    env = os.environ | {"SIGHTLINE_WHIP_URL": whip_url}
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=stderr, env=env)
     try:
         yield process
     finally:
@@ -146,8 +151,9 @@ async def publishing(
 
 async def play_json(whep_url: str, seconds: float) -> dict[str, Any]:
     """Return the report of a player process."""
-    command = [sys.executable, "-m", "sightline.video.play", whep_url, "--seconds", str(seconds), "--json"]
-    result = await trio.run_process(command, capture_stdout=True, check=False)
+    command = [sys.executable, "-m", "sightline.video.play", "--seconds", str(seconds), "--json"]
+    env = os.environ | {"SIGHTLINE_WHEP_URL": whep_url}
+    result = await trio.run_process(command, capture_stdout=True, check=False, env=env)
     return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}
 
 

@@ -4,6 +4,8 @@ import { keep, remembered } from "../store";
 import { mined, rpc } from "./rpc";
 import type { Signer } from "./signer";
 
+export const addressOf = (key: string): string => addr.fromPrivateKey(key);
+
 export function openTestWallet(): Signer {
   const key = remembered("testWallet") ?? addr.random().privateKey;
   keep("testWallet", key);

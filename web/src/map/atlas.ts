@@ -82,13 +82,18 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
 
   let known: readonly City[] = [];
   let isClose = false;
+  let isOpen = true;
   const label = (): void => {
     names.clearLayers();
     if (!isClose) for (const city of visible(map, known)) names.addLayer(nameOf(city));
   };
   if (streets.tilesUrl === null) {
     map.on("moveend", label);
-    void cities().then((all) => ((known = all), label()));
+    // The screen may be left before the names are there.
+    void cities().then((all) => {
+      known = all;
+      if (isOpen) label();
+    });
   }
   if (onPick !== undefined) {
     const choose = (at: L.LatLng): void => onPick(at.lat, at.wrap().lng);
@@ -130,6 +135,7 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
       else if (!isIn) map.setView(fence, SURROUNDINGS_ZOOM, { animate: false });
     },
     close() {
+      isOpen = false;
       resized.disconnect();
       map.remove();
     },

@@ -88,6 +88,7 @@ export default function Buy() {
       waitTimeoutSeconds: 300,
       radiusMeters: radius.value,
       quoteId: price.quoteId,
+      maxHoldMicroUsdc: String(hold),
       ...(instructions.value.trim() !== "" && { instructions: instructions.value.trim() }),
     };
     const session = await need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));

@@ -149,6 +149,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         <div>
           <h1>{identity.workspace.name}</h1>
           <p class="dim">{t("cameraLead")}</p>
+          {workspace.value !== null && <p class="dim payee" id="payee">{t("filmedFor")} <code>{workspace.value.walletAddress}</code></p>}
         </div>
         <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />
       </header>

@@ -11,6 +11,7 @@ import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page, Unread, u
 import { link } from "../router";
 import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
+import { Payee } from "./invitations";
 
 const RADII = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000] as const;
 const DEVICES: Record<Model["Workspace"]["deviceKind"], Word> = {
@@ -25,6 +26,7 @@ export default function Operate() {
   if (shown === null) return null;
   return (
     <Page title={t("operateTitle")} lead={t("operateLead")} aside={<Badge state={shown.availabilityState} />}>
+      <Payee address={shown.walletAddress} />
       <div class="columns">
         <div class="stack">
           <Assigned />

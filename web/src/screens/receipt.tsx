@@ -1,7 +1,7 @@
-// What was filmed, what was proved, what was paid; anybody can check it.
+// What was charged and what was paid. The browser checks it with the chain and the contracts that this service names.
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { CHECKS, verifyReceipt, type Check, type Verification } from "sightline-js";
+import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, point, short, timeOf, usdc } from "../format";
@@ -14,6 +14,10 @@ type Data = Model["Receipt"];
 const READ_EVERY_MS = 1500;
 const CHECK_WORDS: Record<Check, Word> = {
   hashChain: "checkHashChain", cleanSeconds: "checkSeconds", charge: "checkCharge", fee: "checkFee", settled: "checkSettled",
+};
+
+const SKIPPED_WORDS: Record<SkipReason, Word> = {
+  notSettled: "skippedNotSettled", deploymentMissing: "skippedDeployment", transactionMissing: "skippedTransaction",
 };
 
 export default function Receipt() {
@@ -47,14 +51,16 @@ export default function Receipt() {
   const { session, settlement } = shown;
   const paid = settlement.payload;
   return (
-    <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${point(session.requestedLat, session.requestedLng)}`} aside={<Badge state={settlement.state} />}>
+    <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${point(session.requestedLat, session.requestedLng)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
       <div class="columns">
         <Card title={t("paid")} aside={<Download receipt={shown} />}>
+          {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}
           <p class="price"><span class="number" id="charged">{usdc(session.chargedMicroUsdc)}</span></p>
           <Facts
             rows={[
               [t("proved"), clock(session.cleanSeconds)],
               [t("ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
+              ...(paid === null || !settlement.mismatched ? [] : [[t("settledSeconds"), clock(paid.chargeableSeconds)] as const]),
               ...(paid === null ? [] : ([
                 [t("toOperator"), usdc(paid.toAmount)],
                 [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
@@ -98,26 +104,28 @@ function Verify({ receipt }: { receipt: Signal<Data | null> }) {
     if (shown === null) return;
     const fresh = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id: shown.session.id } } }));
     receipt.value = fresh;
+    const deployment = await need(api.GET("/api/v1/config"));
     const hash = fresh.settlement.txHash;
     const chain = hash === null ? null : { chainId: Number(await rpc<string>("eth_chainId")), receipt: await rpc("eth_getTransactionReceipt", hash) };
-    result.value = verifyReceipt(fresh, chain);
+    result.value = verifyReceipt(fresh, deployment, chain);
   };
   const found = result.value;
   const isGood = found !== null && found.failures.length === 0;
   return (
     <Card title={t("verifyTitle")}>
-      <p class="dim">{t("verifyText")}</p>
+      <p class="dim">{t("verifyText")} {t("verifyLimits")}</p>
       <ul class="checks" aria-live="polite">
         {CHECKS.map((check) => {
           const failures = found?.failures.filter((each) => each.check === check) ?? [];
-          const state = found === null ? "open" : found.skipped.has(check) ? "skipped" : failures.length > 0 ? "wrong" : "right";
+          const skipped = found?.skipped.get(check);
+          const state = found === null ? "open" : failures.length > 0 ? "wrong" : skipped !== undefined ? "skipped" : "right";
           return (
             <li key={check} class={state} data-check={check} data-state={state}>
               <span class="check-mark" aria-hidden="true">{state === "right" ? <Icon name="check" /> : state === "wrong" ? <Icon name="cross" /> : null}</span>
               <div>
                 {t(CHECK_WORDS[check])}
-                {state !== "open" && <span class="sr">: {t(state === "right" ? "checkRight" : state === "wrong" ? "checkWrong" : "checkSkipped")}</span>}
-                {state === "skipped" && <small class="dim">{t("checkSkipped")}</small>}
+                {(state === "right" || state === "wrong") && <span class="sr">: {t(state === "right" ? "checkRight" : "checkWrong")}</span>}
+                {skipped !== undefined && <small class="dim">{t(SKIPPED_WORDS[skipped])}</small>}
                 {failures.map((each) => (
                   <small key={each.line} class="bad"><code>{each.line}</code> {each.message}</small>
                 ))}

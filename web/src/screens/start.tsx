@@ -9,6 +9,7 @@ import { Banner, Button, Card, Field, Icon, Page } from "../parts";
 import { go, link, place } from "../router";
 import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
+import { Choice, Invitations } from "./invitations";
 
 const TEST_MONEY = 10_000_000n;
 const ALLOWANCE = 10_000_000n;
@@ -19,11 +20,9 @@ async function signIn(signer: Signer): Promise<void> {
   const challenge = await need(api.POST("/api/v1/auth/wallet/challenge", { body: { walletAddress } }));
   const signature = await signer.sign(challenge.message);
   const body = { walletAddress, nonce: challenge.nonce, signature };
-  const signedIn = await need(api.POST("/api/v1/auth/wallet/login", { body }));
+  await need(api.POST("/api/v1/auth/wallet/login", { body }));
   keep("signedIn", "yes");
-  const first = signedIn.workspaces[0];
-  if (first !== undefined) await select(first.id);
-  else await refresh();
+  await refresh();
 }
 
 async function createWorkspace(signer: Signer, name: string, roles: Role[]): Promise<void> {
@@ -50,6 +49,7 @@ const Step = ({ done, isNext, title, text, children }: { done: boolean; isNext: 
 
 export default function Start() {
   const signer = useSignal<Signer | null>(null);
+  const linked = useSignal<{ key: string; address: string } | null>(null);
   const hasFaucet = useSignal(true);
   const name = useSignal("");
   const roles = useSignal<"both" | Role>("both");
@@ -57,7 +57,8 @@ export default function Start() {
     if (me.value) void lastSigner().then((found) => (signer.value = found));
   }, [me.value, extensions.value]);
 
-  // `sightline demo --keep` prints a link with the key of its consumer's test wallet in the fragment.
+  // `sightline demo --keep` prints a link with the key of its consumer's test wallet in the fragment. Anybody can make such
+  // a link, so nothing is signed or kept before the user has seen the address and agreed.
   useEffect(() => {
     const key = place.value.query.get("testWallet");
     if (key === null || me.value === undefined || config.value?.environment !== "TEST") return;
@@ -65,9 +66,14 @@ export default function Start() {
     place.value = { ...place.value, query: new URLSearchParams() };
     if (!/^0x[0-9a-f]{64}$/i.test(key)) return;
     if (me.value !== null || hasTestWallet()) return notify("demoWalletKept", "", true);
-    keep("testWallet", key);
-    enter(testWallet).then(() => notify("demoWallet"), report);
+    import("../chain/test_wallet").then(({ addressOf }) => (linked.value = { key, address: addressOf(key) }), report);
   }, [me.value]);
+  const useLinked = async (key: string): Promise<void> => {
+    keep("testWallet", key);
+    linked.value = null;
+    await enter(testWallet);
+    notify("demoWallet");
+  };
 
   const current = async (): Promise<Signer> => {
     const found = signer.value ?? (await lastSigner());
@@ -80,6 +86,7 @@ export default function Start() {
     await signIn(signer.value);
   };
   const isIn = me.value !== null && me.value !== undefined;
+  const mustChoose = isIn && workspace.value === null && (me.value?.workspaces.length ?? 0) > 0;
   const wallet = funds.value;
   const hasMoney = BigInt(wallet?.trackedBalance ?? "0") > 0n;
   const hasAllowance = BigInt(wallet?.trackedAllowance ?? "0") > 0n;
@@ -117,48 +124,64 @@ export default function Start() {
   return (
     <Page title={t("startTitle")} lead={t("startLead")}>
       {isIn && signer.value?.kind === "test" && <Banner kind="warn" icon="warn">{t("testWalletBanner")}</Banner>}
-      <Card>
-        <ol class="steps">
-          {steps.map(([done, title, text], index) => (
-            <Step key={title} done={done} isNext={index === next} title={t(title)} text={done && title === "stepWallet" && me.value ? short(me.value.walletAddress) : done && title === "stepWorkspace" ? (workspace.value?.name ?? "") : done && title === "stepMoney" ? usdc(wallet?.trackedBalance ?? "0") : done && title === "stepAllowance" ? usdc(wallet?.trackedAllowance ?? "0") : t(text)}>
-              {title === "stepWallet" && (
-                <div class="choices">
-                  <Button id="test-wallet" kind="main" run={() => enter(testWallet)}>{t(hasTestWallet() ? "useTestWallet" : "makeTestWallet")}</Button>
-                  {extensions.value.map((each) => (
-                    <Button key={each.info.uuid} run={() => enter(() => extensionWallet(each))}>
-                      <img src={each.info.icon} alt="" width="20" height="20" />
-                      {each.info.name}
-                    </Button>
-                  ))}
-                  <p class="hint">{t(extensions.value.length === 0 ? "noExtension" : "testWalletHint")}</p>
-                </div>
-              )}
-              {title === "stepWorkspace" && (
-                <div class="form">
-                  <Field label={t("workspaceName")}>
-                    <input id="workspace-name" maxLength={80} value={name.value} placeholder={t("defaultWorkspace")} onInput={(event) => (name.value = event.currentTarget.value)} />
-                  </Field>
-                  <Field label={t("purpose")}>
-                    <select id="purpose" value={roles.value} onChange={(event) => (roles.value = event.currentTarget.value as "both" | Role)}>
-                      <option value="both">{t("purposeBoth")}</option>
-                      <option value="CONSUMER">{t("purposeWatch")}</option>
-                      <option value="SUPPLIER">{t("purposeFilm")}</option>
-                    </select>
-                  </Field>
-                  <Button id="create-workspace" kind="main" run={setUp}>{t("createWorkspace")}</Button>
-                </div>
-              )}
-              {title === "stepMoney" && (
-                <div class="form">
-                  {!hasFaucet.value && <p>{t("moneyByCommand")} <code>{me.value?.walletAddress}</code></p>}
-                  <Button id="faucet" kind="main" run={fund}>{hasFaucet.value ? t("getTestMoney", { amount: usdc(TEST_MONEY) }) : t("checkAgain")}</Button>
-                </div>
-              )}
-              {title === "stepAllowance" && <Button id="approve" kind="main" run={allow}>{t("allowUpTo", { amount: usdc(ALLOWANCE) })}</Button>}
-            </Step>
-          ))}
-        </ol>
-      </Card>
+      {isIn && <Invitations />}
+      {mustChoose && (
+        <Card title={t("chooseWorkspace")}>
+          <p class="dim">{t("chooseWorkspaceText")}</p>
+          <Choice />
+        </Card>
+      )}
+      {!mustChoose && (
+        <Card>
+          <ol class="steps">
+            {steps.map(([done, title, text], index) => (
+              <Step key={title} done={done} isNext={index === next} title={t(title)} text={done && title === "stepWallet" && me.value ? short(me.value.walletAddress) : done && title === "stepWorkspace" ? (workspace.value?.name ?? "") : done && title === "stepMoney" ? usdc(wallet?.trackedBalance ?? "0") : done && title === "stepAllowance" ? usdc(wallet?.trackedAllowance ?? "0") : t(text)}>
+                {title === "stepWallet" && linked.value !== null && (
+                  <div class="choices">
+                    <Banner kind="warn" icon="warn">{t("linkedWallet")} <code>{linked.value.address}</code></Banner>
+                    <Button id="use-linked" kind="main" run={() => useLinked(linked.value?.key ?? "")}>{t("useLinkedWallet")}</Button>
+                    <Button id="refuse-linked" run={() => void (linked.value = null)}>{t("refuseLinkedWallet")}</Button>
+                  </div>
+                )}
+                {title === "stepWallet" && linked.value === null && (
+                  <div class="choices">
+                    <Button id="test-wallet" kind="main" run={() => enter(testWallet)}>{t(hasTestWallet() ? "useTestWallet" : "makeTestWallet")}</Button>
+                    {extensions.value.map((each) => (
+                      <Button key={each.info.uuid} run={() => enter(() => extensionWallet(each))}>
+                        <img src={each.info.icon} alt="" width="20" height="20" />
+                        {each.info.name}
+                      </Button>
+                    ))}
+                    <p class="hint">{t(extensions.value.length === 0 ? "noExtension" : "testWalletHint")}</p>
+                  </div>
+                )}
+                {title === "stepWorkspace" && (
+                  <div class="form">
+                    <Field label={t("workspaceName")}>
+                      <input id="workspace-name" maxLength={80} value={name.value} placeholder={t("defaultWorkspace")} onInput={(event) => (name.value = event.currentTarget.value)} />
+                    </Field>
+                    <Field label={t("purpose")}>
+                      <select id="purpose" value={roles.value} onChange={(event) => (roles.value = event.currentTarget.value as "both" | Role)}>
+                        <option value="both">{t("purposeBoth")}</option>
+                        <option value="CONSUMER">{t("purposeWatch")}</option>
+                        <option value="SUPPLIER">{t("purposeFilm")}</option>
+                      </select>
+                    </Field>
+                    <Button id="create-workspace" kind="main" run={setUp}>{t("createWorkspace")}</Button>
+                  </div>
+                )}
+                {title === "stepMoney" && (
+                  <div class="form">
+                    {!hasFaucet.value && <p>{t("moneyByCommand")} <code>{me.value?.walletAddress}</code></p>}
+                    <Button id="faucet" kind="main" run={fund}>{hasFaucet.value ? t("getTestMoney", { amount: usdc(TEST_MONEY) }) : t("checkAgain")}</Button>
+                  </div>
+                )}
+                {title === "stepAllowance" && <Button id="approve" kind="main" run={allow}>{t("allowUpTo", { amount: usdc(ALLOWANCE) })}</Button>}
+              </Step>
+            ))}
+          </ol>
+        </Card>
+      )}
       {next === -1 && (
         <div class="row">
           {canBuy.value && <Button id="to-buy" kind="main" run={() => go("buy")}>{t("firstView")}</Button>}

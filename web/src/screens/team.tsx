@@ -3,8 +3,9 @@ import { useSignal } from "@preact/signals";
 import { api, need, once, type Model } from "../api";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
-import { me, notify, now, select, workspace } from "../store";
+import { me, notify, now, workspace } from "../store";
 import { t, type Word } from "../strings";
+import { Choice, Invitations, Payee, ROLES, Status } from "./invitations";
 import { Webhooks } from "./webhooks";
 
 type Scope = Model["MintKeyBody"]["scopes"][number];
@@ -16,12 +17,12 @@ const SCOPES: readonly (readonly [Scope, Word])[] = [
   ["wallet:read", "scopeWallet"],
   ["sessions:operate", "scopeOperate"],
 ];
-const ROLES: Record<Role, Word> = { OWNER: "roleOwner", ADMIN: "roleAdmin", VIEWER: "roleViewer" };
 
 export default function Team() {
   const role = me.value?.role ?? "VIEWER";
   return (
     <Page title={t("navTeam")} lead={t("teamLead")}>
+      <Invitations />
       <Keys mayChange={role !== "VIEWER"} />
       <div class="columns">
         {role === "OWNER" && <Members />}
@@ -87,6 +88,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
       )}
       {isOpen.value && (
         <div class="form panel">
+          {workspace.value !== null && <Payee address={workspace.value.walletAddress} />}
           <Field label={t("keyLabel")}>
             <input id="key-label" maxLength={80} value={label.value} onInput={(event) => (label.value = event.currentTarget.value)} />
           </Field>
@@ -151,6 +153,8 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   );
 }
 
+const invitationLink = (id: string): string => `${location.origin}/console/#/start?invitation=${id}`;
+
 function Members() {
   const id = workspace.value?.id ?? "";
   const members = useSignal<readonly Model["Member"][] | null>(null);
@@ -164,9 +168,9 @@ function Members() {
   const isAddress = /^0x[0-9a-fA-F]{40}$/.test(address.value.trim());
   const add = async (): Promise<void> => {
     const body = { walletAddress: address.value.trim(), role: role.value };
-    await need(api.POST("/api/v1/workspaces/{id}/members", { params: { path, header: once() }, body }));
+    const added = await need(api.POST("/api/v1/workspaces/{id}/members", { params: { path, header: once() }, body }));
     address.value = "";
-    notify("saved");
+    notify(added.status === "INVITED" ? "invited" : "saved");
     await load();
   };
   const remove = async (walletAddress: string): Promise<void> => {
@@ -180,16 +184,20 @@ function Members() {
         {(members.value ?? []).map((each) => {
           const isMe = each.walletAddress.toLowerCase() === me.value?.walletAddress.toLowerCase();
           return (
-            <li key={each.walletAddress}>
+            <li key={each.walletAddress} class={each.status === "INVITED" ? "invited" : ""}>
               <div class="list-main">
                 <strong><code title={each.walletAddress}>{short(each.walletAddress)}</code>{isMe && ` (${t("you")})`}</strong>
                 <small>{t(ROLES[each.role])}</small>
+                {each.expiresAt !== null && <small>{t("openUntil", { time: dateTime(each.expiresAt) })}</small>}
               </div>
-              {!isMe && <Button kind="quiet" run={() => remove(each.walletAddress)}>{t("remove")}</Button>}
+              <Status member={each} />
+              {each.invitationId !== null && <Button kind="quiet" run={() => navigator.clipboard.writeText(invitationLink(each.invitationId ?? ""))}>{t("copyLink")}</Button>}
+              {!isMe && <Button kind="quiet" run={() => remove(each.walletAddress)}>{t(each.status === "INVITED" ? "withdraw" : "remove")}</Button>}
             </li>
           );
         })}
       </ul>
+      <p class="dim">{t("inviteText")}</p>
       <div class="form">
         <Field label={t("memberWallet")} {...(address.value !== "" && !isAddress && { error: t("memberWrong") })}>
           <input id="member" value={address.value} placeholder="0x" onInput={(event) => (address.value = event.currentTarget.value)} />
@@ -209,7 +217,6 @@ function Workspaces() {
   const name = useSignal(workspace.value?.name ?? "");
   const shown = workspace.value;
   if (shown === null) return null;
-  const others = (me.value?.workspaces ?? []).filter((each) => each.id !== shown.id);
   const rename = async (): Promise<void> => {
     workspace.value = await need(api.PATCH("/api/v1/workspaces/{id}", { params: { path: { id: shown.id } }, body: { name: name.value.trim() } }));
     notify("saved");
@@ -222,16 +229,7 @@ function Workspaces() {
           <Button disabled={name.value.trim() === "" || name.value.trim() === shown.name} run={rename}>{t("save")}</Button>
         </div>
       </Field>
-      {others.length > 0 && (
-        <ul class="rows">
-          {others.map((each) => (
-            <li key={each.id}>
-              <div class="list-main"><strong>{each.name}</strong><small>{t(ROLES[each.role])}</small></div>
-              <Button run={() => select(each.id)}>{t("switchTo")}</Button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Choice without={shown.id} />
     </Card>
   );
 }

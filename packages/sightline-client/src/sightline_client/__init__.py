@@ -21,6 +21,7 @@ from sightline_client.errors import (
     FrameNotAvailableError,
     InsufficientCreditError,
     InternalError,
+    InvalidIdError,
     InvalidInputError,
     InvalidResponseError,
     InvalidStateError,
@@ -46,7 +47,7 @@ from sightline_client.event import Event
 from sightline_client.frame import Frame, FrameLocation
 from sightline_client.money import MicroUsdc, usdc
 from sightline_client.retry import NO_RETRY, RetryPolicy
-from sightline_client.verification import Failure, ReceiptCheck, Verification
+from sightline_client.verification import Failure, ReceiptCheck, SkipReason, TrustedDeployment, Verification
 from sightline_client.webhooks import WebhookEvent
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "FrameNotAvailableError",
     "InsufficientCreditError",
     "InternalError",
+    "InvalidIdError",
     "InvalidInputError",
     "InvalidResponseError",
     "InvalidStateError",
@@ -93,6 +95,8 @@ __all__ = [
     "SessionOverError",
     "Sightline",
     "SightlineError",
+    "SkipReason",
+    "TrustedDeployment",
     "UnavailableError",
     "Verification",
     "View",

@@ -19,6 +19,7 @@ SightlineError
 ├── OutcomeUnknownError             504 OUTCOME_UNKNOWN or a lost connection: the call may have had its effect
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
+├── InvalidIdError                  an id has characters that no id has; nothing was sent
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
@@ -45,7 +46,8 @@ class ApiError(SightlineError):
     Attributes:
         status: HTTP status.
         code: Error code of the interface, for example `INVALID_STATE`.
-        message: Text for people. It may change.
+        message: Text of the code.
+        hint: What is wrong in this call, and what to do, if the server said more than the message. It may change.
         detail: Stable label `area:what`, if the server gave one.
         request_id: Id of the call in the server's log.
         retry_after_s: Seconds after which the call may be repeated, if the server named them.
@@ -61,6 +63,7 @@ class ApiError(SightlineError):
         self.status = status
         self.code = str(body.get("code", "UNKNOWN"))
         self.message = str(body.get("message", ""))
+        self.hint = _text(body.get("hint"))
         self.detail = _text(body.get("detail"))
         self.state = _text(body.get("state"))
         self.required_scope = _text(body.get("requiredScope"))
@@ -70,8 +73,12 @@ class ApiError(SightlineError):
         after = headers.get("retry-after", "")
         self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
         where = f" ({self.detail})" if self.detail else ""
-        sentence = self.message if self.message.endswith((".", "!", "?")) else f"{self.message}."
-        super().__init__(f"{status} {self.code}{where}: {sentence} {self.next_step}".rstrip())
+        said = " ".join(_sentence(each) for each in (self.message, self.hint) if each)
+        super().__init__(f"{status} {self.code}{where}: {said} {self.next_step}".rstrip())
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _text(value: object) -> str | None:
@@ -81,7 +88,7 @@ def _text(value: object) -> str | None:
 class InvalidInputError(ApiError):
     """A path, query or body field is invalid."""
 
-    next_step = "Correct the field that the message names."
+    next_step = "Correct the field that is named."
 
 
 class NotAuthenticatedError(ApiError):
@@ -185,6 +192,13 @@ class InvalidResponseError(SightlineError):
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(f"{url} answered {status} with a body that is not Sightline's. Check url= or SIGHTLINE_URL.")
+
+
+class InvalidIdError(SightlineError):
+    """An id of a call has characters that no id has. Nothing was sent."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"{value[:80]!r} is not an id. Pass the id as the server returned it.")
 
 
 class MaxChargeError(SightlineError):

@@ -42,14 +42,16 @@ class Frame:
     Attributes:
         jpeg: The picture.
         sequence: Increases with every new frame of the session.
-        captured_at: When the server received the frame.
+        captured_at: When the frame was captured: by the clock of the operator's device if it sends one, otherwise when
+            the server received it.
         age_ms: Age at the time of the answer, in milliseconds.
         width: Width of the source in pixels, before scaling.
         height: Height of the source in pixels, before scaling.
         state: `live`, `black` or `frozen`.
         meter_state: `RUNNING`, `PAUSED` or `STOPPED`.
-        in_geofence: Whether the device is inside the session's geofence; None if that is not known.
-        location: Last location of the device; None before its first usable heartbeat.
+        in_geofence: Whether `location` is inside the session's geofence; None if that is not known.
+        location: Last location that the operator's device stated; None before its first usable heartbeat. The service
+            cannot check it.
     """
 
     jpeg: bytes = field(repr=False)

@@ -1,8 +1,23 @@
 """Values in the form that the interface expects."""
 
+import re
 from datetime import UTC, datetime
 
+from sightline_client.errors import InvalidIdError
 from sightline_client.models import ApiKeyLimits
+
+ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+
+
+def segment(value: str) -> str:
+    """Return an id or address as one segment of a path.
+
+    Raises:
+        InvalidIdError: It is none. It could name another path, such as `../wallet`.
+    """
+    if not ID.fullmatch(value):
+        raise InvalidIdError(value)
+    return value
 
 
 def given(**fields: object) -> dict[str, object]:

@@ -67,7 +67,9 @@ class ReceiptResources:
         TAG,
         "Get the receipt of a session that is over",
         description="Has everything that is needed to recompute the hash chain, the clean seconds, the charge and the "
-        "fee, and to find the event Settled on the chain. 409 `session:notOver` before the session is over.",
+        "fee, and to find the event Settled on the chain. The events are what this service recorded. To verify the "
+        "payment, take the chain and the contracts from another source than the receipt. 409 `session:notOver` before "
+        "the session is over.",
         operation=Operation.READ_SESSION,
         rate=RateClass.LIST,
         output=Receipt,

@@ -62,6 +62,8 @@ UNUSED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NULL")
 USED_QUOTES: Final = _oldest("quote", "created_at_ms", "consumed_by IS NOT NULL")
 AUDIT_ENTRIES: Final = _oldest("audit_entry", "at_ms")
 SESSION_NOTES: Final = _oldest("session_note", "at_ms")
+WITHDRAWN_SIGN_INS: Final = _oldest("withdrawal", "at_ms", "kind = 'sign_in'")
+INVITATIONS: Final = _oldest("invitation", "expires_at_ms")
 REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms")
 MEDIA_PROOFS: Final = """
 WITH gone AS (
@@ -162,6 +164,8 @@ class Retention:
             ("idempotency", IDEMPOTENCY, retention_ms - DAY_MS),
             ("nonces", NONCES, retention_ms - self._options.nonce_ms),
             ("wallet_sessions", WALLET_SESSIONS, retention_ms - self._options.sign_in_ms),
+            ("withdrawn_sign_ins", WITHDRAWN_SIGN_INS, retention_ms - self._options.sign_in_ms),
+            ("invitations", INVITATIONS, retention_ms),
             ("unused_quotes", UNUSED_QUOTES, retention_ms - DAY_MS),
             ("media_proofs", MEDIA_PROOFS, retention_ms - DAY_MS),
             ("faucet_days", FAUCET_DAYS, retention_ms - DAY_MS),

@@ -15,7 +15,7 @@ ENDPOINTS_LOCK_KEY: Final = 5_300_045
 
 COLUMNS: Final = """
 e.id::text, e.workspace_id::text, e.url, e.description, e.event_types, e.generation, e.rotated_at_ms,
-e.failing_since_ms, e.disabled_reason, e.disabled_at_ms, e.created_at_ms
+e.failing_since_ms, e.is_slow, e.disabled_reason, e.disabled_at_ms, e.created_at_ms
 """
 _ADD = """
 INSERT INTO webhook_endpoint (id, workspace_id, url, description, event_types, created_at_ms)
@@ -133,6 +133,7 @@ def endpoint_of(row: Any) -> WebhookEndpoint:
         generation=row["generation"],
         rotated_at_ms=row["rotated_at_ms"],
         failing_since_ms=row["failing_since_ms"],
+        is_slow=row["is_slow"],
         disabled_reason=None if reason is None else DisabledReason(reason),
         disabled_at_ms=row["disabled_at_ms"],
     )

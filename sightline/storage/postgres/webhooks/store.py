@@ -7,7 +7,14 @@ import structlog
 
 from sightline.domain.operator.codec import from_doc as workspace_of_doc
 from sightline.domain.session.codec import from_doc as session_of_doc
-from sightline.domain.webhooks import FAILING_MS_MAX, SENT_AT_ONCE_MAX, DeliveryState, DisabledReason, WebhookEventType
+from sightline.domain.webhooks import (
+    FAILING_MS_MAX,
+    SENT_AT_ONCE_MAX,
+    WORKSPACE_AT_ONCE_MAX,
+    DeliveryState,
+    DisabledReason,
+    WebhookEventType,
+)
 from sightline.ports.webhooks import (
     LEASE_MS,
     AttemptRecord,
@@ -64,23 +71,27 @@ SELECT $1, number, 'PENDING', database_now_ms(), $7 FROM message
 # A lease that ends later than a new one could was taken before the database's clock was set back: it has expired.
 _CLAIM = f"""
 WITH clock AS MATERIALIZED (SELECT database_now_ms() AS now_ms),
-due AS (
-  SELECT d.endpoint_id, d.number, d.next_at_ms, e.failing_since_ms IS NOT NULL AS is_failing
-  FROM webhook_endpoint e CROSS JOIN clock CROSS JOIN LATERAL (
-    SELECT count(*) AS count FROM webhook_delivery f
-    WHERE f.endpoint_id = e.id AND f.state = 'PENDING'
-      AND f.lease_until_ms > now_ms AND f.lease_until_ms <= now_ms + {LEASE_MS}
-  ) AS flying CROSS JOIN LATERAL (
+endpoint AS MATERIALIZED (
+  SELECT e.id, e.workspace_id, e.failing_since_ms IS NOT NULL OR e.is_slow AS is_troubled, (
+    SELECT count(*) FROM webhook_delivery f WHERE f.endpoint_id = e.id AND f.state = 'PENDING'
+      AND f.lease_until_ms > now_ms AND f.lease_until_ms <= now_ms + {LEASE_MS}) AS flying
+  FROM webhook_endpoint e CROSS JOIN clock WHERE e.disabled_reason IS NULL
+), busy AS (
+  SELECT workspace_id, sum(flying) AS flying FROM endpoint GROUP BY workspace_id
+), due AS (
+  SELECT e.workspace_id, e.is_troubled, d.endpoint_id, d.number, d.next_at_ms, row_number() OVER (
+    PARTITION BY e.workspace_id ORDER BY e.is_troubled, d.next_at_ms, d.number) AS turn
+  FROM endpoint e CROSS JOIN clock CROSS JOIN LATERAL (
     SELECT * FROM webhook_delivery p
     WHERE p.endpoint_id = e.id AND p.state = 'PENDING' AND p.next_at_ms <= now_ms
       AND (p.lease_until_ms IS NULL OR p.lease_until_ms <= now_ms OR p.lease_until_ms > now_ms + {LEASE_MS})
-    ORDER BY p.next_at_ms, p.number LIMIT greatest(0, {SENT_AT_ONCE_MAX} - flying.count)
+    ORDER BY p.next_at_ms, p.number LIMIT greatest(0, {SENT_AT_ONCE_MAX} - e.flying)
   ) AS d
-  WHERE e.disabled_reason IS NULL
 ), chosen AS (
   SELECT endpoint_id, number FROM (
-    SELECT *, row_number() OVER (PARTITION BY is_failing ORDER BY next_at_ms, number) AS place FROM due) AS ranked
-  WHERE NOT is_failing OR place <= $2 ORDER BY is_failing, next_at_ms, number LIMIT $1
+    SELECT due.*, row_number() OVER (PARTITION BY is_troubled ORDER BY turn, next_at_ms, number) AS place
+    FROM due JOIN busy USING (workspace_id) WHERE turn <= {WORKSPACE_AT_ONCE_MAX} - flying) AS ranked
+  WHERE NOT is_troubled OR place <= $2 ORDER BY is_troubled, turn, next_at_ms, number LIMIT $1
 ), claimed AS (
   UPDATE webhook_delivery d SET lease_until_ms = now_ms + {LEASE_MS} FROM chosen c CROSS JOIN clock
   WHERE d.endpoint_id = c.endpoint_id AND d.number = c.number
@@ -98,7 +109,10 @@ UPDATE webhook_delivery SET attempts = attempts + 1, step = step + 1, lease_unti
   next_at_ms = database_now_ms() + coalesce($7::bigint, 0)
 WHERE endpoint_id = $1 AND number = $2 AND attempts = $3 AND state = 'PENDING' RETURNING true
 """
-_WORKS = "UPDATE webhook_endpoint SET failing_since_ms = NULL WHERE id = $1 AND failing_since_ms IS NOT NULL"
+_WORKS = """
+UPDATE webhook_endpoint SET failing_since_ms = NULL, is_slow = $2
+WHERE id = $1 AND (failing_since_ms IS NOT NULL OR is_slow <> $2)
+"""
 _FAILS = f"""
 UPDATE webhook_endpoint SET failing_since_ms = coalesce(failing_since_ms, now_ms),
   disabled_reason = why, disabled_at_ms = CASE WHEN why IS NULL THEN NULL ELSE now_ms END
@@ -223,7 +237,7 @@ class PostgresWebhooks(WebhookEndpointTable):
             if recorded is None:
                 return None
             if attempt.is_delivered:
-                await connection.execute(_WORKS, job.endpoint.id)
+                await connection.execute(_WORKS, job.endpoint.id, attempt.is_slow)
                 return None
             why: str | None = await connection.fetchval(_FAILS, job.endpoint.id, attempt.is_gone)
             return why

@@ -7,11 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from sightline_client._async.chain import AsyncChain
-from sightline_client._async.transport import AsyncTransport
 from sightline_client.errors import ReceiptError
 from sightline_client.keccak import keccak256
 from sightline_client.models import (
-    ChainConfig,
     ReceiptContracts,
     ReceiptDocument,
     ReceiptMeter,
@@ -19,7 +17,7 @@ from sightline_client.models import (
     ReceiptSettlement,
 )
 from sightline_client.money import MicroUsdc
-from sightline_client.verification import Verification, verify_receipt
+from sightline_client.verification import TrustedDeployment, Verification, verify_receipt
 
 
 class AsyncReceipt:
@@ -27,12 +25,10 @@ class AsyncReceipt:
 
     Args:
         data: The JSON value that `GET /sessions/{id}/receipt` answered. Keep it: it can be verified without the server.
-        transport: Connection to the server, for `verify(rpc=True)`.
     """
 
-    def __init__(self, data: Mapping[str, Any], *, transport: AsyncTransport | None = None) -> None:
+    def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
-        self._transport = transport
 
     @cached_property
     def _document(self) -> ReceiptDocument:
@@ -76,39 +72,43 @@ class AsyncReceipt:
         """The transaction that paid; None for a session that is not settled."""
         return self.settlement.tx_hash
 
-    async def verify(self, *, rpc: bool | str = False) -> Verification:
+    async def verify(self, *, deployment: TrustedDeployment | None = None, rpc: str | None = None) -> Verification:
         """Compute hash chain, seconds, charge and fee from the recorded events, and compare them with the receipt.
 
+        This proves that the numbers of the receipt agree with each other. That the payment was made is proved only
+        with `deployment` and `rpc`: anyone can write a receipt, and deploy a contract that confirms it.
+
         Args:
-            rpc: Also compare the payment with the event Settled on the chain: the URL of a node that you trust, or
-                True for the node that the server names.
+            deployment: The chain and the contracts that must have paid, from a source that you trust: constants of
+                your own, or the `deployment` of a client's `config()`, which is what that service says of itself.
+            rpc: URL of a node of this chain that you trust. The payment is compared with the event Settled there.
 
         Returns:
-            The result. `skipped` has the checks that were not made: `settled` without `rpc`, and until the payment is
-            CONFIRMED.
+            The result. `skipped` has the checks that were not made, with the reason: `settled` without `deployment` or
+            `rpc`, and until the payment is CONFIRMED.
 
         Raises:
             ReceiptError: A value is wrong; `failures` has each with its path in the receipt.
             ChainError: The node did not answer.
+            ValueError: `rpc` without `deployment`. The receipt itself cannot say which contract to trust.
         """
-        chain = await self._on_chain(rpc) if rpc else None
-        result = verify_receipt(self.data, keccak256=keccak256, chain=chain)
+        if rpc is not None and deployment is None:
+            raise ValueError(
+                "rpc needs deployment: the chain and the contracts that you trust. A receipt may name any contract. "
+                "Pass deployment=TrustedDeployment(...), or to trust a service deployment=client.config().deployment."
+            )
+        chain = None if rpc is None else await self._on_chain(rpc)
+        result = verify_receipt(self.data, keccak256=keccak256, deployment=deployment, chain=chain)
         if not result.is_valid:
             lines = "; ".join(f"{failure.line} {failure.message}" for failure in result.failures)
             raise ReceiptError(f"The receipt is wrong: {lines}. Keep it as evidence.", result)
         return result
 
-    async def _on_chain(self, rpc: bool | str) -> dict[str, Any] | None:
+    async def _on_chain(self, rpc: str) -> dict[str, Any] | None:
         """Read the transaction. None if the receipt names none that is confirmed."""
         settlement = self.data.get("settlement")  # not the model: the receipt may be malformed
         if not isinstance(settlement, Mapping) or settlement.get("state") != "CONFIRMED":
             return None
-        if isinstance(rpc, str):
-            url = rpc
-        elif self._transport is None:
-            raise ValueError("rpc=True needs a receipt that a client has read. Pass the URL of a node: rpc=URL.")
-        else:
-            url = (await self._transport.get(ChainConfig, "/config")).rpc_url
-        node = AsyncChain(url)
+        node = AsyncChain(rpc)
         mined = await node.call("eth_getTransactionReceipt", settlement.get("txHash"))
         return {"chainId": int(await node.call("eth_chainId"), 16), "receipt": mined}

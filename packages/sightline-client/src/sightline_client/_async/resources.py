@@ -20,6 +20,8 @@ from sightline_client.models import (
     Challenge,
     HeartbeatVerdicts,
     Identity,
+    Invitation,
+    InvitationList,
     Member,
     MemberList,
     Meter,
@@ -40,10 +42,11 @@ from sightline_client.models import (
     WalletSession,
     WalletSessionList,
     Workspace,
+    WorkspaceBrief,
     WorkspaceList,
     WorkspaceWithRole,
 )
-from sightline_client.wire import given, wire_limits
+from sightline_client.wire import given, segment, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
 IDENTITY: TypeAdapter[Identity] = TypeAdapter(Identity)
@@ -116,7 +119,24 @@ class AsyncAuth:
 
     async def end_sign_in(self, sign_in_id: str) -> WalletSession:
         """End one sign-in."""
-        return await self._transport.change(WalletSession, "DELETE", f"/me/sessions/{sign_in_id}")
+        return await self._transport.change(WalletSession, "DELETE", f"/me/sessions/{segment(sign_in_id)}")
+
+    async def invitations(self) -> Sequence[Invitation]:
+        """List the open invitations of the signed-in wallet, oldest first, at most 20."""
+        return (await self._transport.get(InvitationList, "/me/invitations")).items
+
+    async def invitation(self, invitation_id: str) -> Invitation:
+        """Read an open invitation of the wallet, also one that `invitations` does not list."""
+        return await self._transport.get(Invitation, f"/me/invitations/{segment(invitation_id)}")
+
+    async def accept_invitation(self, invitation_id: str) -> WorkspaceBrief:
+        """Become a member of the workspace; select it afterwards."""
+        path = f"/me/invitations/{segment(invitation_id)}/accept"
+        return await self._transport.change(WorkspaceBrief, "POST", path)
+
+    async def decline_invitation(self, invitation_id: str) -> Invitation:
+        """Decline an invitation."""
+        return await self._transport.change(Invitation, "DELETE", f"/me/invitations/{segment(invitation_id)}")
 
 
 class AsyncWorkspaces:
@@ -149,7 +169,7 @@ class AsyncWorkspaces:
 
     async def get(self, workspace_id: str) -> Workspace:
         """Read a workspace."""
-        return await self._transport.get(Workspace, f"/workspaces/{workspace_id}")
+        return await self._transport.get(Workspace, f"/workspaces/{segment(workspace_id)}")
 
     async def update(
         self,
@@ -171,20 +191,20 @@ class AsyncWorkspaces:
             coverageRadiusMeters=coverage_radius_meters,
             deviceKind=device_kind,
         )
-        return await self._transport.change(Workspace, "PATCH", f"/workspaces/{workspace_id}", body)
+        return await self._transport.change(Workspace, "PATCH", f"/workspaces/{segment(workspace_id)}", body)
 
     async def members(self, workspace_id: str) -> Sequence[Member]:
-        """List the members."""
-        return (await self._transport.get(MemberList, f"/workspaces/{workspace_id}/members")).items
+        """List the members, then the invited wallets."""
+        return (await self._transport.get(MemberList, f"/workspaces/{segment(workspace_id)}/members")).items
 
     async def add_member(self, workspace_id: str, *, wallet_address: str, role: str) -> Member:
-        """Add a wallet as OWNER, ADMIN or VIEWER."""
+        """Invite a wallet as OWNER, ADMIN or VIEWER; a member gets the role at once."""
         body = {"walletAddress": wallet_address, "role": role}
-        return await self._transport.change(Member, "POST", f"/workspaces/{workspace_id}/members", body)
+        return await self._transport.change(Member, "POST", f"/workspaces/{segment(workspace_id)}/members", body)
 
     async def remove_member(self, workspace_id: str, wallet_address: str) -> Member:
-        """Remove a member."""
-        path = f"/workspaces/{workspace_id}/members/{wallet_address}"
+        """Remove a member, or withdraw an invitation."""
+        path = f"/workspaces/{segment(workspace_id)}/members/{segment(wallet_address)}"
         return await self._transport.change(Member, "DELETE", path)
 
     async def post_location(
@@ -192,20 +212,22 @@ class AsyncWorkspaces:
     ) -> Workspace:
         """Send one heartbeat. `details` are the other fields of HeartbeatBody, for example accuracyMeters."""
         body = {"lat": lat, "lng": lng, "sequence": sequence, **details}
-        return await self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location", body)
+        return await self._transport.change(Workspace, "POST", f"/workspaces/{segment(workspace_id)}/location", body)
 
     async def post_locations(self, workspace_id: str, items: Iterable[Mapping[str, object]]) -> HeartbeatVerdicts:
         """Send up to 200 stored heartbeats, oldest first; each is accepted or refused separately."""
         body = {"items": [dict(item) for item in items]}
-        return await self._transport.change(HeartbeatVerdicts, "POST", f"/workspaces/{workspace_id}/locations", body)
+        return await self._transport.change(
+            HeartbeatVerdicts, "POST", f"/workspaces/{segment(workspace_id)}/locations", body
+        )
 
     async def reset_location(self, workspace_id: str) -> Workspace:
         """Let the next heartbeat have any sequence."""
-        return await self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location/reset")
+        return await self._transport.change(Workspace, "POST", f"/workspaces/{segment(workspace_id)}/location/reset")
 
     def events(self, workspace_id: str) -> AsyncEvents:
         """Follow the workspace and its assignments: `async with sl.workspaces.events(id) as events`."""
-        return AsyncEvents(self._transport, f"/workspaces/{workspace_id}/events")
+        return AsyncEvents(self._transport, f"/workspaces/{segment(workspace_id)}/events")
 
 
 class AsyncKeys:
@@ -225,16 +247,18 @@ class AsyncKeys:
     ) -> MintedKey:
         """Mint a key. Its plaintext is in this answer only; an answer that was lost is not repeated."""
         body = given(label=label, scopes=list(scopes), environment=environment, limits=limits and wire_limits(limits))
-        data = await self._transport.data("POST", f"/workspaces/{workspace_id}/api-keys", body=body)
+        data = await self._transport.data("POST", f"/workspaces/{segment(workspace_id)}/api-keys", body=body)
         return MintedKey.model_validate(data)
 
     async def list(self, workspace_id: str) -> Sequence[ApiKey]:
         """List the keys without their plaintexts."""
-        return (await self._transport.get(ApiKeyList, f"/workspaces/{workspace_id}/api-keys")).items
+        return (await self._transport.get(ApiKeyList, f"/workspaces/{segment(workspace_id)}/api-keys")).items
 
     async def revoke(self, workspace_id: str, key_id: str) -> ApiKey:
         """Revoke a key; it works for 60 more seconds."""
-        return await self._transport.change(ApiKey, "POST", f"/workspaces/{workspace_id}/api-keys/{key_id}/revoke")
+        return await self._transport.change(
+            ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/revoke"
+        )
 
 
 class AsyncSessions:
@@ -256,6 +280,7 @@ class AsyncSessions:
         instructions: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         consumer_lease_seconds: int | None = None,
+        max_hold_micro_usdc: int | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
         """Request a session. The charge is at most `rate x seconds`, which is held until the session is over.
@@ -267,7 +292,11 @@ class AsyncSessions:
             instructions: Text for the operator.
             metadata: At most 2 KB of JSON that is returned to the consumer only.
             consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
+            max_hold_micro_usdc: The largest hold that the caller agrees to.
             idempotency_key: The same key creates no second session, also in another process.
+
+        Raises:
+            ConflictError: The hold would be above `max_hold_micro_usdc` (`pricing:aboveMaximum`). Nothing was created.
         """
         body = given(
             lat=lat,
@@ -280,12 +309,13 @@ class AsyncSessions:
             instructions=instructions,
             metadata=metadata,
             consumerLeaseSeconds=consumer_lease_seconds,
+            maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
         )
         return await self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)
 
     async def get(self, session_id: str) -> Session:
         """Read a session."""
-        return await self._transport.get(Session, f"/sessions/{session_id}")
+        return await self._transport.get(Session, f"/sessions/{segment(session_id)}")
 
     async def page(
         self,
@@ -346,25 +376,27 @@ class AsyncSessions:
             UnavailableError: No operator is available (`dispatch:noOperator`). This is not repeated.
         """
         return await self._transport.change(
-            AssignedSession, "POST", f"/sessions/{session_id}/dispatch", key=idempotency_key
+            AssignedSession, "POST", f"/sessions/{segment(session_id)}/dispatch", key=idempotency_key
         )
 
     async def accept(self, session_id: str, operator_workspace_id: str) -> AssignedSession:
         """Accept an open session as its operator."""
         body = {"operatorWorkspaceId": operator_workspace_id}
-        return await self._transport.change(AssignedSession, "POST", f"/sessions/{session_id}/accept", body)
+        return await self._transport.change(AssignedSession, "POST", f"/sessions/{segment(session_id)}/accept", body)
 
     async def start(self, session_id: str) -> StartedSession:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
-        return await self._transport.change(StartedSession, "POST", f"/sessions/{session_id}/start")
+        return await self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
 
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
-        return await self._transport.change(Session, "POST", f"/sessions/{session_id}/end", key=idempotency_key)
+        return await self._transport.change(
+            Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key
+        )
 
     async def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """Cancel a session that has no operator yet."""
-        return await self._transport.change(Session, "DELETE", f"/sessions/{session_id}", key=idempotency_key)
+        return await self._transport.change(Session, "DELETE", f"/sessions/{segment(session_id)}", key=idempotency_key)
 
     async def cancel_all_assignments(self) -> CancelledAssignments:
         """Give back all assigned sessions that were not started, as their operator."""
@@ -372,7 +404,7 @@ class AsyncSessions:
 
     async def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
-        return await self._transport.get(Meter, f"/sessions/{session_id}/meter")
+        return await self._transport.get(Meter, f"/sessions/{segment(session_id)}/meter")
 
     async def meter_events(self, session_id: str) -> AsyncIterator[MeterEvent]:
         """Iterate over the recorded events, oldest first."""
@@ -390,20 +422,20 @@ class AsyncSessions:
     ) -> MeterEventPage:
         """Read one page of recorded events, oldest first."""
         query = given(limit=limit, cursor=cursor)
-        return await self._transport.get(MeterEventPage, f"/sessions/{session_id}/meter/events", query)
+        return await self._transport.get(MeterEventPage, f"/sessions/{segment(session_id)}/meter/events", query)
 
     async def receipt(self, session_id: str) -> AsyncReceipt:
         """Read the receipt of a session that is over. A view's `receipt()` also waits until it is paid."""
-        data = await self._transport.data("GET", f"/sessions/{session_id}/receipt")
-        return AsyncReceipt(data, transport=self._transport)
+        data = await self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
+        return AsyncReceipt(data)
 
     async def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
-        return await self._transport.get(ViewerToken, f"/sessions/{session_id}/viewer-token")
+        return await self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
 
     async def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
-        return await self._transport.get(Settlement, f"/settlements/{session_id}")
+        return await self._transport.get(Settlement, f"/settlements/{segment(session_id)}")
 
     async def frame(
         self,
@@ -419,7 +451,8 @@ class AsyncSessions:
         """Fetch the newest frame, or the next one after the sequence `after`.
 
         Args:
-            signed: Whether the picture carries signed content credentials (C2PA).
+            signed: Whether the picture carries signed content credentials (C2PA). They prove what the service
+                delivered, and name the origin of each statement.
 
         Returns:
             The frame; None if no frame is newer than `after`, once `wait_ms` has passed.
@@ -428,12 +461,12 @@ class AsyncSessions:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
-        response = await self._transport.send("GET", f"/sessions/{session_id}/frame", query=query)
+        response = await self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
 
     def events(self, session_id: str) -> AsyncEvents:
         """Follow a session and its meter: `async with sl.sessions.events(id) as events`."""
-        return AsyncEvents(self._transport, f"/sessions/{session_id}/events")
+        return AsyncEvents(self._transport, f"/sessions/{segment(session_id)}/events")
 
 
 class AsyncWallets:

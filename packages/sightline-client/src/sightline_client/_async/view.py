@@ -115,6 +115,7 @@ class AsyncView:
             quote_id=self._quote.quote_id,
             instructions=self._instructions,
             consumer_lease_seconds=self._lease_s,
+            max_hold_micro_usdc=self._max_charge,
             idempotency_key=self._key,
         )
 
@@ -136,7 +137,10 @@ class AsyncView:
 
     async def _await_live(self) -> None:
         while (await self.refresh()).state in ("REQUESTED", "ASSIGNED"):
-            await async_sleep(POLL_S)
+            if self.session.state == "REQUESTED":  # the operator did not start in time
+                await self._dispatch()
+            else:
+                await async_sleep(POLL_S)
         if self.session.state.is_over:
             raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
 

@@ -14,7 +14,7 @@ from sightline_client.models import (
     WebhookWithSecret,
 )
 from sightline_client.webhooks import verify
-from sightline_client.wire import given
+from sightline_client.wire import given, segment
 
 
 class AsyncWebhooks:
@@ -49,7 +49,7 @@ class AsyncWebhooks:
 
     async def get(self, webhook_id: str) -> Webhook:
         """Read an endpoint."""
-        return await self._transport.get(Webhook, f"/webhooks/{webhook_id}")
+        return await self._transport.get(Webhook, f"/webhooks/{segment(webhook_id)}")
 
     async def update(
         self,
@@ -63,30 +63,30 @@ class AsyncWebhooks:
         """Change the fields that are given. `enabled=True` also starts a failing endpoint again."""
         types = None if event_types is None else list(event_types)
         body = given(url=url, description=description, eventTypes=types, enabled=enabled)
-        return await self._transport.change(Webhook, "PATCH", f"/webhooks/{webhook_id}", body)
+        return await self._transport.change(Webhook, "PATCH", f"/webhooks/{segment(webhook_id)}", body)
 
     async def delete(self, webhook_id: str) -> Webhook:
         """Delete an endpoint."""
-        return await self._transport.change(Webhook, "DELETE", f"/webhooks/{webhook_id}")
+        return await self._transport.change(Webhook, "DELETE", f"/webhooks/{segment(webhook_id)}")
 
     async def rotate_secret(self, webhook_id: str) -> WebhookWithSecret:
         """Create a new secret. Messages are also signed with the previous one for 24 hours.
 
         An answer that was lost is not repeated: the second call would rotate again.
         """
-        data = await self._transport.data("POST", f"/webhooks/{webhook_id}/rotate")
+        data = await self._transport.data("POST", f"/webhooks/{segment(webhook_id)}/rotate")
         return WebhookWithSecret.model_validate(data)
 
     async def ping(self, webhook_id: str) -> WebhookDelivery:
         """Send a test event."""
-        return await self._transport.change(WebhookDelivery, "POST", f"/webhooks/{webhook_id}/ping")
+        return await self._transport.change(WebhookDelivery, "POST", f"/webhooks/{segment(webhook_id)}/ping")
 
     async def deliveries_page(
         self, webhook_id: str, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> WebhookDeliveryPage:
         """Read one page of deliveries of the last 30 days, newest first."""
         query = given(state=state, limit=limit, cursor=cursor)
-        return await self._transport.get(WebhookDeliveryPage, f"/webhooks/{webhook_id}/deliveries", query)
+        return await self._transport.get(WebhookDeliveryPage, f"/webhooks/{segment(webhook_id)}/deliveries", query)
 
     async def deliveries(self, webhook_id: str, *, state: str | None = None) -> AsyncIterator[WebhookDelivery]:
         """Iterate over the deliveries of the last 30 days, newest first."""
@@ -101,14 +101,16 @@ class AsyncWebhooks:
 
     async def delivery(self, webhook_id: str, event_id: str) -> WebhookDeliveryWithBody:
         """Read one delivery with the text that is sent."""
-        path = f"/webhooks/{webhook_id}/deliveries/{event_id}"
+        path = f"/webhooks/{segment(webhook_id)}/deliveries/{segment(event_id)}"
         return await self._transport.get(WebhookDeliveryWithBody, path)
 
     async def resend(self, webhook_id: str, event_id: str) -> WebhookDelivery:
         """Send one event again."""
-        path = f"/webhooks/{webhook_id}/deliveries/{event_id}/resend"
+        path = f"/webhooks/{segment(webhook_id)}/deliveries/{segment(event_id)}/resend"
         return await self._transport.change(WebhookDelivery, "POST", path)
 
     async def replay(self, webhook_id: str, *, since: datetime) -> Replay:
         """Send all events since an instant again, also those that happened while the endpoint was disabled."""
-        return await self._transport.change(Replay, "POST", f"/webhooks/{webhook_id}/replay", given(since=since))
+        return await self._transport.change(
+            Replay, "POST", f"/webhooks/{segment(webhook_id)}/replay", given(since=since)
+        )

@@ -20,6 +20,8 @@ from sightline_client.models import (
     Challenge,
     HeartbeatVerdicts,
     Identity,
+    Invitation,
+    InvitationList,
     Member,
     MemberList,
     Meter,
@@ -40,10 +42,11 @@ from sightline_client.models import (
     WalletSession,
     WalletSessionList,
     Workspace,
+    WorkspaceBrief,
     WorkspaceList,
     WorkspaceWithRole,
 )
-from sightline_client.wire import given, wire_limits
+from sightline_client.wire import given, segment, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
 IDENTITY: TypeAdapter[Identity] = TypeAdapter(Identity)
@@ -116,7 +119,24 @@ class Auth:
 
     def end_sign_in(self, sign_in_id: str) -> WalletSession:
         """End one sign-in."""
-        return self._transport.change(WalletSession, "DELETE", f"/me/sessions/{sign_in_id}")
+        return self._transport.change(WalletSession, "DELETE", f"/me/sessions/{segment(sign_in_id)}")
+
+    def invitations(self) -> Sequence[Invitation]:
+        """List the open invitations of the signed-in wallet, oldest first, at most 20."""
+        return (self._transport.get(InvitationList, "/me/invitations")).items
+
+    def invitation(self, invitation_id: str) -> Invitation:
+        """Read an open invitation of the wallet, also one that `invitations` does not list."""
+        return self._transport.get(Invitation, f"/me/invitations/{segment(invitation_id)}")
+
+    def accept_invitation(self, invitation_id: str) -> WorkspaceBrief:
+        """Become a member of the workspace; select it afterwards."""
+        path = f"/me/invitations/{segment(invitation_id)}/accept"
+        return self._transport.change(WorkspaceBrief, "POST", path)
+
+    def decline_invitation(self, invitation_id: str) -> Invitation:
+        """Decline an invitation."""
+        return self._transport.change(Invitation, "DELETE", f"/me/invitations/{segment(invitation_id)}")
 
 
 class Workspaces:
@@ -149,7 +169,7 @@ class Workspaces:
 
     def get(self, workspace_id: str) -> Workspace:
         """Read a workspace."""
-        return self._transport.get(Workspace, f"/workspaces/{workspace_id}")
+        return self._transport.get(Workspace, f"/workspaces/{segment(workspace_id)}")
 
     def update(
         self,
@@ -171,20 +191,20 @@ class Workspaces:
             coverageRadiusMeters=coverage_radius_meters,
             deviceKind=device_kind,
         )
-        return self._transport.change(Workspace, "PATCH", f"/workspaces/{workspace_id}", body)
+        return self._transport.change(Workspace, "PATCH", f"/workspaces/{segment(workspace_id)}", body)
 
     def members(self, workspace_id: str) -> Sequence[Member]:
-        """List the members."""
-        return (self._transport.get(MemberList, f"/workspaces/{workspace_id}/members")).items
+        """List the members, then the invited wallets."""
+        return (self._transport.get(MemberList, f"/workspaces/{segment(workspace_id)}/members")).items
 
     def add_member(self, workspace_id: str, *, wallet_address: str, role: str) -> Member:
-        """Add a wallet as OWNER, ADMIN or VIEWER."""
+        """Invite a wallet as OWNER, ADMIN or VIEWER; a member gets the role at once."""
         body = {"walletAddress": wallet_address, "role": role}
-        return self._transport.change(Member, "POST", f"/workspaces/{workspace_id}/members", body)
+        return self._transport.change(Member, "POST", f"/workspaces/{segment(workspace_id)}/members", body)
 
     def remove_member(self, workspace_id: str, wallet_address: str) -> Member:
-        """Remove a member."""
-        path = f"/workspaces/{workspace_id}/members/{wallet_address}"
+        """Remove a member, or withdraw an invitation."""
+        path = f"/workspaces/{segment(workspace_id)}/members/{segment(wallet_address)}"
         return self._transport.change(Member, "DELETE", path)
 
     def post_location(
@@ -192,20 +212,20 @@ class Workspaces:
     ) -> Workspace:
         """Send one heartbeat. `details` are the other fields of HeartbeatBody, for example accuracyMeters."""
         body = {"lat": lat, "lng": lng, "sequence": sequence, **details}
-        return self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location", body)
+        return self._transport.change(Workspace, "POST", f"/workspaces/{segment(workspace_id)}/location", body)
 
     def post_locations(self, workspace_id: str, items: Iterable[Mapping[str, object]]) -> HeartbeatVerdicts:
         """Send up to 200 stored heartbeats, oldest first; each is accepted or refused separately."""
         body = {"items": [dict(item) for item in items]}
-        return self._transport.change(HeartbeatVerdicts, "POST", f"/workspaces/{workspace_id}/locations", body)
+        return self._transport.change(HeartbeatVerdicts, "POST", f"/workspaces/{segment(workspace_id)}/locations", body)
 
     def reset_location(self, workspace_id: str) -> Workspace:
         """Let the next heartbeat have any sequence."""
-        return self._transport.change(Workspace, "POST", f"/workspaces/{workspace_id}/location/reset")
+        return self._transport.change(Workspace, "POST", f"/workspaces/{segment(workspace_id)}/location/reset")
 
     def events(self, workspace_id: str) -> Events:
         """Follow the workspace and its assignments: `with sl.workspaces.events(id) as events`."""
-        return Events(self._transport, f"/workspaces/{workspace_id}/events")
+        return Events(self._transport, f"/workspaces/{segment(workspace_id)}/events")
 
 
 class Keys:
@@ -225,16 +245,18 @@ class Keys:
     ) -> MintedKey:
         """Mint a key. Its plaintext is in this answer only; an answer that was lost is not repeated."""
         body = given(label=label, scopes=list(scopes), environment=environment, limits=limits and wire_limits(limits))
-        data = self._transport.data("POST", f"/workspaces/{workspace_id}/api-keys", body=body)
+        data = self._transport.data("POST", f"/workspaces/{segment(workspace_id)}/api-keys", body=body)
         return MintedKey.model_validate(data)
 
     def list(self, workspace_id: str) -> Sequence[ApiKey]:
         """List the keys without their plaintexts."""
-        return (self._transport.get(ApiKeyList, f"/workspaces/{workspace_id}/api-keys")).items
+        return (self._transport.get(ApiKeyList, f"/workspaces/{segment(workspace_id)}/api-keys")).items
 
     def revoke(self, workspace_id: str, key_id: str) -> ApiKey:
         """Revoke a key; it works for 60 more seconds."""
-        return self._transport.change(ApiKey, "POST", f"/workspaces/{workspace_id}/api-keys/{key_id}/revoke")
+        return self._transport.change(
+            ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/revoke"
+        )
 
 
 class Sessions:
@@ -256,6 +278,7 @@ class Sessions:
         instructions: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         consumer_lease_seconds: int | None = None,
+        max_hold_micro_usdc: int | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
         """Request a session. The charge is at most `rate x seconds`, which is held until the session is over.
@@ -267,7 +290,11 @@ class Sessions:
             instructions: Text for the operator.
             metadata: At most 2 KB of JSON that is returned to the consumer only.
             consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
+            max_hold_micro_usdc: The largest hold that the caller agrees to.
             idempotency_key: The same key creates no second session, also in another process.
+
+        Raises:
+            ConflictError: The hold would be above `max_hold_micro_usdc` (`pricing:aboveMaximum`). Nothing was created.
         """
         body = given(
             lat=lat,
@@ -280,12 +307,13 @@ class Sessions:
             instructions=instructions,
             metadata=metadata,
             consumerLeaseSeconds=consumer_lease_seconds,
+            maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
         )
         return self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)
 
     def get(self, session_id: str) -> Session:
         """Read a session."""
-        return self._transport.get(Session, f"/sessions/{session_id}")
+        return self._transport.get(Session, f"/sessions/{segment(session_id)}")
 
     def page(
         self,
@@ -345,24 +373,26 @@ class Sessions:
         Raises:
             UnavailableError: No operator is available (`dispatch:noOperator`). This is not repeated.
         """
-        return self._transport.change(AssignedSession, "POST", f"/sessions/{session_id}/dispatch", key=idempotency_key)
+        return self._transport.change(
+            AssignedSession, "POST", f"/sessions/{segment(session_id)}/dispatch", key=idempotency_key
+        )
 
     def accept(self, session_id: str, operator_workspace_id: str) -> AssignedSession:
         """Accept an open session as its operator."""
         body = {"operatorWorkspaceId": operator_workspace_id}
-        return self._transport.change(AssignedSession, "POST", f"/sessions/{session_id}/accept", body)
+        return self._transport.change(AssignedSession, "POST", f"/sessions/{segment(session_id)}/accept", body)
 
     def start(self, session_id: str) -> StartedSession:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
-        return self._transport.change(StartedSession, "POST", f"/sessions/{session_id}/start")
+        return self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
 
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
-        return self._transport.change(Session, "POST", f"/sessions/{session_id}/end", key=idempotency_key)
+        return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key)
 
     def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """Cancel a session that has no operator yet."""
-        return self._transport.change(Session, "DELETE", f"/sessions/{session_id}", key=idempotency_key)
+        return self._transport.change(Session, "DELETE", f"/sessions/{segment(session_id)}", key=idempotency_key)
 
     def cancel_all_assignments(self) -> CancelledAssignments:
         """Give back all assigned sessions that were not started, as their operator."""
@@ -370,7 +400,7 @@ class Sessions:
 
     def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
-        return self._transport.get(Meter, f"/sessions/{session_id}/meter")
+        return self._transport.get(Meter, f"/sessions/{segment(session_id)}/meter")
 
     def meter_events(self, session_id: str) -> Iterator[MeterEvent]:
         """Iterate over the recorded events, oldest first."""
@@ -388,20 +418,20 @@ class Sessions:
     ) -> MeterEventPage:
         """Read one page of recorded events, oldest first."""
         query = given(limit=limit, cursor=cursor)
-        return self._transport.get(MeterEventPage, f"/sessions/{session_id}/meter/events", query)
+        return self._transport.get(MeterEventPage, f"/sessions/{segment(session_id)}/meter/events", query)
 
     def receipt(self, session_id: str) -> Receipt:
         """Read the receipt of a session that is over. A view's `receipt()` also waits until it is paid."""
-        data = self._transport.data("GET", f"/sessions/{session_id}/receipt")
-        return Receipt(data, transport=self._transport)
+        data = self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
+        return Receipt(data)
 
     def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
-        return self._transport.get(ViewerToken, f"/sessions/{session_id}/viewer-token")
+        return self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
 
     def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
-        return self._transport.get(Settlement, f"/settlements/{session_id}")
+        return self._transport.get(Settlement, f"/settlements/{segment(session_id)}")
 
     def frame(
         self,
@@ -417,7 +447,8 @@ class Sessions:
         """Fetch the newest frame, or the next one after the sequence `after`.
 
         Args:
-            signed: Whether the picture carries signed content credentials (C2PA).
+            signed: Whether the picture carries signed content credentials (C2PA). They prove what the service
+                delivered, and name the origin of each statement.
 
         Returns:
             The frame; None if no frame is newer than `after`, once `wait_ms` has passed.
@@ -426,12 +457,12 @@ class Sessions:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
-        response = self._transport.send("GET", f"/sessions/{session_id}/frame", query=query)
+        response = self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
 
     def events(self, session_id: str) -> Events:
         """Follow a session and its meter: `with sl.sessions.events(id) as events`."""
-        return Events(self._transport, f"/sessions/{session_id}/events")
+        return Events(self._transport, f"/sessions/{segment(session_id)}/events")
 
 
 class Wallets:

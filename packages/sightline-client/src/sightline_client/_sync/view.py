@@ -115,6 +115,7 @@ class View:
             quote_id=self._quote.quote_id,
             instructions=self._instructions,
             consumer_lease_seconds=self._lease_s,
+            max_hold_micro_usdc=self._max_charge,
             idempotency_key=self._key,
         )
 
@@ -136,7 +137,10 @@ class View:
 
     def _await_live(self) -> None:
         while (self.refresh()).state in ("REQUESTED", "ASSIGNED"):
-            sync_sleep(POLL_S)
+            if self.session.state == "REQUESTED":  # the operator did not start in time
+                self._dispatch()
+            else:
+                sync_sleep(POLL_S)
         if self.session.state.is_over:
             raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
 

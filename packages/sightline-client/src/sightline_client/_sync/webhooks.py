@@ -14,7 +14,7 @@ from sightline_client.models import (
     WebhookWithSecret,
 )
 from sightline_client.webhooks import verify
-from sightline_client.wire import given
+from sightline_client.wire import given, segment
 
 
 class Webhooks:
@@ -49,7 +49,7 @@ class Webhooks:
 
     def get(self, webhook_id: str) -> Webhook:
         """Read an endpoint."""
-        return self._transport.get(Webhook, f"/webhooks/{webhook_id}")
+        return self._transport.get(Webhook, f"/webhooks/{segment(webhook_id)}")
 
     def update(
         self,
@@ -63,30 +63,30 @@ class Webhooks:
         """Change the fields that are given. `enabled=True` also starts a failing endpoint again."""
         types = None if event_types is None else list(event_types)
         body = given(url=url, description=description, eventTypes=types, enabled=enabled)
-        return self._transport.change(Webhook, "PATCH", f"/webhooks/{webhook_id}", body)
+        return self._transport.change(Webhook, "PATCH", f"/webhooks/{segment(webhook_id)}", body)
 
     def delete(self, webhook_id: str) -> Webhook:
         """Delete an endpoint."""
-        return self._transport.change(Webhook, "DELETE", f"/webhooks/{webhook_id}")
+        return self._transport.change(Webhook, "DELETE", f"/webhooks/{segment(webhook_id)}")
 
     def rotate_secret(self, webhook_id: str) -> WebhookWithSecret:
         """Create a new secret. Messages are also signed with the previous one for 24 hours.
 
         An answer that was lost is not repeated: the second call would rotate again.
         """
-        data = self._transport.data("POST", f"/webhooks/{webhook_id}/rotate")
+        data = self._transport.data("POST", f"/webhooks/{segment(webhook_id)}/rotate")
         return WebhookWithSecret.model_validate(data)
 
     def ping(self, webhook_id: str) -> WebhookDelivery:
         """Send a test event."""
-        return self._transport.change(WebhookDelivery, "POST", f"/webhooks/{webhook_id}/ping")
+        return self._transport.change(WebhookDelivery, "POST", f"/webhooks/{segment(webhook_id)}/ping")
 
     def deliveries_page(
         self, webhook_id: str, *, state: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> WebhookDeliveryPage:
         """Read one page of deliveries of the last 30 days, newest first."""
         query = given(state=state, limit=limit, cursor=cursor)
-        return self._transport.get(WebhookDeliveryPage, f"/webhooks/{webhook_id}/deliveries", query)
+        return self._transport.get(WebhookDeliveryPage, f"/webhooks/{segment(webhook_id)}/deliveries", query)
 
     def deliveries(self, webhook_id: str, *, state: str | None = None) -> Iterator[WebhookDelivery]:
         """Iterate over the deliveries of the last 30 days, newest first."""
@@ -101,14 +101,14 @@ class Webhooks:
 
     def delivery(self, webhook_id: str, event_id: str) -> WebhookDeliveryWithBody:
         """Read one delivery with the text that is sent."""
-        path = f"/webhooks/{webhook_id}/deliveries/{event_id}"
+        path = f"/webhooks/{segment(webhook_id)}/deliveries/{segment(event_id)}"
         return self._transport.get(WebhookDeliveryWithBody, path)
 
     def resend(self, webhook_id: str, event_id: str) -> WebhookDelivery:
         """Send one event again."""
-        path = f"/webhooks/{webhook_id}/deliveries/{event_id}/resend"
+        path = f"/webhooks/{segment(webhook_id)}/deliveries/{segment(event_id)}/resend"
         return self._transport.change(WebhookDelivery, "POST", path)
 
     def replay(self, webhook_id: str, *, since: datetime) -> Replay:
         """Send all events since an instant again, also those that happened while the endpoint was disabled."""
-        return self._transport.change(Replay, "POST", f"/webhooks/{webhook_id}/replay", given(since=since))
+        return self._transport.change(Replay, "POST", f"/webhooks/{segment(webhook_id)}/replay", given(since=since))

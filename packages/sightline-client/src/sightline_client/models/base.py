@@ -52,6 +52,13 @@ class Role(OpenEnum):
     SUPPLIER = "SUPPLIER"
 
 
+class MemberStatus(OpenEnum):
+    """Whether a wallet is a member already."""
+
+    ACTIVE = "ACTIVE"
+    INVITED = "INVITED"
+
+
 class MemberRole(OpenEnum):
     """Role of a wallet in a workspace."""
 

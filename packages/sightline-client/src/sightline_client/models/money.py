@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sightline_client.models.base import Model, Money, SettlementState, Time, WalletEventKind
+from sightline_client.verification import TrustedDeployment
 
 
 class ChainConfig(Model):
@@ -18,9 +19,14 @@ class ChainConfig(Model):
     usdc_address: str
     settlement_address: str
 
+    @property
+    def deployment(self) -> TrustedDeployment:
+        """The chain and the contracts, as the service states them, for `Receipt.verify`."""
+        return TrustedDeployment(self.chain_id, self.settlement_address, self.usdc_address)
+
 
 class SettlementPayload(Model):
-    """What the settlement contract is called with."""
+    """What the settlement contract is called with; for a `mismatched` settlement, what the contract settled."""
 
     session_id_hash: str
     from_: Annotated[str, Field(alias="from")]
@@ -42,6 +48,8 @@ class Settlement(Model):
     payload: SettlementPayload | None = None
     tx_hash: str | None = None
     confirmed_at: Time | None = None
+    mismatched: bool = False
+    """Whether the contract settled the session with parties or numbers that differ from its record."""
 
 
 class Wallet(Model):

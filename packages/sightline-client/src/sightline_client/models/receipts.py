@@ -72,6 +72,8 @@ class ReceiptSettlement(Model):
     """The payment and its place on the chain."""
 
     state: SettlementState
+    mismatched: bool = False
+    """Whether the contract settled the session with parties or numbers that differ from its recorded events."""
     payload: SettlementPayload | None = None
     tx_hash: str | None = None
     block_number: str | None = None
@@ -79,7 +81,7 @@ class ReceiptSettlement(Model):
 
 
 class ReceiptContracts(Model):
-    """The chain and the contracts that the receipt names. Compare them with the addresses that you know."""
+    """The chain and the contracts that the receipt names. They prove nothing until they equal those that you trust."""
 
     chain_id: int
     settlement_address: str

@@ -9,6 +9,7 @@ from sightline_client.models.base import (
     DeviceKind,
     Environment,
     MemberRole,
+    MemberStatus,
     Model,
     Money,
     Role,
@@ -36,11 +37,12 @@ class Challenge(Model):
 
 
 class WorkspaceBrief(Model):
-    """A workspace of a wallet, and the wallet's role in it."""
+    """A workspace of a wallet, and the wallet's role in it. Sessions that it films are paid to `wallet_address`."""
 
     id: str
     slug: str
     name: str
+    wallet_address: str = ""
     role: MemberRole
 
 
@@ -148,17 +150,51 @@ class WorkspaceList(Model):
 
 
 class Member(Model):
-    """A wallet with a role in a workspace."""
+    """A wallet with a role in a workspace. An INVITED wallet has no rights until it accepts; the last four are None
+    for an ACTIVE member."""
 
     workspace_id: str
     wallet_address: str
     role: MemberRole
+    status: MemberStatus = MemberStatus.ACTIVE
+    invitation_id: str | None = None
+    invited_by: str | None = None
+    invited_at: Time | None = None
+    expires_at: Time | None = None
 
 
 class MemberList(Model):
-    """All members of a workspace."""
+    """All members of a workspace, then invited wallets."""
 
     items: list[Member]
+    next_cursor: None = None
+
+
+class InvitingWorkspace(Model):
+    """The workspace of an invitation. Sessions that it films are paid to `wallet_address`."""
+
+    id: str
+    slug: str
+    name: str
+    roles: list[Role]
+    wallet_address: str
+
+
+class Invitation(Model):
+    """An open invitation of the wallet. Names are chosen by the inviter."""
+
+    id: str
+    workspace: InvitingWorkspace
+    role: MemberRole
+    invited_by: str
+    created_at: Time
+    expires_at: Time
+
+
+class InvitationList(Model):
+    """The oldest open invitations of a wallet, at most 20."""
+
+    items: list[Invitation]
     next_cursor: None = None
 
 
@@ -207,6 +243,7 @@ class HeartbeatVerdict(Model):
     code: str | None = None
     detail: str | None = None
     message: str | None = None
+    hint: str | None = None
     last_sequence: int | None = None
 
 

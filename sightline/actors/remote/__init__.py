@@ -1,1 +1,0 @@
-"""Messages between actors of different servers."""

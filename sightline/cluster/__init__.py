@@ -1,0 +1,1 @@
+"""Several servers of one service: who owns which shards, and what servers ask and tell each other."""

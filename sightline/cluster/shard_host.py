@@ -1,0 +1,383 @@
+"""Takes, keeps and gives up the shards of one server among several.
+
+Two loops. One renews the lease; it learns which shards another server has taken. The other one takes shards that nobody
+owns and hands shards to servers that have too few. Actors of a shard run only while it is owned: they are stopped
+before it is released, and loaded after it was taken.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, final
+
+import structlog
+import trio
+
+from sightline.actors.kernel import Registry
+from sightline.actors.shards import EVERY_SHARD, OwnedShards, shard_of
+from sightline.cluster.routes import Routes
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.placement import preferred, to_give, to_take
+from sightline.ports.leases import ServerIdentity, ServerState, ShardLeases
+
+VALID_MS: Final = 5_000
+"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
+RENEW_EVERY_S: Final = 1.5
+RENEW_DEADLINE_S: Final = 1.0
+OTHERS_RENEW_S: Final = RENEW_EVERY_S + 2 * RENEW_DEADLINE_S
+"""How long a server whose renewal failed takes nothing: the database may have been away for all, and the others need
+this long to renew too."""
+ASSIGN_EVERY_S: Final = 1.0
+EXPECTED_S: Final = 10.0
+REPORT_EVERY_S: Final = 5.0
+APART_S: Final = 5.0
+"""A server that reaches no other one for this long hands its shards over, if another one is connected."""
+CLOCK_TAKE_MS: Final = 250
+"""A server takes no shards while its clock differs more than this from the database's, and that of another does not."""
+CLOCK_GIVE_MS: Final = 1_000
+"""Above this it hands all its shards over: the stamps of several servers decide what a session costs."""
+LOOK_PAUSE_S: Final = 0.05
+"""Least time between two looks at the database."""
+STABLE_S: Final = 10.0
+"""Shards are handed over only when no server has come or gone for this long."""
+DRAIN_S: Final = 2.0
+"""How long turns in progress may take when their shard is handed over."""
+SETTLE_S: Final = 3.0
+"""How long operations that have begun may take before that: a session that finds an operator, or opens its video."""
+LEAVE_BATCH: Final = 32
+"""Shards in one batch when this server stops. A batch is released when all of its actors have stopped."""
+TAKEN_WITHIN_S: Final = 2.0
+"""How long a server that stops waits until its shards have other owners."""
+LOOK_AGAIN_S: Final = 0.2
+ANSWERS_S: Final = 0.5
+"""How long it then goes on answering: messages may be on their way to it."""
+
+log = structlog.get_logger("sightline.ownership")
+
+
+class LeaseEndedError(Exception):
+    """Another server has ended this one. It may come back with a new incarnation."""
+
+
+@final
+class ShardHost:
+    """The shards of one server: `run` it, and answer reads only while `is_valid`."""
+
+    def __init__(
+        self,
+        leases: ShardLeases,
+        server: ServerIdentity,
+        owned: OwnedShards,
+        registry: Registry,
+        *,
+        recover: Callable[[Collection[int]], Awaitable[None]],
+        now_ms: Callable[[], int],
+        clock_ms: Callable[[], int] | None = None,
+        is_connected: Callable[[], bool] = lambda: True,
+        shards: Collection[int] = EVERY_SHARD,
+        routes: Routes | None = None,
+        servers_expected: int = 1,
+        on_taken: Callable[[Collection[int]], None] = lambda _: None,
+        on_released: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create the host of a server that owns nothing yet.
+
+        Args:
+            recover: Loads the unfinished actors of shards that were taken.
+            now_ms: A clock that never steps and goes on while the process is suspended.
+            clock_ms: The wall clock, by which actors stamp. A server whose clock differs takes nothing, see
+                `CLOCK_TAKE_MS`. None: it is not compared.
+            is_connected: Whether the bus carries frames to the other servers.
+            shards: All shards of the service.
+            routes: Learns which server owns what.
+            servers_expected: This server takes nothing before so many have entered, for `EXPECTED_S` at most. Servers
+                that start together need not hand shards over then.
+            on_taken, on_released: Called when this server has taken shards, and when it has given shards up, so that
+                the others need not wait until they look at the database again.
+        """
+        self._leases = leases
+        self._server = server
+        self._owned = owned
+        self._registry = registry
+        self._recover = recover
+        self._now_ms = now_ms
+        self._clock_ms = clock_ms
+        self._is_connected = is_connected
+        self._connected_ms = now_ms()
+        self._reported_connected = True
+        self._is_unfit = False
+        """Whether this server has logged why it stands back."""
+        self._report_due_ms = 0
+        self._shards = shards
+        self._routes = routes or Routes(server.incarnation)
+        self._servers_expected = servers_expected
+        self._expected_until_ms = 0
+        self._nursery: trio.Nursery | None = None
+        self._on_taken = on_taken
+        self._on_released = on_released
+        self._look = trio.Event()
+        self._assigning = trio.Lock()
+        self._is_leaving = False
+        self._valid_until_ms = 0
+        self._takes_from_ms = 0
+        self._stops: dict[int, trio.Event] = {}
+        """Shards whose actors are being stopped."""
+        self._members: frozenset[str] = frozenset()
+        self._members_since_ms = 0
+
+    def is_valid(self) -> bool:
+        """Whether no other server can have taken a shard of this one: what is in memory is true."""
+        return self._now_ms() < self._valid_until_ms
+
+    def look(self) -> None:
+        """Look at the database soon: another server may have taken shards or ended."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """Own shards until cancelled.
+
+        Raises:
+            LeaseEndedError: Another server has ended this one; nothing is owned any more.
+        """
+        sent_ms = self._now_ms()
+        await self._leases.enter(self._server)
+        self._valid_until_ms = sent_ms + VALID_MS
+        self._expected_until_ms = self._now_ms() + int(EXPECTED_S * 1_000)
+        ended = trio.Event()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._renew_until_ended, nursery, ended)
+            nursery.start_soon(self._assign_forever)
+            await ended.wait()
+            nursery.cancel_scope.cancel()
+        self._owned.remove(self._shards)
+        await self._registry.stop_where(lambda _: True, grace_s=0)
+        raise LeaseEndedError("another server has ended this one, because its lease had run out")
+
+    async def hand_all_over(self) -> None:
+        """Give all shards to the other servers, and keep the lease. Call it while `run` runs; it takes no more shards.
+
+        Servers fail what they have asked a server without a lease, because the answer may be lost. This one goes on
+        answering until the others know that they own its shards.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError: `leave` gives up what is left.
+        """
+        me = self._server.incarnation
+        async with self._assigning:
+            self._is_leaving = True
+            # Servers offer nothing to one that is not connected, and take what it would have taken.
+            await self._leases.report(me, clock_offset_ms=0, is_connected=False)
+        if not (receivers := await self._others_fit()):  # for example because all servers stop at the same time
+            return
+        given = sorted(self._owned.epochs)
+        for start in range(0, len(given), LEAVE_BATCH):
+            shares: dict[str, list[int]] = {}
+            for shard in given[start : start + LEAVE_BATCH]:
+                shares.setdefault(preferred(shard, receivers), []).append(shard)
+            await self._hand_over(shares)
+        with trio.move_on_after(TAKEN_WITHIN_S):
+            while any(self._routes.owner(shard) in (None, me) for shard in given):
+                with trio.move_on_after(LOOK_AGAIN_S):
+                    await self._routes.changed.wait()
+                if not await self._others_fit():
+                    return  # they are stopping too, and take nothing
+        await trio.sleep(ANSWERS_S)
+
+    async def _others_fit(self) -> list[str]:
+        """The other servers that may own shards."""
+        servers = await self._leases.servers()
+        return [
+            server.incarnation
+            for server in servers
+            if server.is_valid and server.incarnation != self._server.incarnation and _is_fit(server)
+        ]
+
+    async def leave(self) -> None:
+        """Stop all actors, then give all shards and the lease up. Call it after `run` was cancelled.
+
+        Raises:
+            StoreUnavailableError, OutcomeUnknownError: The lease may run out instead.
+        """
+        self._owned.remove(self._shards)
+        await self._registry.stop_where(lambda _: True, grace_s=DRAIN_S)
+        await self._leases.leave(self._server.incarnation)
+        self._on_released()
+
+    # Keeping.
+
+    async def _renew_until_ended(self, nursery: trio.Nursery, ended: trio.Event) -> None:
+        while True:
+            await trio.sleep(RENEW_EVERY_S)
+            sent_ms, before = self._now_ms(), self._owned.epochs
+            held: Mapping[int, int] | None = None
+            with trio.move_on_after(RENEW_DEADLINE_S) as deadline:
+                try:
+                    held = await self._leases.renew(self._server.incarnation)
+                except (UnavailableError, OutcomeUnknownError) as error:
+                    self._note_not_renewed(str(error))
+                    continue
+            if deadline.cancelled_caught:
+                self._note_not_renewed("no answer in time")
+                continue
+            if held is None:
+                self._valid_until_ms = 0
+                ended.set()
+                return
+            lost = {shard for shard, epoch in before.items() if held.get(shard) != epoch}
+            # Shards that were given up meanwhile, and taken again, are not lost.
+            lost = {shard for shard in lost if self._owned.epochs.get(shard) == before[shard]}
+            if lost:
+                log.error("shards_lost", shards=len(lost))
+                self._owned.remove(lost)
+                nursery.start_soon(self._stop, lost, 0.0)
+            self._valid_until_ms = sent_ms + VALID_MS
+
+    def _note_not_renewed(self, error: str) -> None:
+        log.warning("lease_not_renewed", error=error)
+        self._takes_from_ms = self._now_ms() + int(OTHERS_RENEW_S * 1_000)
+
+    async def _stop(self, shards: Collection[int], grace_s: float) -> None:
+        """Stop the actors of shards that are not owned any more."""
+        stopped = trio.Event()
+        self._stops.update(dict.fromkeys(shards, stopped))
+        try:
+            await self._registry.stop_where(lambda actor_id: shard_of(actor_id) in shards, grace_s=grace_s)
+        finally:
+            stopped.set()
+            for shard in shards:
+                if self._stops.get(shard) is stopped:
+                    del self._stops[shard]
+
+    # Taking and giving.
+
+    async def _assign_forever(self) -> None:
+        while True:
+            try:
+                async with self._assigning:
+                    await self._assign()
+            except (UnavailableError, OutcomeUnknownError) as error:
+                log.warning("shards_not_assigned", error=str(error))
+            await trio.sleep(LOOK_PAUSE_S)
+            with trio.move_on_after(ASSIGN_EVERY_S):
+                await self._look.wait()
+            self._look = trio.Event()
+
+    async def _assign(self) -> None:
+        me = self._server.incarnation
+        await self._report(me)
+        servers = {server.incarnation: server for server in await self._leases.servers() if server.is_valid}
+        valid = {incarnation: server.shards for incarnation, server in servers.items()}
+        wires = {incarnation: server.wire for incarnation, server in servers.items()}
+        self._routes.read(valid, wires, {incarnation: server.url for incarnation, server in servers.items()})
+        if me not in valid or not self.is_valid() or self._is_leaving:
+            return
+        if self._now_ms() < self._takes_from_ms:
+            # What was released for this server has no owner until it is taken.
+            if servers[me].offered:
+                await self._adopt(await self._leases.take(me, servers[me].offered))
+            return
+        if len(valid) < self._servers_expected and self._now_ms() < self._expected_until_ms:
+            return
+        self._servers_expected = 0
+        fit = {incarnation for incarnation, server in servers.items() if _is_fit(server)}
+        if fit and me not in fit:
+            await self._stand_back(servers[me], sorted(fit))
+            return
+        self._is_unfit = False
+        if not fit:  # no server has a reason to believe another one
+            fit = set(valid)
+        kept = set[int]().union(*(valid[incarnation] for incarnation in valid.keys() - fit))
+        valid = {incarnation: shards for incarnation, shards in valid.items() if incarnation in fit}
+        # In the database but not in memory: the answer to an earlier `take` or `release` was lost.
+        unknown = valid[me] - self._owned.epochs.keys()
+        if unknown:
+            await self._leases.release(me, unknown, to=me)
+        free = [shard for shard in self._shards if shard not in kept]
+        wanted = unknown | servers[me].offered | to_take(me, free, valid)
+        if wanted:
+            await self._adopt(await self._leases.take(me, wanted))
+        if self._is_stable(frozenset(valid)):
+            for receiver, shards in to_give(me, self._shards, valid).items():
+                await self._hand_over({receiver: shards})
+
+    async def _report(self, me: str) -> None:
+        """Tell the database about this server's clock and bus: every few seconds, and when the bus comes or goes."""
+        now_ms = self._now_ms()
+        if self._is_connected():
+            self._connected_ms = now_ms
+        is_connected = now_ms - self._connected_ms < APART_S * 1_000 and not self._is_leaving
+        if self._clock_ms is None or (now_ms < self._report_due_ms and is_connected == self._reported_connected):
+            return
+        offset_ms = await self._clock_offset_ms(self._clock_ms)
+        await self._leases.report(me, clock_offset_ms=offset_ms, is_connected=is_connected)
+        self._reported_connected = is_connected
+        self._report_due_ms = now_ms + int(REPORT_EVERY_S * 1_000)
+
+    async def _clock_offset_ms(self, clock_ms: Callable[[], int]) -> int:
+        """How far this server's clock is surely off the database's.
+
+        The database reads its clock at some time between the question and the answer, so a slow answer must not be
+        taken for a wrong clock.
+        """
+        before_ms = clock_ms()
+        database_ms = await self._leases.database_ms()
+        after_ms = clock_ms()
+        return max(0, before_ms - database_ms) + min(0, after_ms - database_ms)
+
+    async def _stand_back(self, own: ServerState, fit: Sequence[str]) -> None:
+        """Take nothing while another server is fit and this one is not.
+
+        Give everything away if this server's clock is over a second off, or if it does not reach the others: they
+        cannot ask for what it owns.
+        """
+        is_apart = not own.is_connected
+        if not self._is_unfit:
+            event = "cut_off_from_other_servers" if is_apart else "clock_differs"
+            log.error(event, ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
+            self._is_unfit = True
+        # What was released for this server has no owner until it is taken. It is taken here to be given away.
+        offered = await self._leases.take(own.incarnation, own.offered) if own.offered else {}
+        running = self._owned.epochs.keys()
+        gives_all = is_apart or abs(own.clock_offset_ms) > CLOCK_GIVE_MS
+        # Without an actor in memory: what was offered, and what an earlier `release` or `take` without answer left.
+        given = sorted(own.shards | offered.keys() | running if gives_all else own.shards - running | offered.keys())
+        for place, receiver in enumerate(fit):
+            if shards := given[place :: len(fit)]:
+                await self._hand_over({receiver: shards})
+
+    def _is_stable(self, members: frozenset[str]) -> bool:
+        if members != self._members:
+            self._members, self._members_since_ms = members, self._now_ms()
+        return self._now_ms() - self._members_since_ms >= STABLE_S * 1_000
+
+    async def _adopt(self, epochs: Mapping[int, int]) -> None:
+        """Run the actors of shards that were taken."""
+        for shard in epochs:
+            if (stopped := self._stops.get(shard)) is not None:
+                await stopped.wait()
+        self._owned.add(epochs)
+        if epochs:
+            log.info("shards_taken", shards=len(epochs))
+            self._routes.took(self._server.incarnation, epochs.keys())
+            self._on_taken(epochs.keys())
+            assert self._nursery is not None
+            self._nursery.start_soon(self._recover, epochs.keys())
+
+    async def _hand_over(self, shares: Mapping[str, Collection[int]]) -> None:
+        """Stop the actors of shards, if there are any here, then release the shards for other servers, by receiver.
+
+        What sessions have begun ends before: they wait for workspaces and the dispatcher, which may be given up too.
+        """
+        given = frozenset[int]().union(*shares.values())
+        self._owned.close(given)
+        await self._registry.settle_where(lambda actor_id: shard_of(actor_id) in given, within_s=SETTLE_S)
+        self._owned.remove(given)
+        await self._stop(given, DRAIN_S)
+        for receiver, shards in shares.items():
+            await self._leases.release(self._server.incarnation, shards, to=receiver)
+            log.info("shards_handed_over", shards=len(shards), receiver=receiver)
+        self._on_released()
+
+
+def _is_fit(server: ServerState) -> bool:
+    """Whether a server may own shards, if there is a choice."""
+    return server.is_connected and abs(server.clock_offset_ms) <= CLOCK_TAKE_MS

@@ -1,0 +1,1 @@
+"""Video inputs of other servers."""

@@ -1,0 +1,78 @@
+"""Checks of addresses in settings. Errors say what is expected; they do not repeat the value, which may be secret."""
+
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+HOST: Final = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
+)
+
+
+def check_http_url(url: str) -> str:
+    """Return the URL if it is an http or https URL of a host.
+
+    Raises:
+        ValueError: It is none, or names an impossible port.
+    """
+    if not url.isascii() or any(letter.isspace() for letter in url):
+        raise ValueError("a URL has no spaces and no letters outside of ASCII")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write http://HOST or https://HOST, with a port if it is not the usual one")
+    check_host(parts.hostname)
+    if parts.port == 0:  # of an impossible port it raises a ValueError
+        raise ValueError("port 0 cannot be reached")
+    return url
+
+
+def check_base_url(url: str) -> str:
+    """Return an http or https URL of scheme and authority only, without a slash at its end.
+
+    Raises:
+        ValueError: As `check_http_url`, or it has more parts.
+    """
+    parts = urlsplit(check_http_url(url))
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("write scheme, host and port only, as in https://video.example.com")
+    return url.removesuffix("/")
+
+
+def check_host(host: str) -> str:
+    """Return the host if it is a name or an IP address.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if not HOST.fullmatch(host) or host.replace(".", "").isdigit():
+            raise ValueError("write a host name or an IP address, without scheme and port") from None
+    return host
+
+
+def check_ip_address(address: str) -> str:
+    """Return the address if it is an IP address.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise ValueError("write IP addresses; names cannot be sent in SDP") from None
+    return address
+
+
+def check_port_range(first: int, last: int) -> None:
+    """Accept 0 and 0, for any free port, or a first port that is not above the last.
+
+    Raises:
+        ValueError: The range is empty.
+    """
+    if (first == 0) != (last == 0):
+        raise ValueError("set both ends of the range, or neither")
+    if first > last:
+        raise ValueError(f"the range {first} to {last} is empty")
