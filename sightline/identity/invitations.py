@@ -140,11 +140,13 @@ class Invitations:
         return received[0]
 
     async def accept(self, address: str, invitation_id: str) -> Membership:
-        """Make the wallet a member.
+        """Make the wallet a member. A repeated call answers with the membership, while the wallet is a member.
 
         Raises:
             RefusedError: NOT_FOUND if there is no such invitation, also if its inviter is no OWNER any more.
         """
+        if (earlier := await self._membership_by(invitation_id, address)) is not None:
+            return earlier
         received = await self.received_invitation(address, invitation_id)
         invitation = received.invitation
         workspace_id = invitation.workspace_id
@@ -153,6 +155,8 @@ class Invitations:
         except PreconditionFailedError:
             accepted = None
         if accepted is None:
+            if (at_once := await self._membership_by(invitation_id, address)) is not None:
+                return at_once
             raise RefusedError(refusals.UNKNOWN_INVITATION)
         await self._members.record(workspace_id, invitation.wallet_address, invitation.role)
         return Membership(received.workspace, invitation.role)
@@ -168,6 +172,15 @@ class Invitations:
             raise RefusedError(refusals.UNKNOWN_INVITATION)
         await self._members.record(received.workspace.id, received.invitation.wallet_address, None)
         return received
+
+    async def _membership_by(self, invitation_id: str, address: str) -> Membership | None:
+        """The membership that this wallet has because it accepted the invitation, with its present role."""
+        accepted = await self._store.accepted_invitation(invitation_id, address)
+        if accepted is None:
+            return None
+        role = await self._members.role_of(accepted.workspace_id, address)
+        received = await self._with_workspaces((accepted,))
+        return None if role is None or not received else Membership(received[0].workspace, role)
 
     async def _accepted(self, invitation: Invitation) -> Invitation | None:
         """End the invitation and add the member's edge, while the edge of the inviter exists."""

@@ -298,6 +298,10 @@ class InvitationStore(Protocol):
         """
         ...
 
+    async def accepted_invitation(self, invitation_id: str, address: str) -> Invitation | None:
+        """Find an invitation that this wallet has accepted."""
+        ...
+
     async def reopen(self, invitation_id: str) -> None:
         """Open an accepted invitation again, because the edge could not be written. Others stay as they are."""
         ...

@@ -160,6 +160,18 @@ async def test_the_invitations_of_a_former_owner_are_withdrawn(store: Invitation
     assert await store.open_in(WORKSPACE, now_ms=NOW + 3) == (kept,)
 
 
+async def test_an_accepted_invitation_is_found_by_the_wallet_that_accepted_it(store: InvitationStore) -> None:
+    accepted, declined = an_invitation(1), an_invitation(2, wallet_address=OWNER)
+    for each in (accepted, declined):
+        await store.invite(each, LIMITS)
+    assert await store.accepted_invitation(accepted.id, GUEST) is None
+    await store.accept(accepted.id, GUEST, now_ms=NOW + 3)
+    await store.decline(declined.id, OWNER, now_ms=NOW + 3)
+    assert await store.accepted_invitation(accepted.id, GUEST.lower()) == accepted
+    assert await store.accepted_invitation(accepted.id, OWNER) is None
+    assert await store.accepted_invitation(declined.id, OWNER) is None
+
+
 async def test_only_an_accepted_invitation_is_opened_again(store: InvitationStore) -> None:
     accepted, declined = an_invitation(1), an_invitation(2, wallet_address=OWNER)
     for each in (accepted, declined):

@@ -71,6 +71,13 @@ class MemoryInvitations:
             self._relations.apply(updates)
         return invitation
 
+    async def accepted_invitation(self, invitation_id: str, address: str) -> Invitation | None:
+        """Find an accepted invitation."""
+        await trio.lowlevel.checkpoint()
+        found = self._all.get(invitation_id)
+        is_accepted = self._ended.get(invitation_id, (None, 0))[0] is InvitationEnd.ACCEPTED
+        return found if found is not None and is_accepted and _same(found.wallet_address, address) else None
+
     async def reopen(self, invitation_id: str) -> None:
         """Open an accepted invitation again."""
         await trio.lowlevel.checkpoint()

@@ -164,7 +164,7 @@ async def test_an_invited_wallet_is_a_member_only_after_it_has_accepted(world: W
     accepted = data_of(await keyed.post(f"{path}/accept"))
     assert accepted == {name: workspace[name] for name in ("id", "slug", "name", "walletAddress")} | {"role": "ADMIN"}
     assert data_of(await keyed.post(f"{path}/accept")) == accepted
-    assert error_of(await client.post(f"{path}/accept")) == (404, "NOT_FOUND", "invitation:unknown")
+    assert data_of(await client.post(f"{path}/accept")) == accepted, "its key may have been lost with the server"
     assert data_of(await client.get("/api/v1/me"))["workspaces"] == [accepted]
     assert data_of(await client.post(SELECT, {"workspaceId": inviter.id}))["role"] == "ADMIN"
     members = data_of(await inviter.wallet.get(f"{inviter.path}/members"))["items"]

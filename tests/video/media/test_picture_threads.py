@@ -66,9 +66,7 @@ def test_of_two_inputs_the_one_that_used_less_goes_first():
         one = asyncio.ensure_future(blocker[0].run(lambda: one_leaves.wait(20)))
         other = asyncio.ensure_future(blocker[1].run(lambda: other_leaves.wait(20)))
         order: list[int] = []
-        waiting = [
-            asyncio.ensure_future(share.run(partial(order.append, index))) for index, share in enumerate(shares)
-        ]
+        waiting = [asyncio.ensure_future(share.run(partial(order.append, index))) for index, share in enumerate(shares)]
         await asyncio.sleep(0)  # each has asked
         one_leaves.set()
         await asyncio.gather(one, *waiting)

@@ -36,6 +36,7 @@ _END: Final = f"""
 UPDATE invitation SET ended_at_ms = $3, ended_as = $4
 WHERE id = $1 AND lower(wallet_address) = lower($2) AND ended_at_ms IS NULL AND expires_at_ms > $3 RETURNING {_COLUMNS}
 """  # noqa: S608  constants only
+_ACCEPTED: Final = f"{_SELECT} WHERE id = $1 AND lower(wallet_address) = lower($2) AND ended_as = 'ACCEPTED'"
 _REOPEN: Final = "UPDATE invitation SET ended_at_ms = NULL, ended_as = NULL WHERE id = $1 AND ended_as = 'ACCEPTED'"
 _WITHDRAW: Final = f"""
 UPDATE invitation SET ended_at_ms = $3, ended_as = 'WITHDRAWN'
@@ -91,6 +92,11 @@ class PostgresInvitations:
             return _invitation(row)
 
         return await self._database.transact(unit)
+
+    async def accepted_invitation(self, invitation_id: str, address: str) -> Invitation | None:
+        """Find an accepted invitation by its primary key."""
+        row = await self._database.read(lambda connection: connection.fetchrow(_ACCEPTED, invitation_id, address))
+        return None if row is None else _invitation(row)
 
     async def reopen(self, invitation_id: str) -> None:
         """Open an accepted invitation again."""
