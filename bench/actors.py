@@ -47,6 +47,7 @@ from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from tests.shards import take_every_shard
 
 LAT, LNG = 52.52, 13.405
 
@@ -247,7 +248,7 @@ class City:
 
     async def fill(self, live: int) -> None:
         """Write the rows."""
-        epochs = await self.store.acquire_shards("bench", "fill")
+        epochs = await take_every_shard(self.store, "bench", "fill")
         for number in range(live):
             session, workspace = self._pair(number)
             self.sessions.append(session.id)
@@ -309,7 +310,7 @@ class City:
             rng=random.Random(1),
             limits=ActorLimits(unstarted_dispatches_max=0),
             watchers=Watchers(),
-            owned=OwnedShards(await self.store.acquire_shards("bench", "run")),
+            owned=OwnedShards(await take_every_shard(self.store, "bench", "run")),
             on_settlement=lambda: None,
         )
         return build_actors(deps)

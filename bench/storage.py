@@ -38,6 +38,7 @@ from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.storage.postgres.store import PostgresStore
+from tests.shards import take_every_shard
 
 NOW_MS = 1_760_000_000_000
 
@@ -194,7 +195,7 @@ async def main(arguments: argparse.Namespace) -> None:
         async with open_database(DatabaseOptions(pool=pool)) as database:
             await migrate(database)
             store = PostgresStore(database)
-            bench = Bench(database, store, dict(await store.acquire_shards("bench", "1")), arguments.seconds)
+            bench = Bench(database, store, dict(await take_every_shard(store, "bench", "1")), arguments.seconds)
             print(f"{'work':42} {'at once':>4} {'per second':>9} {'p50 ms':>8} {'p99 ms':>8} {'CPU us':>8}")
             for part in (bench_bridge, bench_sessions, bench_workspaces, bench_heartbeats):
                 await part(bench)

@@ -9,6 +9,7 @@ from sightline.actors.deps import Deps
 from sightline.actors.kernel import Registry
 from sightline.actors.kernel.ref import Remote
 from sightline.actors.recovery import recover
+from sightline.actors.shards import EVERY_SHARD
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
 
@@ -50,7 +51,7 @@ class NoOtherServers:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Recover everything unfinished; reports started when that was tried once."""
-        await recover(self._store, self._registry, task_status=task_status)
+        await recover(self._store, self._registry, EVERY_SHARD, task_status=task_status)
 
     async def sessions(self, ids: Collection[str]) -> Mapping[str, Session]:
         """See `OtherServers.sessions`."""

@@ -12,13 +12,14 @@ import trio
 
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE
 from sightline.actors.kernel import ActorElsewhereError, ActorParkedError, ActorStoppedError, Registry
-from sightline.actors.shards import DISPATCHER_ID
+from sightline.actors.shards import DISPATCHER_ID, shard_of
 from sightline.domain.errors import SightlineError
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS, Store
 
 CONCURRENT_LOADS: Final = 32
 ACTIVATE_TIMEOUT_S: Final = 30.0
+SINGLE_READS_MAX: Final = 16
 RETRY_S: Final = 0.5
 RETRY_MAX_S: Final = 30.0
 
@@ -28,47 +29,39 @@ log = structlog.get_logger("sightline.recovery")
 
 
 async def recover(
-    store: Store, registry: Registry, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    store: Store,
+    registry: Registry,
+    shards: Collection[int],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Load the dispatcher, every unfinished session and every operator with a claim.
+    """Load the unfinished sessions and the operators with a claim of these shards, and the dispatcher with its role.
 
     Reports started when each was tried once. Actors that a failed dependency kept from loading are retried with
-    backoff until they load; `recover` returns when none is left.
+    backoff. Returns when everything is loaded, is parked, or belongs to another server again.
     """
-    wanted = [(DISPATCHER, DISPATCHER_ID), *await _unfinished(store)]
+    wanted: list[tuple[str, str]] = [(DISPATCHER, DISPATCHER_ID)] if ServerRole.DISPATCHER in shards else []
+    wanted += await _unfinished(store, frozenset(shard for shard in shards if shard < SHARDS))
     missing = await _load(registry, wanted)
     log.info("recovered", actors=len(wanted), missing=len(missing))
     task_status.started()
-    await _load_until_none_is_missing(registry, missing)
-
-
-async def recover_shards(store: Store, registry: Registry, shards: Collection[int]) -> None:
-    """Load what is unfinished in shards that were just taken; otherwise as `recover`.
-
-    Returns when everything is loaded, is parked, or belongs to another server again.
-    """
-    wanted: list[tuple[str, str]] = [(DISPATCHER, DISPATCHER_ID)] if ServerRole.DISPATCHER in shards else []
-    for shard in sorted(shards):
-        if shard < SHARDS:
-            wanted += await _unfinished(store, shard)
-    await _load_until_none_is_missing(registry, wanted)
-
-
-async def _unfinished(store: Store, shard: int | None = None) -> list[tuple[str, str]]:
-    """The unfinished sessions and claimed operators of one shard, or of all."""
-    sessions = await _until_answered(partial(store.unfinished_sessions, shard))
-    suppliers = await _until_answered(partial(store.suppliers, shard))
-    claimed = [(WORKSPACE, workspace.id) for workspace in suppliers if workspace.claims]
-    return [*((SESSION, session.id) for session in sessions), *claimed]
-
-
-async def _load_until_none_is_missing(registry: Registry, missing: list[tuple[str, str]]) -> None:
-    missing = await _load(registry, missing)
     pause_s = RETRY_S
     while missing:
         await trio.sleep(pause_s)
         pause_s = min(2 * pause_s, RETRY_MAX_S)
         missing = await _load(registry, missing)
+
+
+async def _unfinished(store: Store, shards: frozenset[int]) -> list[tuple[str, str]]:
+    """The unfinished sessions and claimed operators of some shards."""
+    wanted: list[tuple[str, str]] = []
+    # Many shards are read at once: a query for each would take longer than what it leaves out.
+    for shard in sorted(shards) if len(shards) <= SINGLE_READS_MAX else (None,):
+        sessions = await _until_answered(partial(store.unfinished_sessions, shard))
+        suppliers = await _until_answered(partial(store.suppliers, shard))
+        wanted += [(SESSION, session.id) for session in sessions if shard_of(session.id) in shards]
+        wanted += [(WORKSPACE, each.id) for each in suppliers if each.claims and shard_of(each.id) in shards]
+    return wanted
 
 
 async def _load(registry: Registry, wanted: list[tuple[str, str]]) -> list[tuple[str, str]]:

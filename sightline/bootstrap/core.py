@@ -20,6 +20,7 @@ from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Lane, Registry
 from sightline.actors.messages import RecordSettlement
+from sightline.actors.recovery import recover
 from sightline.actors.service.administration import Administration
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
@@ -28,9 +29,9 @@ from sightline.bootstrap.adapters.webhooks import Webhooks, make_webhooks
 from sightline.bootstrap.chain import chain_options
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.evidence import open_evidence
-from sightline.bootstrap.ownership.bus import require_protected_nats
-from sightline.bootstrap.ownership.choice import Ownership, open_ownership
-from sightline.bootstrap.ownership.hints import connect_hints
+from sightline.bootstrap.membership.bus import require_protected_nats
+from sightline.bootstrap.membership.hints import connect_hints
+from sightline.bootstrap.membership.member import keep_lease, open_membership
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S, Sampler
@@ -38,6 +39,7 @@ from sightline.bootstrap.start_errors import check_setting, database_setting
 from sightline.bootstrap.video import join_video, open_video_backend
 from sightline.chain.refunds import Refunds
 from sightline.chain.service import ChainService, open_chain, open_place
+from sightline.cluster.membership import ServiceMember
 from sightline.cluster.roles import RoleWork, run_roles
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
@@ -109,7 +111,7 @@ class Core:
     admin_store: AdminStore
     audit: Audit
     withdrawals: Withdrawals
-    ownership: Ownership
+    membership: ServiceMember
     server: ServerIdentity
     webhooks: Webhooks
     sampler: Sampler
@@ -155,8 +157,8 @@ async def open_core(
         await retry.run(lambda: require_same_secrets(settings, secrets, database))
         ledger, outbox, wallets = PostgresLedger(database), RoleDatabase(database), RoleDatabase(database)
         async with open_relations(settings, secrets, database, retry) as relations, AsyncExitStack() as stack:
-            ownership = await stack.enter_async_context(open_ownership(settings, secrets, database, server))
-            store = PostgresStore(database, ownership.note_fenced)
+            membership = await stack.enter_async_context(open_membership(settings, secrets, database, server))
+            store = PostgresStore(database, membership.note_fenced)
             chain = await retry.run(
                 lambda: stack.enter_async_context(
                     open_chain(
@@ -172,9 +174,10 @@ async def open_core(
             )
             own_video = await video_part.ready()
             video = await stack.enter_async_context(
-                join_video(own_video, ownership, url=internal_url, secrets=secrets, clock=clock, ids=ids)
+                join_video(own_video, membership, secrets=secrets, clock=clock, ids=ids)
             )
-            await ownership.join(retry, patience_s=settings.startup_timeout_seconds)
+            await membership.join(patience_s=settings.startup_timeout_seconds, retry=retry.run)
+            await stack.enter_async_context(keep_lease(membership))
             clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
             deps = Deps(
                 store=store,
@@ -185,20 +188,19 @@ async def open_core(
                 rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
                 limits=replace(settings.limits(), session_cap_micro=chain.session_cap_micro),
                 watchers=Watchers(),
-                owned=ownership.owned,
+                owned=membership.owned,
                 on_settlement=chain.notify,
             )
-            actors = build_actors(deps, tracer=tracer, others=ownership.others)
-            ownership.attach(actors)
+            actors = build_actors(deps, tracer=tracer, others=membership.others)
+            membership.attach(actors.registry, partial(recover, store, actors.registry), clock_ms=clock.now_ms)
             admin_store = PostgresAdminStore(database)
             withdrawals = WithdrawalLog(settings.withdrawals_path, database)
             await retry.run(lambda: _apply_withdrawals(withdrawals, settings.withdrawals_path))
             refunds = chain.refunds(admin_store)
             administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay, withdrawals)
             await retry.run(administration.suspensions.load)
-            if ownership.peers is not None:
-                connect_hints(ownership.peers, chain, administration.suspensions)
-            sampler = Sampler(database, own_video, chain, clock, ownership.owned)
+            connect_hints(membership.peers, chain, administration.suspensions)
+            sampler = Sampler(database, own_video, chain, clock, membership.owned)
             core = Core(
                 settings=settings,
                 secrets=secrets,
@@ -218,28 +220,28 @@ async def open_core(
                 admin_store=admin_store,
                 audit=Audit(PostgresAuditLog(database), clock, ids),
                 withdrawals=withdrawals,
-                ownership=ownership,
+                membership=membership,
                 server=server,
                 webhooks=make_webhooks(settings, secrets, database, clock, ids),
                 sampler=sampler,
                 tracer=tracer,
             )
             async with trio.open_nursery() as services:
-                services.start_soon(ownership.keep)
                 gc.set_threshold(*GC_THRESHOLDS)
                 await services.start(actors.run)
+                services.start_soon(membership.run)
                 works = _role_works(core, store, outbox, wallets, refunds)
                 services.start_soon(run_roles, deps.owned, works)
                 services.start_soon(partial(run_forever, "suspensions", administration.suspensions.watch, every_s=0))
                 services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
                 if directory is None:
                     services.start_soon(rotate_logs, settings.data_dir)
-                await ownership.wait_complete(settings.startup_timeout_seconds)
+                await membership.wait_complete(settings.startup_timeout_seconds)
                 yield core
-                await ownership.hand_over()
+                await membership.hand_over()
                 await actors.close(drain_s=ACTOR_DRAIN_S)
                 services.cancel_scope.cancel()
-            await ownership.leave()
+            await membership.leave()
 
 
 async def _apply_withdrawals(withdrawals: WithdrawalLog, path: Path) -> None:

@@ -11,8 +11,8 @@ from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
+from sightline.bootstrap.membership.hints import connect_sign_ins
 from sightline.bootstrap.observability.readiness import Readiness
-from sightline.bootstrap.ownership.hints import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
 from sightline.config import Settings
 from sightline.domain.access import Holder, Operation, Principal
@@ -115,8 +115,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
         WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
         withdrawals=core.withdrawals,
     )
-    if core.ownership.peers is not None:
-        connect_sign_ins(core.ownership.peers, sessions)
+    connect_sign_ins(core.membership.peers, sessions)
     authenticator = Authenticator(store, cookies, sessions, hasher, core.clock)
     authorizer = Authorizer(
         members,
@@ -199,7 +198,7 @@ def make_public_app(
         clock=core.clock,
         ids=core.ids,
         observe=metrics.observe if core.tracer is None else observing(metrics.observe, core.tracer),
-        owns_data=core.ownership.is_valid,
+        owns_data=core.membership.is_valid,
         rate_sharing=rate_sharing,
         tickets=tickets,
     )
@@ -290,7 +289,7 @@ def public_listener(core: Core, ports: Ports) -> ListenerOptions:
         tls=tls,
         trusted_proxies=TrustedProxies.parse(settings.trusted_proxies),
         accept_batch=ListenerOptions().accept_batch if ports.shared_from is None else SHARED_ACCEPT_BATCH,
-        passing=None if tls is not None else connection_passing(core.ownership.peers, ports.shared_from),
+        passing=None if tls is not None else connection_passing(core.membership.peers, ports.shared_from),
     )
 
 

@@ -46,7 +46,7 @@ async def serve_http(
     readiness = Readiness(core, SiblingWorkers.of(settings, ports))
     metrics = Metrics(partial(read_metrics, core, delay, readiness))
     identity = make_identity(core, public_url)
-    rates = RatesElsewhere(core.ownership.peers) if core.ownership.peers is not None else None
+    rates = RatesElsewhere(core.membership.peers)
     internal_app = make_internal_app(core, identity, metrics, readiness)
     public_app = McpEndpoint(
         make_public_app(core, identity, metrics, rates), public_url, public_hosts(settings), core.secrets.mcp_state_key
@@ -59,8 +59,7 @@ async def serve_http(
         background.start_soon(identity.authenticator.run)
         background.start_soon(SelfReport(core, ports, delay).run)
         background.start_soon(partial(run_forever, "readiness", readiness.check, every_s=CHECK_EVERY_S))
-        if rates is not None:
-            background.start_soon(rates.run)
+        background.start_soon(rates.run)
         await background.start(public_app.run)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")

@@ -22,7 +22,6 @@ from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_add
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
-from sightline.bootstrap.ownership.single import EXIT_FENCED
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
@@ -41,6 +40,8 @@ from sightline.system.lock import lock_directory
 from sightline.system.secrets import Secrets, load_secrets
 
 OPEN_FILES: Final = 65_536
+EXIT_FENCED: Final = 3
+"""Exit code after another server has taken over. The server may be started again: it waits, or joins the others."""
 
 log = structlog.get_logger("sightline")
 

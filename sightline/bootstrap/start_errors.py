@@ -6,6 +6,7 @@ from typing import Final
 
 from sightline.chain.service import ChainRefusedError
 from sightline.chain.signer import KeyRefusedError
+from sightline.cluster.membership import NotCompleteError
 from sightline.config import Settings
 from sightline.domain.errors import (
     AuthzUnavailableError,
@@ -16,7 +17,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.ports.chain import ChainChangedError
-from sightline.ports.leases import IncompatibleServersError
+from sightline.ports.leases import IncompatibleServersError, ServiceHeldError
 from sightline.storage.database.compatibility import IncompatibleDatabaseError
 from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
@@ -81,6 +82,13 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
         case SchemaError() | IncompatibleDatabaseError():
             return f"{_sentence(error)} Check {database_setting(settings)}."
         case IncompatibleServersError():
+            return str(error)
+        case ServiceHeldError():
+            return (
+                f"{error}. Stop it first; this server takes over when the other one has stopped. Each server needs a "
+                "database of its own, unless all of them have SIGHTLINE_NATS_URL."
+            )
+        case NotCompleteError():
             return str(error)
         case StoreUnavailableError() | OutcomeUnknownError():
             return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sightline.bootstrap.ownership.choice import Ownership
 from sightline.bootstrap.start_errors import check_setting
+from sightline.cluster.membership import ServiceMember
 from sightline.cluster.video.backend import OwnBackend, open_cluster_backend
 from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.config import Settings
@@ -90,17 +90,10 @@ async def open_video_backend(
 
 @asynccontextmanager
 async def join_video(
-    own: OwnBackend, ownership: Ownership, *, url: str, secrets: Secrets, clock: Clock, ids: Ids
+    own: OwnBackend, membership: ServiceMember, *, secrets: Secrets, clock: Clock, ids: Ids
 ) -> AsyncIterator[VideoBackend]:
-    """Join the video of this server with that of the other servers, if this is one of several.
-
-    Args:
-        url: URL of this server's internal listener, as other servers reach it.
-    """
-    if ownership.peers is None:
-        yield own
-    else:
-        peers = RemoteVideoPeers(ownership.peers, ownership.owned.owns)
-        secret = secrets.servers_key
-        async with open_cluster_backend(own, peers, url=url, secret=secret, clock=clock, ids=ids) as video:
-            yield video
+    """Join the video of this server with that of the other servers of its service."""
+    peers = RemoteVideoPeers(membership.peers, membership.owned.owns)
+    url, secret = membership.server.url, secrets.servers_key
+    async with open_cluster_backend(own, peers, url=url, secret=secret, clock=clock, ids=ids) as video:
+        yield video

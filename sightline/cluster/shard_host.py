@@ -1,12 +1,10 @@
-"""Takes, keeps and gives up the shards of one server among several.
+"""Takes shards that nobody owns, hands shards to servers that have too few, and gives all up at a stop.
 
-Two loops. One renews the lease; it learns which shards another server has taken. The other one takes shards that nobody
-owns and hands shards to servers that have too few. Actors of a shard run only while it is owned: they are stopped
-before it is released, and loaded after it was taken.
+Actors of a shard run only while it is owned: they are stopped before it is released, and loaded after it was taken.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Final, final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol, final
 
 import structlog
 import trio
@@ -16,12 +14,15 @@ from sightline.actors.shards import EVERY_SHARD, OwnedShards, shard_of
 from sightline.cluster.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.placement import preferred, to_give, to_take
-from sightline.ports.leases import ServerIdentity, ServerState, ShardLeases
+from sightline.ports.leases import (
+    RENEW_DEADLINE_S,
+    RENEW_EVERY_S,
+    LeaseKeeper,
+    ServerIdentity,
+    ServerState,
+    ShardLeases,
+)
 
-VALID_MS: Final = 5_000
-"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
-RENEW_EVERY_S: Final = 1.5
-RENEW_DEADLINE_S: Final = 1.0
 OTHERS_RENEW_S: Final = RENEW_EVERY_S + 2 * RENEW_DEADLINE_S
 """How long a server whose renewal failed takes nothing: the database may have been away for all, and the others need
 this long to renew too."""
@@ -53,13 +54,19 @@ ANSWERS_S: Final = 0.5
 log = structlog.get_logger("sightline.ownership")
 
 
-class LeaseEndedError(Exception):
-    """Another server has ended this one. It may come back with a new incarnation."""
+class Recover(Protocol):
+    """Loads the unfinished actors of shards, and reports started when each was tried once."""
+
+    async def __call__(
+        self, shards: Collection[int], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Return when nothing is left to load."""
+        ...
 
 
 @final
 class ShardHost:
-    """The shards of one server: `run` it, and answer reads only while `is_valid`."""
+    """The shards of one server, while it has a lease."""
 
     def __init__(
         self,
@@ -68,7 +75,8 @@ class ShardHost:
         owned: OwnedShards,
         registry: Registry,
         *,
-        recover: Callable[[Collection[int]], Awaitable[None]],
+        recover: Recover,
+        keeper: LeaseKeeper,
         now_ms: Callable[[], int],
         clock_ms: Callable[[], int] | None = None,
         is_connected: Callable[[], bool] = lambda: True,
@@ -81,8 +89,9 @@ class ShardHost:
         """Create the host of a server that owns nothing yet.
 
         Args:
-            recover: Loads the unfinished actors of shards that were taken.
-            now_ms: A clock that never steps and goes on while the process is suspended.
+            recover: Loads the unfinished actors of shards that were taken; reports started when each was tried once.
+            keeper: Of this server's lease.
+            now_ms: The keeper's clock. It never steps, and goes on while the process is suspended.
             clock_ms: The wall clock, by which actors stamp. A server whose clock differs takes nothing, see
                 `CLOCK_TAKE_MS`. None: it is not compared.
             is_connected: Whether the bus carries frames to the other servers.
@@ -98,6 +107,7 @@ class ShardHost:
         self._owned = owned
         self._registry = registry
         self._recover = recover
+        self._keeper = keeper
         self._now_ms = now_ms
         self._clock_ms = clock_ms
         self._is_connected = is_connected
@@ -109,51 +119,57 @@ class ShardHost:
         self._shards = shards
         self._routes = routes or Routes(server.incarnation)
         self._servers_expected = servers_expected
-        self._expected_until_ms = 0
+        self._expected_until_ms = now_ms() + int(EXPECTED_S * 1_000)
         self._nursery: trio.Nursery | None = None
         self._on_taken = on_taken
         self._on_released = on_released
         self._look = trio.Event()
         self._assigning = trio.Lock()
         self._is_leaving = False
-        self._valid_until_ms = 0
-        self._takes_from_ms = 0
+        self._recovering = 0
+        """Batches of shards whose actors were not all tried once."""
+        self._recovered = trio.Event()
         self._stops: dict[int, trio.Event] = {}
         """Shards whose actors are being stopped."""
         self._members: frozenset[str] = frozenset()
         self._members_since_ms = 0
-
-    def is_valid(self) -> bool:
-        """Whether no other server can have taken a shard of this one: what is in memory is true."""
-        return self._now_ms() < self._valid_until_ms
 
     def look(self) -> None:
         """Look at the database soon: another server may have taken shards or ended."""
         self._look.set()
 
     async def run(self) -> None:
-        """Own shards until cancelled.
-
-        Raises:
-            LeaseEndedError: Another server has ended this one; nothing is owned any more.
-        """
-        sent_ms = self._now_ms()
-        await self._leases.enter(self._server)
-        self._valid_until_ms = sent_ms + VALID_MS
-        self._expected_until_ms = self._now_ms() + int(EXPECTED_S * 1_000)
-        ended = trio.Event()
+        """Take and give shards until cancelled. The server has entered."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._renew_until_ended, nursery, ended)
-            nursery.start_soon(self._assign_forever)
-            await ended.wait()
-            nursery.cancel_scope.cancel()
+            await self._assign_forever()
+
+    async def wait_recovered(self) -> None:
+        """Wait until the actors of all shards that were taken have been tried once."""
+        while self._recovering:
+            await self._recovered.wait()
+
+    def lose(self, shards: Mapping[int, int]) -> None:
+        """Stop the actors of shards that another server has taken.
+
+        Args:
+            shards: With the epochs at which they were owned. Those that were given up meanwhile, and taken again, are
+                not lost.
+        """
+        owned = self._owned.epochs
+        lost = frozenset(shard for shard, epoch in shards.items() if owned.get(shard) == epoch)
+        if lost and self._nursery is not None:
+            log.error("shards_lost", shards=len(lost))
+            self._owned.remove(lost)
+            self._nursery.start_soon(self._stop, lost, 0.0)
+
+    async def end(self) -> None:
+        """Own nothing any more, because another server has ended this one; stop all actors at once."""
         self._owned.remove(self._shards)
         await self._registry.stop_where(lambda _: True, grace_s=0)
-        raise LeaseEndedError("another server has ended this one, because its lease had run out")
 
     async def hand_all_over(self) -> None:
-        """Give all shards to the other servers, and keep the lease. Call it while `run` runs; it takes no more shards.
+        """Give all shards to the other servers, if there are any, and take no more. Call it while `run` runs.
 
         Servers fail what they have asked a server without a lease, because the answer may be lost. This one goes on
         answering until the others know that they own its shards.
@@ -164,6 +180,8 @@ class ShardHost:
         me = self._server.incarnation
         async with self._assigning:
             self._is_leaving = True
+            if not self._routes.leased:
+                return
             # Servers offer nothing to one that is not connected, and take what it would have taken.
             await self._leases.report(me, clock_offset_ms=0, is_connected=False)
         if not (receivers := await self._others_fit()):  # for example because all servers stop at the same time
@@ -192,7 +210,7 @@ class ShardHost:
         ]
 
     async def leave(self) -> None:
-        """Stop all actors, then give all shards and the lease up. Call it after `run` was cancelled.
+        """Stop the actors that are left, then give all shards and the lease up. Call it after `run` was cancelled.
 
         Raises:
             StoreUnavailableError, OutcomeUnknownError: The lease may run out instead.
@@ -201,39 +219,6 @@ class ShardHost:
         await self._registry.stop_where(lambda _: True, grace_s=DRAIN_S)
         await self._leases.leave(self._server.incarnation)
         self._on_released()
-
-    # Keeping.
-
-    async def _renew_until_ended(self, nursery: trio.Nursery, ended: trio.Event) -> None:
-        while True:
-            await trio.sleep(RENEW_EVERY_S)
-            sent_ms, before = self._now_ms(), self._owned.epochs
-            held: Mapping[int, int] | None = None
-            with trio.move_on_after(RENEW_DEADLINE_S) as deadline:
-                try:
-                    held = await self._leases.renew(self._server.incarnation)
-                except (UnavailableError, OutcomeUnknownError) as error:
-                    self._note_not_renewed(str(error))
-                    continue
-            if deadline.cancelled_caught:
-                self._note_not_renewed("no answer in time")
-                continue
-            if held is None:
-                self._valid_until_ms = 0
-                ended.set()
-                return
-            lost = {shard for shard, epoch in before.items() if held.get(shard) != epoch}
-            # Shards that were given up meanwhile, and taken again, are not lost.
-            lost = {shard for shard in lost if self._owned.epochs.get(shard) == before[shard]}
-            if lost:
-                log.error("shards_lost", shards=len(lost))
-                self._owned.remove(lost)
-                nursery.start_soon(self._stop, lost, 0.0)
-            self._valid_until_ms = sent_ms + VALID_MS
-
-    def _note_not_renewed(self, error: str) -> None:
-        log.warning("lease_not_renewed", error=error)
-        self._takes_from_ms = self._now_ms() + int(OTHERS_RENEW_S * 1_000)
 
     async def _stop(self, shards: Collection[int], grace_s: float) -> None:
         """Stop the actors of shards that are not owned any more."""
@@ -268,9 +253,10 @@ class ShardHost:
         valid = {incarnation: server.shards for incarnation, server in servers.items()}
         wires = {incarnation: server.wire for incarnation, server in servers.items()}
         self._routes.read(valid, wires, {incarnation: server.url for incarnation, server in servers.items()})
-        if me not in valid or not self.is_valid() or self._is_leaving:
+        if me not in valid or not self._keeper.is_valid() or self._is_leaving:
             return
-        if self._now_ms() < self._takes_from_ms:
+        failed_ms = self._keeper.failed_ms
+        if failed_ms is not None and self._now_ms() < failed_ms + OTHERS_RENEW_S * 1_000:
             # What was released for this server has no owner until it is taken.
             if servers[me].offered:
                 await self._adopt(await self._leases.take(me, servers[me].offered))
@@ -360,7 +346,16 @@ class ShardHost:
             self._routes.took(self._server.incarnation, epochs.keys())
             self._on_taken(epochs.keys())
             assert self._nursery is not None
-            self._nursery.start_soon(self._recover, epochs.keys())
+            self._recovering += 1
+            self._nursery.start_soon(self._run_recovery, frozenset(epochs))
+
+    async def _run_recovery(self, shards: Collection[int]) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._recover, shards)
+            self._recovering -= 1
+            if not self._recovering:
+                self._recovered.set()
+                self._recovered = trio.Event()
 
     async def _hand_over(self, shares: Mapping[str, Collection[int]]) -> None:
         """Stop the actors of shards, if there are any here, then release the shards for other servers, by receiver.

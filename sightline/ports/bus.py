@@ -35,6 +35,21 @@ class Interrupted:
 Arrival: TypeAlias = Received | Undelivered | Interrupted
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusStatistics:
+    """Counts since the start, for metrics."""
+
+    is_connected: bool = True
+    connections: int = 0
+    frames_refused: int = 0
+    """Frames that were not sent: not connected, too large, or too many waited."""
+    frames_lost: int = 0
+    """Frames that were dropped: too many had been received, or their connection ended before."""
+    frames_not_authentic: int = 0
+    """Messages that no server of this service has sealed for this one, or that came a second time or late."""
+
+
 class Bus(Protocol):
     """Carries frames between servers. A server is named by its incarnation."""
 
@@ -58,4 +73,8 @@ class Bus(Protocol):
 
     async def receive(self) -> Arrival:
         """Wait for the next arrival. For one reader."""
+        ...
+
+    def statistics(self) -> BusStatistics:
+        """Counts since the start."""
         ...

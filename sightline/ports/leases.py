@@ -1,11 +1,11 @@
 """The ports through which servers become the owners of the shards of a database, and stay it.
 
-`Leases`: one server owns all shards. `ShardLeases`: several servers own some each. In both, a lease says until when, by
-the clock of the database. Another server takes the shards only after that, or when the owner has given them up. Each
-take-over raises the epoch of each shard, so that writes of the earlier owner are refused.
+A server enters with a lease and takes shards. The lease says until when, by the clock of the database; its keeper
+renews it. Another server takes the shards only after its end, or when the owner has given them up. Each take-over
+raises the epoch of each shard, so that writes of the earlier owner are refused.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Final, Protocol, final
@@ -56,6 +56,10 @@ version any more.
 
 TTL_MS: Final = 6_000
 """Duration of a lease. A server that was killed on another machine is replaced after this time."""
+VALID_MS: Final = 5_000
+"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
+RENEW_EVERY_S: Final = 1.5
+RENEW_DEADLINE_S: Final = 1.0
 
 
 @final
@@ -75,6 +79,8 @@ class ServerIdentity:
     message."""
     wire: WireRange = WIRE
     """Versions of the frames that it understands."""
+    is_alone: bool = False
+    """It has no bus to other servers: no other server may have a lease at the same time."""
 
 
 class IncompatibleServersError(Exception):
@@ -89,40 +95,13 @@ class IncompatibleServersError(Exception):
         )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class HeldBy:
-    """Another server holds a valid lease."""
+class ServiceHeldError(Exception):
+    """Another server has a valid lease, and one of the two is alone: without a bus they cannot work together."""
 
-    host: str
-
-
-class Leases(Protocol):
-    """Ownership of the shards of one database.
-
-    Every method may raise StoreUnavailableError (nothing was changed) and OutcomeUnknownError.
-    """
-
-    async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
-        """Take every shard and every role with a lease of TTL_MS, unless another server's lease is valid.
-
-        Joining again takes the shards again.
-
-        Returns:
-            The epoch of each shard and role, or who holds the lease.
-        """
-        ...
-
-    async def renew(self, incarnation: str) -> bool:
-        """Extend the lease to TTL_MS from now; False if another server has taken the shards.
-
-        A lease that has run out can be renewed for as long as no other server has joined.
-        """
-        ...
-
-    async def leave(self, incarnation: str) -> None:
-        """Give the lease up: the next server need not wait for its end. Has no effect after another server joined."""
-        ...
+    def __init__(self, host: str) -> None:
+        """Create the error. `host` is the machine of the other server."""
+        super().__init__(f"Another server, on {host}, uses this database")
+        self.host = host
 
 
 @final
@@ -205,7 +184,11 @@ class ShardLeases(Protocol):
     async def enter(self, server: ServerIdentity) -> None:
         """Get a lease of TTL_MS without shards. Ends earlier servers of the same place.
 
+        Where one of the servers is alone, it also ends those whose lease has run out: nobody waits for them.
+
         Raises:
+            ServiceHeldError: This server is alone and another one has a valid lease, or the other way round. Nothing
+                was changed, but servers of the same place have ended.
             IncompatibleServersError: A server with a valid lease understands no version of frames that this one does.
         """
         ...
@@ -243,4 +226,35 @@ class ShardLeases(Protocol):
 
     async def report(self, incarnation: str, *, clock_offset_ms: int, is_connected: bool) -> None:
         """Say how far this server's clock is off, and whether it reaches the other servers; see `ServerState`."""
+        ...
+
+
+def lost_shards(before: Mapping[int, int], held: Mapping[int, int]) -> Mapping[int, int]:
+    """The shards, with their epochs, that were owned before a renewal and that the renewal did not find."""
+    return {shard: epoch for shard, epoch in before.items() if held.get(shard) != epoch}
+
+
+class LeaseKeeper(Protocol):
+    """Renews the lease of one server, and knows how long what that server has in memory is surely true."""
+
+    @property
+    def failed_ms(self) -> int | None:
+        """When a renewal last failed, in milliseconds of the keeper's clock; None: never."""
+        ...
+
+    def is_valid(self) -> bool:
+        """Whether no other server can have taken a shard of this one."""
+        ...
+
+    def entered(self, sent_ms: int) -> None:
+        """The server has entered by a call that was sent at this time of the keeper's clock."""
+        ...
+
+    async def run(self, epochs: Callable[[], Mapping[int, int]], on_lost: Callable[[Mapping[int, int]], None]) -> None:
+        """Renew the lease until cancelled. Returns when another server has ended this one.
+
+        Args:
+            epochs: The shards that this server believes to own. May be called in another thread.
+            on_lost: Called with shards that another server has taken, at the epochs that this server believed to own.
+        """
         ...

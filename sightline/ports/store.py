@@ -312,10 +312,6 @@ ABANDONED_READ: Final = 3
 class Store(Protocol):
     """Durable storage for the actors."""
 
-    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard and role for this owner, raising each epoch by one. Returns the epoch of each."""
-        ...
-
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
         """Store one session step. Version 0 inserts."""
         ...

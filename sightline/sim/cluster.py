@@ -14,18 +14,17 @@ import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE
 from sightline.actors.shards import EVERY_SHARD
-from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.session.model import Live
 from sightline.ports.store import SHARDS
 from sightline.sim.checkers.folded import beats_not_folded
 from sightline.sim.node import Node
 from sightline.sim.servers.member import SimMachine, SimMember
-from sightline.storage.memory.leases import MemoryShardLeases
+from sightline.sim.servers.network import WorldNetwork
 
 if TYPE_CHECKING:
     import random  # noqa: TID251  (generators seeded from the world's seed only)
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sightline.actors.service.broker import Broker
     from sightline.ports.clock import Clock
@@ -67,7 +66,7 @@ class ServerPlace:
 
 @final
 class Cluster:
-    """The servers of one world and everything between them. Implements `Network`."""
+    """The servers of one world that has several, and the faults between them."""
 
     def __init__(
         self,
@@ -85,24 +84,26 @@ class Cluster:
             on_fault: Called when a fault begins or ends.
         """
         self.clock = clock
-        self.shards: Collection[int] = EVERY_SHARD
-        self.leases = MemoryShardLeases(store, clock.now_ms)
-        self.bus = MemoryNetwork(self._carry)
-        self.takes = 0
-        """How often shards were taken."""
         self._history = history
         self._faults = faults
         self._on_fault = on_fault
         self._chance = rng("cluster")
         self._lost_frames = self._chance.choice((0.0, 0.01, 0.05))
         self._lost_answers = self._chance.choice((0.0, 0.01, 0.05))
-        count = self._chance.randint(3, 5)
+        self.network = WorldNetwork(
+            clock=clock,
+            store=store,
+            history=history,
+            latency_s=faults.latency_s,
+            loses_answer=lambda: faults.hits(self._lost_answers),
+            route=self._carry,
+        )
+        count = self._chance.randint(2, 5)
         self.places = [
             ServerPlace(SimMachine(number, self._chance.randrange(-3_600_000, 3_600_000))) for number in range(count)
         ]
         self._silent: Counter[tuple[str, str]] = Counter()
         """Faults that keep the frames of one server from another one now."""
-        self._network: trio.Nursery | None = None
         self._disturbing = trio.CancelScope()
         self._kept: dict[str, ServerPlace] = {}
         """The server of each caller that keeps to one."""
@@ -113,23 +114,24 @@ class Cluster:
 
     async def run(self, outside: Surroundings) -> None:
         """Run every server, and start it again whenever it has ended."""
-        async with trio.open_nursery() as self._network:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.network.run)
             for place in self.places:
-                self._network.start_soon(self._run_place, place, outside)
+                nursery.start_soon(self._run_place, place, outside)
 
     async def _run_place(self, place: ServerPlace, outside: Surroundings) -> None:
         while True:
             place.starts += 1
             name = f"node-{place.machine.number}.{place.starts}"
             node = place.node = Node(outside, name, machine=place.machine, join=self._joining(place.machine))
-            self.note("start", name)
+            self._history.note("start", name)
             await node.run()
-            self.bus.leave(name)
+            self.network.bus.leave(name)
             self._on_fault()
             await trio.sleep(self._chance.random() * RESTART_S)
 
     def _joining(self, machine: SimMachine) -> Callable[[Node], SimMember]:
-        return lambda node: SimMember(self, machine, node.name, node.line)
+        return lambda node: SimMember(self.network, machine, node.name, node.line)
 
     # What callers reach.
 
@@ -162,26 +164,11 @@ class Cluster:
     @property
     def life(self) -> str:
         """A text that changes when actors lose what they hold only in memory."""
-        return "/".join([str(self.takes), *(f"{node.name}:{node.registry.reloads(SESSION)}" for node in self.nodes)])
+        return "/".join(
+            [str(self.network.moves), *(f"{node.name}:{node.registry.reloads(SESSION)}" for node in self.nodes)]
+        )
 
-    # The network, as the members use it.
-
-    def note(self, kind: str, *facts: object) -> None:
-        """Add a line to the trace."""
-        self._history.note(kind, *facts)
-
-    def send(self, travel: Callable[[], Awaitable[None]]) -> None:
-        """Carry a request, whatever becomes of its sender."""
-        assert self._network is not None
-        self._network.start_soon(travel)
-
-    def latency_s(self) -> float:
-        """How long one message to or from the database travels."""
-        return self._faults.latency_s()
-
-    def loses_answer(self) -> bool:
-        """Whether the answer to a call is lost."""
-        return self._faults.hits(self._lost_answers)
+    # The network.
 
     def _carry(self, sender: str, receiver: str) -> float | None:
         """The delay of a frame between two servers; None: it is lost."""
@@ -189,21 +176,6 @@ class Cluster:
             self._on_fault()
             return None
         return self._faults.latency_s() / 4
-
-    def free(self) -> frozenset[int]:
-        """Not used here: theft is checked by the worlds of counters."""
-        return frozenset()
-
-    def taken(self, incarnation: str, epochs: Mapping[int, int], free: Collection[int]) -> None:
-        """A server took shards."""
-        if epochs:
-            self.takes += 1
-            self._history.shards_taken(incarnation, epochs)
-
-    def released(self, incarnation: str, shards: Collection[int]) -> None:
-        """A server gave shards up."""
-        self.takes += 1
-        self.note("release", incarnation, len(shards))
 
     # Faults.
 
@@ -250,7 +222,7 @@ class Cluster:
         node, seconds = self._any().node, self._chance.choice((1, 4, 8, 30)) * (0.5 + self._chance.random())
         if node is None:
             return
-        self.note("pause", node.name, seconds)
+        self._history.note("pause", node.name, seconds)
         node.line.pause()
         try:
             await trio.sleep(seconds)
@@ -266,7 +238,7 @@ class Cluster:
         await self._cut_off(self.places, self._chance.random() * 15)
 
     async def _cut_off(self, places: Sequence[ServerPlace], seconds: float) -> None:
-        self.note("cut", seconds, *(place.machine.number for place in places))
+        self._history.note("cut", seconds, *(place.machine.number for place in places))
         for place in places:
             place.machine.cuts += 1
         await trio.sleep(seconds)
@@ -288,7 +260,7 @@ class Cluster:
 
     async def _silence(self, pairs: Sequence[tuple[str, str]]) -> None:
         seconds = self._chance.random() * 30
-        self.note("part", seconds, *(f"{sender}>{receiver}" for sender, receiver in pairs))
+        self._history.note("part", seconds, *(f"{sender}>{receiver}" for sender, receiver in pairs))
         self._silent.update(pairs)
         await trio.sleep(seconds)
         self._silent.subtract(pairs)
@@ -320,10 +292,12 @@ class Cluster:
         """Check that every shard is served again within the allowed time."""
         await trio.sleep(HEALED_S - MOVE_S)
         # A shard that is being handed over is served by none for a moment.
-        unserved = set(self.shards)
+        unserved = set(EVERY_SHARD)
         for _ in range(int(MOVE_S / SAMPLE_S)):
-            members = [(node.name, node.member) for node in self.nodes if node.member is not None]
-            serving = Counter(shard for _, member in members if member.is_valid() for shard in member.owned.epochs)
+            members = [(node.name, node.member) for node in self.nodes]
+            serving = Counter(
+                shard for _, member in members if member.membership.is_valid() for shard in member.owned.epochs
+            )
             for shard, count in serving.items():
                 if count > 1:
                     names = [name for name, member in members if member.is_serving(shard)]
@@ -367,12 +341,12 @@ class Cluster:
         """Check that every LIVE session counts the stored heartbeats of its operator."""
         for node in self.nodes:
             for session_id, session in node.registry.snapshots(SESSION):
-                if isinstance(session.phase, Live) and node.member is not None and node.member.is_valid():
+                if isinstance(session.phase, Live) and node.member.membership.is_valid():
                     lost = beats_not_folded(self._history, session)
                     if lost:
                         self._history.violate("folded", f"{node.name} lost the heartbeats {lost[:5]} of {session_id}")
                     operator = session.phase.operator.workspace_id
-                    self.note("folded", session_id, self._reported_here(node, operator))
+                    self._history.note("folded", session_id, self._reported_here(node, operator))
 
     def _reported_here(self, node: Node, workspace_id: str) -> bool:
         """Whether the operator's workspace is an actor of the same server."""

@@ -14,14 +14,12 @@ import trio
 from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import ActorLimits, Deps
 from sightline.actors.kernel import KernelOptions, Registry
-from sightline.actors.recovery import recover_shards
+from sightline.actors.recovery import recover
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
-from sightline.actors.shards import OwnedShards
 from sightline.actors.watchers import Watchers
-from sightline.cluster.connected_servers import ConnectedServers
-from sightline.cluster.shard_host import LeaseEndedError
+from sightline.cluster.membership import LeaseEndedError, NotCompleteError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from sightline.sim.adapters.relations import FaultyRelations
 from sightline.sim.adapters.store import FaultyStore, Line
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+START_S: Final = 30.0
+"""A start ends after this time if a shard has no owner."""
 CLOSE_S: Final = 5.0
 """How long an orderly stop lets accepted work finish."""
 
@@ -97,26 +97,25 @@ class Node:
         outside: Surroundings,
         name: str,
         *,
-        machine: SimMachine | None = None,
-        join: Callable[[Node], SimMember] | None = None,
+        machine: SimMachine,
+        join: Callable[[Node], SimMember],
     ) -> None:
         """Create a server that does not run yet.
 
         Args:
-            machine, join: Of one of several servers: where it runs, and how it becomes a member of the service. A
-                server without them owns every shard.
+            machine: Where it runs.
+            join: Makes it a member of its service.
         """
         self._outside = outside
         self.name = name
         self.line = Line()
         self._machine = machine
-        self.member = join(self) if join is not None else None
+        self.member = join(self)
         self._actors: Actors | None = None
         self.calls: dict[trio.CancelScope, None] = {}
         """Calls from outside that this process is handling."""
         self.ended = trio.Event()
         self._scope = trio.CancelScope()
-        self._keeping = trio.CancelScope()
         self._broker: Broker | None = None
         self._registry: Registry | None = None
         self._video: SimVideo | None = None
@@ -149,41 +148,35 @@ class Node:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     await self._start(nursery)
-                    await self._keep()
+                    await trio.sleep_forever()
         finally:
             self.ended.set()
 
     async def _keep(self) -> None:
-        if self.member is not None:
-            with self._keeping:
-                try:
-                    await self.member.keep()
-                except LeaseEndedError:
-                    self.kill()
-        await trio.sleep_forever()
+        try:
+            await self.member.membership.keep()
+        except LeaseEndedError:
+            self.kill()
 
     async def stop(self) -> None:
         """Stop as after SIGTERM: give the shards up, let accepted work finish, then end."""
-        assert self.member is not None
         assert self._actors is not None
         self._outside.history.note("stopped", self.name)
-        self._keeping.cancel()
         try:
-            await self.member.leave()
+            await self.member.membership.hand_over()
             await self._actors.close(drain_s=CLOSE_S)
+            await self.member.membership.leave()
         finally:
             self.kill()
 
     async def serve(self, act: Callable[[Broker], Awaitable[T]]) -> T:
-        """Handle a call from outside; one of several servers refuses it while its lease is not valid.
+        """Handle a call from outside; it is refused while the lease of this server is not valid.
 
         Raises:
             StoreUnavailableError: The lease is not valid.
         """
-        if self.member is None:
-            return await act(self.broker)
         await self.line.pass_through()
-        if not self.member.is_valid():
+        if not self.member.membership.is_valid():
             raise StoreUnavailableError("the lease was not renewed")
         answer = await act(self.broker)
         await self.line.pass_through()
@@ -199,10 +192,11 @@ class Node:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         outside, faults = self._outside, self._outside.faults
-        member, machine = self.member, self._machine
-        is_reachable = machine.reaches_database if machine is not None else lambda: True
+        membership = self.member.membership
+        is_reachable = self._machine.reaches_database
         store = FaultyStore(outside.store, faults, self.line, outside.history, self.name, is_reachable)
-        owned = OwnedShards(await store.acquire_shards(self.name, self.name)) if member is None else member.owned
+        await self.member.join()
+        nursery.start_soon(self._keep)
         self._video = SimVideo(faults, self.line, outside.clock, nursery)
         relations = FaultyRelations(outside.relations, faults, self.line, is_apart=outside.has_graph_apart)
         limits = ActorLimits(funds_policy=outside.funds_policy)
@@ -215,7 +209,7 @@ class Node:
             rng=random.Random(f"{outside.seed}/{self.name}"),
             limits=limits,
             watchers=Watchers(),
-            owned=owned,
+            owned=membership.owned,
             on_settlement=lambda: None,
         )
         actors = self._actors = build_actors(
@@ -223,12 +217,17 @@ class Node:
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
             wire=FaultyWire(faults, nursery, outside.history),
             log=CrashReporter(outside, self.name),
-            others=ConnectedServers(member.peers) if member is not None else None,
+            others=membership.others,
         )
         self._registry = actors.registry
-        if member is not None:
-            member.attach(actors.registry, partial(recover_shards, store, actors.registry))
+        membership.attach(actors.registry, partial(recover, store, actors.registry))
         await nursery.start(actors.run)
+        nursery.start_soon(membership.run)
+        try:
+            await membership.wait_complete(START_S)
+        except NotCompleteError:
+            self.kill()
+            return
         if outside.funds_policy == "enforced":
             read_session = LookUp(actors.registry, deps).find_session
             funds = PayerFunds(actors.registry, outside.history.ledger, read_session, outside.clock, limits.session)

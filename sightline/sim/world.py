@@ -29,6 +29,8 @@ from sightline.sim.faults import FaultRates, Faults
 from sightline.sim.history import History
 from sightline.sim.node import Node, Surroundings
 from sightline.sim.runtime import SeededIds, SimWallClock, VirtualClock
+from sightline.sim.servers.member import SimMachine, SimMember
+from sightline.sim.servers.network import WorldNetwork
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
@@ -42,6 +44,7 @@ T = TypeVar("T")
 
 CALL_LIMIT_S: Final = 200.0
 """Longest time of a broker call: its asks have deadlines, and the slowest fault bounds its store calls."""
+READY_LIMIT_S: Final = 300.0
 QUIET_LIMIT_S: Final = 1_200
 """Enough for the longest session of a scenario, its deadlines, and the recovery after a crash."""
 ZOMBIE_S: Final = 25.0
@@ -104,8 +107,11 @@ class World:
         self.has_graph_apart = self.rng("graph").random() < GRAPH_APART
         """Whether the authorization graph is a separate system in this world."""
         self.report = ""
-        self._node: Node | None = None
-        self._nodes = 0
+        self._network = self.cluster.network if self.cluster is not None else self._quiet_network()
+        self._running: list[Node] = []
+        """Of a server that is alone: its processes, the newest last. A spare waits until the other's lease ends."""
+        self._starts = 0
+        self._machine = SimMachine(0, 0)
         self._block = 0
         self._nursery: trio.Nursery | None = None
         self._people: trio.Nursery | None = None
@@ -118,6 +124,13 @@ class World:
             history=self.history,
             faults=self.faults,
             on_fault=self.disturbed,
+        )
+
+    def _quiet_network(self) -> WorldNetwork:
+        """The leases of a server that is alone. That they fail is for the worlds of several servers."""
+        latency = self.rng("leases")
+        return WorldNetwork(
+            clock=self.clock, store=self.store, history=self.history, latency_s=lambda: latency.random() * 0.005
         )
 
     def rng(self, name: str) -> random.Random:
@@ -139,7 +152,7 @@ class World:
         """The server that a call reaches, if it answers; of several, a named caller keeps to one for a while."""
         if self.cluster is not None:
             return self.cluster.node_for(caller)
-        return self._node if self._node is not None and self._node.is_ready else None
+        return next((node for node in reversed(self._running) if node.is_ready), None)
 
     @property
     def life(self) -> str:
@@ -191,12 +204,24 @@ class World:
     # Servers.
 
     def start_node(self) -> Node:
-        """Start a server; it answers once it has recovered."""
+        """Start a server that is alone; it answers once it has a lease and has recovered."""
         assert self._nursery is not None
-        self._nodes += 1
-        self._node = Node(self._surroundings(), f"node-{self._nodes}")
-        self._nursery.start_soon(self._node.run)
-        return self._node
+        self._starts += 1
+        machine = self._machine
+        node = Node(
+            self._surroundings(),
+            f"node-{self._starts}",
+            machine=machine,
+            join=lambda node: SimMember(self._network, machine, node.name, node.line, is_alone=True),
+        )
+        self._running = [*(each for each in self._running if not each.line.is_dead), node]
+        self._nursery.start_soon(node.run)
+        return node
+
+    def start_spare(self) -> Node:
+        """Start another server, on another machine: it waits until the lease of the present one ends."""
+        self._machine = SimMachine(self._machine.number + 1, 0)
+        return self.start_node()
 
     def _surroundings(self) -> Surroundings:
         return Surroundings(
@@ -213,26 +238,29 @@ class World:
         )
 
     async def until_ready(self) -> Node:
-        """Wait for a server that answers; start one if necessary."""
+        """Wait for a server that answers; start one if necessary. That none does for long is a violation."""
+        asked_s = trio.current_time()
         while (node := self.node) is None:
-            if self.cluster is None and (self._node is None or self._node.line.is_dead):
+            if self.cluster is None and all(each.line.is_dead for each in self._running):
                 self.start_node()
+            if trio.current_time() > asked_s + READY_LIMIT_S:
+                self.history.violate("healed", f"no server has answered for {READY_LIMIT_S:g} s")
             await trio.sleep(0.1)
         return node
 
     async def crash(self, *, down_s: float = 0.5) -> None:
         """Kill the server and start another one."""
         self.disturbed()
-        if self._node is not None:
-            self._node.kill()
-            await self._node.ended.wait()
-            self._node = None
+        if self._running:
+            node = self._running.pop()
+            node.kill()
+            await node.ended.wait()
         await trio.sleep(down_s)
         self.start_node()
 
     async def pause(self, seconds: float, *, take_over: bool) -> None:
-        """Pause the server for a while; with `take_over` another one is started meanwhile, and the two overlap."""
-        node = self._node
+        """Pause the server for a while; with `take_over` a spare is started meanwhile, and the two overlap."""
+        node = self.node
         if node is None:
             return
         self.disturbed()
@@ -241,7 +269,7 @@ class World:
         try:
             if take_over:
                 await trio.sleep(seconds / 2)
-                self.start_node()
+                self.start_spare()
             await trio.sleep(seconds / 2 if take_over else seconds)
         finally:
             node.line.resume()
@@ -250,6 +278,7 @@ class World:
             try:
                 await trio.sleep(ZOMBIE_S)
             finally:
+                self.disturbed()
                 node.kill()
 
     async def set_funds(self, address: str, amount: int) -> None:
@@ -300,6 +329,7 @@ class World:
         if self.cluster is not None:
             self._nursery.start_soon(self.cluster.run, self._surroundings())
         else:
+            await self._nursery.start(self._network.run)
             self.start_node()
         await self.until_ready()
         async with trio.open_nursery() as chaos:

@@ -28,6 +28,7 @@ from sightline.ports.relations import (
 )
 from sightline.ports.store import ShardLease, WorkspaceWrite
 from tests.actors.world import BOTH_SIDES
+from tests.shards import take_every_shard
 
 UNKNOWN_SESSION = "00000000-0000-4000-8000-00000000dead"
 
@@ -40,7 +41,7 @@ async def crash_and_leave(world, operator, *messages):
         stepped = machine.step(workspace, message, world.clock.now_ms())
         assert isinstance(stepped, Workspace)
         workspace = stepped
-    epochs = await world.store.acquire_shards("test", "crash")
+    epochs = await take_every_shard(world.store, "test", "crash")
     lease = ShardLease(shard_of(operator), epochs[shard_of(operator)])
     await world.store.write_workspace(WorkspaceWrite(lease=lease, workspace=workspace, at_ms=world.clock.now_ms()))
 

@@ -10,13 +10,12 @@ import trio.testing
 
 from sightline.actors.kernel import Registry
 from sightline.actors.shards import OwnedShards
-from sightline.cluster.shard_host import ShardHost
 from sightline.domain.errors import StoreUnavailableError
-from sightline.ports.leases import ServerIdentity
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.leases import MemoryShardLeases
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
+from tests.cluster.hosts import start_host
 
 SHARDS = range(12)
 
@@ -83,29 +82,24 @@ async def hosts(*ahead_ms: int) -> AsyncIterator[tuple[list[OwnedShards], list[M
     owned: list[OwnedShards] = []
     clocks = [Machine(ahead) for ahead in ahead_ms]
 
-    async def recover(_shards: object) -> None:
-        """These shards have no actors."""
-
     async with trio.open_nursery() as nursery:
         for number, clock in enumerate(clocks):
             mine = OwnedShards()
             registry = Registry(clock=clock, rng=random.Random(number), owns=mine.owns)
             await nursery.start(registry.run)
             name = str(number)
-            identity = ServerIdentity(incarnation=name, host=name, place=name)
-            host = ShardHost(
+            await start_host(
+                nursery,
                 LeasesOf(leases, clock),
-                identity,
+                name,
                 mine,
                 registry,
-                recover=recover,
                 now_ms=now_ms,
                 clock_ms=clock.now_ms,
                 shards=SHARDS,
                 servers_expected=len(clocks),
                 is_connected=lambda clock=clock: clock.is_connected,
             )
-            nursery.start_soon(host.run)
             owned.append(mine)
         yield owned, clocks, leases
         nursery.cancel_scope.cancel()

@@ -31,6 +31,7 @@ from sightline.ports.video import MediaEvent, MediaKind, VideoInput
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
+from tests.shards import take_every_shard
 
 LAT, LNG = 48.137154, 11.576124
 BOTH_SIDES = frozenset(Party)
@@ -183,7 +184,7 @@ class World:
             async with trio.open_nursery() as nursery:
                 self.video, self.watchers = Video(hangs=self.video_hangs), Watchers()
                 store = Port(self.store, self.faults, StoreUnavailableError)
-                epochs = await self.store.acquire_shards("test", "1")
+                epochs = await take_every_shard(self.store, "test", "1")
                 deps = Deps(
                     store=store,
                     video=Port(self.video, self.faults, VideoUnavailableError),

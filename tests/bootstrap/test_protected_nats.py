@@ -6,7 +6,7 @@ import pytest
 
 from sightline.bootstrap.maintenance.findings import Level
 from sightline.bootstrap.maintenance.service_checks import check_nats
-from sightline.bootstrap.ownership.bus import require_protected_nats
+from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 
-from sightline.bootstrap.ownership.single import EXIT_FENCED
+from sightline.bootstrap.process import EXIT_FENCED
 from sightline.system.server_address_file import read_server_addresses
 from tests.client.api import Api
 from tests.conftest import on_server
@@ -75,7 +75,7 @@ async def test_a_server_whose_database_another_one_took_over_stops(server_on: Se
     await until_ready(server_on)
     assert server_on.process is not None
     process = server_on.process
-    execute(database_dsn, "SELECT take_shards('another host', 'another server')")
+    execute(database_dsn, "SELECT end_server(incarnation) FROM server_lease")
     with trio.fail_after(15):
         assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == EXIT_FENCED
     assert '"event":"server_fenced"' in server_on.log()

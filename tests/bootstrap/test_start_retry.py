@@ -18,7 +18,7 @@ def spawned(data_directory: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
-    "step", ["FROM schema_migration", "FROM chain_identity", "FROM join_server", "workspace_suspension"]
+    "step", ["FROM schema_migration", "FROM chain_identity", "enter_server", "workspace_suspension"]
 )
 async def test_a_database_that_goes_away_during_a_step_of_the_start_is_waited_for(
     spawned: Server, empty_database_dsn: str, step: str

@@ -17,6 +17,7 @@ from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
+from tests.shards import take_every_shard
 
 from .builders import record
 
@@ -52,12 +53,12 @@ async def stored(store_address: str | None) -> AsyncIterator[Stored]:
     if store_address is None:
         relations, ledger = MemoryRelations(token_key=TOKEN_KEY), MemoryLedger()
         memory = MemoryStore(relations=relations, ledger=ledger)
-        yield Stored(memory, relations, ledger, epochs=dict(await memory.acquire_shards("test", "one")))
+        yield Stored(memory, relations, ledger, epochs=dict(await take_every_shard(memory, "test", "one")))
         return
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=store_address))) as database:
         graph = await PostgresRelations.open(database, token_key=TOKEN_KEY)
         postgres = PostgresStore(database)
-        epochs = dict(await postgres.acquire_shards("test", "one"))
+        epochs = dict(await take_every_shard(postgres, "test", "one"))
         yield Stored(postgres, graph, PostgresLedger(database), database, epochs)
 
 

@@ -11,6 +11,7 @@ from sightline.ports.leases import (
     IncompatibleServersError,
     ServerIdentity,
     ServerRole,
+    ServiceHeldError,
     ShardLeases,
     WireRange,
 )
@@ -226,6 +227,73 @@ async def test_a_lease_that_was_made_before_the_clock_went_back_does_not_last_fo
     await cluster.leases.renew("second")
     await cluster.pass_a_term("second")
     assert set(await cluster.leases.take("second", EVERY)) == set(EVERY)
+
+
+def alone(name: str, place: str | None = None) -> ServerIdentity:
+    where = place or f"place of {name}"
+    return ServerIdentity(incarnation=name, host=f"host of {name}", place=where, is_alone=True)
+
+
+@pytest.mark.parametrize("second", ["alone", "several"])
+async def test_while_a_server_is_alone_no_other_one_enters(cluster: Cluster, second: str) -> None:
+    await cluster.leases.enter(alone("first"))
+    mine = await cluster.leases.take("first", EVERY)
+    for _ in range(3):
+        await cluster.pass_ms(TTL_MS - 1_000)
+        assert await cluster.leases.renew("first") == mine
+        with pytest.raises(ServiceHeldError, match="on host of first"):
+            await (cluster.leases.enter(alone("second")) if second == "alone" else cluster.enter("second"))
+    assert await cluster.may_write(7, mine[7])
+    assert [each.incarnation for each in await cluster.leases.servers()] == ["first"]
+
+
+async def test_a_server_that_is_alone_does_not_enter_beside_several(cluster: Cluster) -> None:
+    await cluster.enter("first", "second")
+    with pytest.raises(ServiceHeldError):
+        await cluster.leases.enter(alone("third"))
+    await cluster.leases.leave("first")
+    await cluster.leases.leave("second")
+    await cluster.leases.enter(alone("third"))
+
+
+@pytest.mark.parametrize("second", ["alone", "several"])
+async def test_a_lone_server_whose_lease_has_ended_is_replaced_at_once_and_refused(
+    cluster: Cluster, second: str
+) -> None:
+    await cluster.leases.enter(alone("first"))
+    old = await cluster.leases.take("first", EVERY)
+    await cluster.pass_ms(TTL_MS + 1)
+    await (cluster.leases.enter(alone("second")) if second == "alone" else cluster.enter("second"))
+    new = await cluster.leases.take("second", EVERY)
+    assert all(new[shard] == old[shard] + 1 for shard in EVERY)
+    assert not await cluster.may_write(7, old[7])
+    assert await cluster.leases.renew("first") is None
+
+
+async def test_a_late_renewal_of_a_lone_server_counts_while_no_other_one_has_entered(cluster: Cluster) -> None:
+    await cluster.leases.enter(alone("first"))
+    mine = await cluster.leases.take("first", EVERY)
+    await cluster.pass_ms(TTL_MS + 60_000)
+    assert await cluster.leases.renew("first") == mine
+    with pytest.raises(ServiceHeldError):
+        await cluster.leases.enter(alone("second"))
+
+
+async def test_the_next_lone_server_of_the_same_place_does_not_wait(cluster: Cluster) -> None:
+    await cluster.leases.enter(alone("first", "a directory"))
+    await cluster.leases.take("first", EVERY)
+    await cluster.leases.enter(alone("again", "a directory"))
+    assert set(await cluster.leases.take("again", EVERY)) == set(EVERY)
+    assert await cluster.leases.renew("first") is None
+
+
+async def test_a_lone_lease_that_was_made_before_the_clock_went_back_does_not_block_for_an_hour(
+    cluster: Cluster,
+) -> None:
+    await cluster.leases.enter(alone("first"))
+    await cluster.pass_ms(-HOUR_MS)
+    await cluster.leases.enter(alone("second"))
+    assert await cluster.leases.renew("first") is None
 
 
 async def test_the_clock_of_the_database_goes_on(cluster: Cluster) -> None:

@@ -22,6 +22,7 @@ from sightline.ports.store import (
     ShardLease,
     UnfinishedSession,
 )
+from tests.shards import take_every_shard
 
 from .builders import T0, a_heartbeat, a_session, a_workspace, an_answer, an_id, an_operator, in_phase
 from .conftest import Stored
@@ -61,7 +62,7 @@ async def test_each_view_lists_its_side_newest_first(stored: Stored) -> None:
 
 async def test_heartbeats_of_a_lost_shard_are_refused_and_those_of_other_shards_are_recorded(stored: Stored) -> None:
     lost = stored.lease(7)
-    epochs = await stored.store.acquire_shards("another", "two")
+    epochs = await take_every_shard(stored.store, "another", "two")
     held = ShardLease(9, epochs[9])
     batch = [
         HeartbeatWrite(lost, (a_heartbeat(ME, 1, T0),), (an_answer("lost"),)),
@@ -76,7 +77,7 @@ async def test_heartbeats_of_a_lost_shard_are_refused_and_those_of_other_shards_
 
 async def test_heartbeats_under_an_old_and_the_current_lease_of_one_shard_are_told_apart(stored: Stored) -> None:
     old = stored.lease(7)
-    epochs = await stored.store.acquire_shards("test", "one")
+    epochs = await take_every_shard(stored.store, "test", "one")
     current = ShardLease(7, epochs[7])
     batch = [
         HeartbeatWrite(old, (a_heartbeat(ME, 1, T0),)),
@@ -89,7 +90,7 @@ async def test_heartbeats_under_an_old_and_the_current_lease_of_one_shard_are_to
 
 async def test_a_batch_whose_leases_are_all_lost_records_nothing(stored: Stored) -> None:
     lost = {stored.lease(7), stored.lease(9)}
-    await stored.store.acquire_shards("another", "two")
+    await take_every_shard(stored.store, "another", "two")
     batch = [HeartbeatWrite(lease, (a_heartbeat(ME, lease.shard, T0),)) for lease in lost]
     assert await stored.store.append_heartbeats(batch) == lost
     assert await stored.store.latest_heartbeat(ME) is None

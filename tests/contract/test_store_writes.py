@@ -26,6 +26,7 @@ from sightline.ports.store import (
     WorkspaceWrite,
 )
 from sightline.system.keccak import session_id_hash
+from tests.shards import take_every_shard
 
 from .builders import (
     PAYER,
@@ -123,14 +124,14 @@ async def test_of_writers_of_one_version_exactly_one_commits(stored: Stored) -> 
 
 
 async def test_taking_the_shards_raises_every_epoch_by_one(stored: Stored) -> None:
-    again = await stored.store.acquire_shards("test", "two")
+    again = await take_every_shard(stored.store, "test", "two")
     assert again == {shard: epoch + 1 for shard, epoch in stored.epochs.items()}
     assert sorted(again) == [*range(256), *sorted(ServerRole)]
 
 
 async def test_a_write_at_a_lost_epoch_is_fenced_and_changes_nothing(stored: Stored) -> None:
     session = await commit(stored, a_session())
-    await stored.store.acquire_shards("other", "two")
+    await take_every_shard(stored.store, "other", "two")
     fenced = Rejected(RejectedWhy.FENCED)
     assert await stored.store.write_session(a_write(stored, in_phase(session, SessionState.CANCELLED))) == fenced
     assert await stored.store.write_session(a_write(stored, a_session(), idempotency=an_answer())) == fenced

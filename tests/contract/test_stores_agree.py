@@ -32,6 +32,7 @@ from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
+from tests.shards import take_every_shard
 
 from .builders import (
     PAYER,
@@ -140,7 +141,7 @@ def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
     roll = world.dice.random()
     if roll < 0.05:
         world.epoch += 1
-        return lambda store: store.acquire_shards("test", "x")
+        return lambda store: take_every_shard(store, "test", "x")
     if roll < 0.15:
         quote = world.dice.choice(list(world.quotes.values()))
         return lambda store: store.insert_quote(quote)
@@ -201,7 +202,7 @@ async def test_whatever_is_asked_of_both_is_answered_the_same(database: Database
     ledgers = MemoryLedger(), PostgresLedger(database)
     memory, postgres = MemoryStore(relations=graphs[0], ledger=ledgers[0]), PostgresStore(database)
     for store in (memory, postgres):
-        await store.acquire_shards("test", "first")
+        await take_every_shard(store, "test", "first")
     outcomes: set[str] = set()
     for number in range(STEPS):
         write: SessionWrite | WorkspaceWrite | None = None

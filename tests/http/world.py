@@ -86,6 +86,7 @@ from sightline.system.ids import SystemIds
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
 from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
+from tests.shards import take_every_shard
 
 BERLIN = {"lat": 52.52, "lng": 13.405}
 EVERY_SCOPE = tuple(scope.value for scope in Scope)
@@ -355,7 +356,7 @@ class World:
         return str(bound[0].url)
 
     async def _start_actors(self, nursery: trio.Nursery) -> Broker:
-        epochs = await self.store.acquire_shards("test", "1")
+        epochs = await take_every_shard(self.store, "test", "1")
         deps = ActorDeps(
             store=self.store,
             video=self.video,

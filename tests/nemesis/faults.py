@@ -20,7 +20,7 @@ import asyncpg
 import psutil
 import trio
 
-from sightline.bootstrap.ownership.single import EXIT_FENCED
+from sightline.bootstrap.process import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME
 from tests.e2e.traffic import Stage
 from tests.nemesis.parts import on_database

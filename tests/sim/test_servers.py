@@ -21,7 +21,7 @@ SEEDS = range(60)
 
 def lease_trusted_too_long(patch):
     """A server trusts a renewal for longer than the lease lasts."""
-    patch.setattr(shard_host, "VALID_MS", 30_000)
+    patch.setattr(leases_module, "VALID_MS", 30_000)
 
 
 def epoch_read_at_write(patch):

@@ -8,14 +8,15 @@ from sightline.ports.store import HeartbeatWrite, Rejected, RejectedWhy, Session
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_heartbeat, a_session, a_workspace, an_id
+from tests.shards import take_every_shard
 
 
 async def two_servers(database: Database) -> tuple[PostgresStore, int, trio.Event]:
     """The store of a server whose shards were taken by another one, its epoch, and what it sets when it is fenced."""
     fenced = trio.Event()
     first, second = PostgresStore(database, fenced.set), PostgresStore(database)
-    epoch = (await first.acquire_shards("host", "first"))[3]
-    await second.acquire_shards("host", "second")
+    epoch = (await take_every_shard(first, "host", "first"))[3]
+    await take_every_shard(second, "host", "second")
     assert not fenced.is_set()
     return first, epoch, fenced
 

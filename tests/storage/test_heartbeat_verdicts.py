@@ -9,13 +9,14 @@ from sightline.ports.store import HeartbeatWrite, ShardLease, ShardLostError
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_heartbeat, an_id
+from tests.shards import take_every_shard
 
 TAKE_SEVEN = "UPDATE shard SET owner = 'other', epoch = epoch + 1 WHERE id = 7"
 
 
 async def test_a_lost_shard_fails_its_own_heartbeats_and_no_others_of_the_batch(database: Database) -> None:
     store = PostgresStore(database)
-    epochs = await store.acquire_shards("host", "first")
+    epochs = await take_every_shard(store, "host", "first")
     writer = HeartbeatWriter(store)
     lost, held = an_id(), [an_id() for _ in range(5)]
     await database.run(lambda c: c.execute(TAKE_SEVEN))

@@ -8,11 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.ports.leases import HeldBy, ServerIdentity
+from sightline.ports.leases import ServerIdentity, ServiceHeldError
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres import leases as leases_module
-from sightline.storage.postgres.leases import LeaseKeeper, PostgresLeases, PostgresShardLeases, end_server
+from sightline.storage.postgres.leases import PostgresLeaseKeeper, PostgresShardLeases, end_server
 from sightline.system.clock import boot_now_ms
 
 from .proxy import open_wire
@@ -22,13 +22,18 @@ LEFT_S = "SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM server_
 
 
 def a_server(name: str) -> ServerIdentity:
-    return ServerIdentity(incarnation=name, host=name, place=name)
+    return ServerIdentity(incarnation=name, host=name, place=name, is_alone=True)
 
 
-async def a_keeper(database: Database, name: str, lost: trio.Event) -> LeaseKeeper:
-    joined_at_ms = boot_now_ms()
-    assert not isinstance(await PostgresLeases(database).join(a_server(name)), HeldBy)
-    return LeaseKeeper(database, name, joined_at_ms=joined_at_ms, lost=lost)
+async def a_keeper(database: Database, name: str) -> PostgresLeaseKeeper:
+    sent_ms, keeper = boot_now_ms(), PostgresLeaseKeeper(database, name)
+    await PostgresShardLeases(database).enter(a_server(name))
+    keeper.entered(sent_ms)
+    return keeper
+
+
+def unexpected(shards: object) -> None:
+    raise AssertionError(f"lost {shards}")
 
 
 @pytest.fixture
@@ -41,39 +46,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 async def test_a_lease_is_renewed_while_the_server_runs_and_ends_with_it(database: Database) -> None:
-    keeper = await a_keeper(database, "first", trio.Event())
+    keeper = await a_keeper(database, "first")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run)
+        nursery.start_soon(keeper.run, dict, unexpected)
         await database.run(lambda connection: connection.execute(END_LEASES))
         with trio.fail_after(10):
             while await database.read(lambda connection: connection.fetchval(LEFT_S)) < 5:
                 await trio.lowlevel.checkpoint()
         assert keeper.is_valid()
-        assert await PostgresLeases(database).join(a_server("second")) == HeldBy("first")
+        with pytest.raises(ServiceHeldError):
+            await PostgresShardLeases(database).enter(a_server("second"))
         nursery.cancel_scope.cancel()
     await database.run(lambda connection: connection.execute(END_LEASES))
-    assert not isinstance(await PostgresLeases(database).join(a_server("second")), HeldBy)
-
-
-@pytest.mark.usefixtures("quick")
-async def test_a_keeper_whose_shards_another_server_took_notices_it(database: Database) -> None:
-    lost = trio.Event()
-    keeper = await a_keeper(database, "first", lost)
-    await database.run(lambda connection: connection.execute(END_LEASES))
-    assert not isinstance(await PostgresLeases(database).join(a_server("second")), HeldBy)
-    with trio.fail_after(10):
-        await keeper.run()
-    assert lost.is_set()
-
-
-@pytest.mark.usefixtures("quick")
-async def test_shards_that_an_older_version_took_without_a_lease_are_lost_too(database: Database) -> None:
-    lost = trio.Event()
-    keeper = await a_keeper(database, "first", lost)
-    await database.run(lambda connection: connection.execute("SELECT take_shards('host', 'older version')"))
-    with trio.fail_after(10):
-        await keeper.run()
-    assert lost.is_set()
+    await PostgresShardLeases(database).enter(a_server("second"))
 
 
 @pytest.mark.usefixtures("quick")
@@ -85,15 +70,13 @@ async def test_without_its_database_a_server_trusts_its_memory_for_a_limited_tim
         open_database(DatabaseOptions(pool=PoolOptions(dsn=wire.dsn))) as database,
         trio.open_nursery() as nursery,
     ):
-        lost = trio.Event()
-        keeper = await a_keeper(database, "first", lost)
-        nursery.start_soon(keeper.run)
+        keeper = await a_keeper(database, "first")
+        nursery.start_soon(keeper.run, dict, unexpected)
         wire.block()
         assert keeper.is_valid()
         await until(lambda: not keeper.is_valid())
         wire.unblock()
         await until(keeper.is_valid)
-        assert not lost.is_set()
         nursery.cancel_scope.cancel()
 
 
@@ -103,9 +86,9 @@ async def test_a_trio_loop_that_hangs_does_not_keep_the_lease(
 ) -> None:
     monkeypatch.setattr(leases_module, "TICK_EVERY_S", 1_000)
     monkeypatch.setattr(leases_module, "TICK_MAX_MS", 200)
-    keeper = await a_keeper(database, "first", trio.Event())
+    keeper = await a_keeper(database, "first")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run)
+        nursery.start_soon(keeper.run, dict, unexpected)
         await until(lambda: not keeper.is_valid())
         nursery.cancel_scope.cancel()
 
@@ -116,9 +99,9 @@ async def test_a_trio_loop_that_runs_again_has_its_lease_at_once_and_not_after_t
 ) -> None:
     monkeypatch.setattr(leases_module, "TICK_EVERY_S", 0.05)
     monkeypatch.setattr(leases_module, "TICK_MAX_MS", 200)
-    keeper = await a_keeper(database, "first", trio.Event())
+    keeper = await a_keeper(database, "first")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run)
+        nursery.start_soon(keeper.run, dict, unexpected)
         await trio.testing.wait_all_tasks_blocked(0.01)
         hang = threading.Event()
         while keeper.is_valid():
@@ -140,7 +123,7 @@ async def test_a_server_is_ended_with_its_shards_and_connections_and_its_success
 ) -> None:
     leases = PostgresShardLeases(database)
     for name in ("one", "two"):
-        await leases.enter(a_server(name))
+        await leases.enter(replace(a_server(name), is_alone=False))
     await leases.take("one", [1, 2])
     await leases.take("two", [3])
     pool = PoolOptions(dsn=database_dsn, application_name="sightline one", connections_max=2)
@@ -153,6 +136,6 @@ async def test_a_server_is_ended_with_its_shards_and_connections_and_its_success
                 await trio.sleep(0.01)
     assert [(server.incarnation, server.shards) for server in await leases.servers()] == [("two", frozenset({3}))]
     assert set(await leases.take("two", [1, 2])) == {1, 2}
-    await leases.enter(replace(a_server("one again"), place=a_server("one").place))
+    await leases.enter(replace(a_server("one again"), place=a_server("one").place, is_alone=False))
     await end_server(database, "one")  # the statement was given up, and is executed late
     assert await leases.renew("one again") is not None

@@ -1,12 +1,14 @@
 """What `sightline nodes` shows: servers, leases, shards and roles, as the database sees them."""
 
+from dataclasses import replace
+
 import pytest
 
 from sightline.actors.shards import EVERY_SHARD
 from sightline.ports.leases import TTL_MS, ServerFigures, ServerIdentity, ServerRole
 from sightline.ports.store import ShardLease
 from sightline.storage.database.bridge import Database
-from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
+from sightline.storage.postgres.leases import PostgresShardLeases
 from sightline.storage.postgres.operations.ownership import read_ownership, report_figures
 from sightline.storage.postgres.operations.readiness import probe_database
 
@@ -16,7 +18,9 @@ def a_server(name: str) -> ServerIdentity:
 
 
 async def test_one_server_owns_everything(database: Database) -> None:
-    await PostgresLeases(database).join(a_server("one"))
+    leases = PostgresShardLeases(database)
+    await leases.enter(replace(a_server("one"), is_alone=True))
+    await leases.take("one", EVERY_SHARD)
     report = await read_ownership(database)
     (server,) = report.servers
     assert (server.incarnation, server.host, server.is_valid) == ("one", "host of one", True)

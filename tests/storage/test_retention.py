@@ -47,6 +47,7 @@ from tests.contract.builders import (
     record,
     recorded,
 )
+from tests.shards import take_every_shard
 
 
 class SettableClock:
@@ -92,7 +93,7 @@ async def test_old_answers_and_unused_quotes_go_after_a_day_and_used_quotes_stay
     )
     for quote in (used, unused, young):
         await store.insert_quote(quote)
-    epochs = await store.acquire_shards("test", "one")
+    epochs = await take_every_shard(store, "test", "one")
     session = a_session(created_at_ms=now_ms)
     write = SessionWrite(lease=ShardLease(3, epochs[3]), session=session, at_ms=now_ms, due_at_ms=1)
     assert isinstance(await store.write_session(replace(write, consume_quote=used.id)), Committed)
@@ -147,7 +148,7 @@ async def closed_session(database: Database, store: PostgresStore, epoch: int, *
 
 async def test_a_closed_session_is_deleted_with_its_parts_only_when_its_money_is_closed(database: Database) -> None:
     store, now_ms = PostgresStore(database), await now_of(database)
-    epoch = (await store.acquire_shards("test", "one"))[3]
+    epoch = (await take_every_shard(store, "test", "one"))[3]
     long_ago_ms = now_ms - 401 * DAY_MS
     settled = await closed_session(database, store, epoch, at_ms=long_ago_ms, settled=True)
     unsettled = await closed_session(database, store, epoch, at_ms=long_ago_ms, settled=False)

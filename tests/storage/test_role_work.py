@@ -15,6 +15,7 @@ from sightline.ports.store import ShardLease, ShardLostError
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
+from tests.shards import take_every_shard
 
 RELAYER, WATCHER = ServerRole.RELAYER, ServerRole.WATCHER
 
@@ -100,8 +101,8 @@ async def test_a_role_writes_under_the_epoch_with_which_it_was_taken(database: D
         done.set()
         await trio.sleep_forever()
 
-    first = await store.acquire_shards("host", "first")
-    second = await store.acquire_shards("host", "second")
+    first = await take_every_shard(store, "host", "first")
+    second = await take_every_shard(store, "host", "second")
     async with running(owned, work, bound.bind):
         for epochs in (first, second):
             done = trio.Event()

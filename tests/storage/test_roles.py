@@ -14,6 +14,7 @@ from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_session, a_settlement, in_phase
+from tests.shards import take_every_shard
 
 BLOCK = BlockRef(number=1, block_hash="0x01", parent_hash="0x00")
 
@@ -27,7 +28,7 @@ class Server:
 
 
 async def a_server(database: Database, name: str) -> Server:
-    epochs = await PostgresStore(database).acquire_shards("host", name)
+    epochs = await take_every_shard(PostgresStore(database), "host", name)
 
     def ledger(role: ServerRole) -> PostgresLedger:
         bound = RoleDatabase(database)
@@ -90,4 +91,4 @@ async def test_a_role_that_was_never_bound_writes_nothing(database: Database) ->
 async def test_a_server_of_the_version_before_owns_every_row_until_it_is_replaced(database: Database) -> None:
     rows = await database.read(lambda connection: connection.fetchval("SELECT count(*) FROM shard"))
     assert rows == 256
-    assert len(await PostgresStore(database).acquire_shards("host", "next")) == 256 + len(ServerRole)
+    assert len(await take_every_shard(PostgresStore(database), "host", "next")) == 256 + len(ServerRole)

@@ -24,10 +24,11 @@ from sightline.ports.store import HeartbeatWrite, SessionWrite, ShardLease
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
-from sightline.storage.postgres.leases import PostgresLeases
+from sightline.storage.postgres.leases import PostgresShardLeases
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_heartbeat, a_quote, a_session, a_settlement, a_workspace, an_id, in_phase
+from tests.shards import take_every_shard
 
 from .proxy import At, open_wire
 
@@ -52,7 +53,7 @@ BUG = (
 )
 """The statement or its arguments are wrong; nothing was applied."""
 
-ADAPTERS = (PostgresStore, PostgresLeases, PostgresLedger, PostgresIdentityStore, PostgresRelations)
+ADAPTERS = (PostgresStore, PostgresShardLeases, PostgresLedger, PostgresIdentityStore, PostgresRelations)
 NOT_CALLED = {"PostgresRelations.open", "PostgresRelations.stage"}
 """A constructor, and a method that asks nothing of the database."""
 
@@ -126,7 +127,7 @@ async def opened(adapter: Any, database: Database) -> Any:
         return await PostgresRelations.open(database, token_key=b"k" * 32)
     if adapter is PostgresStore:
         store = PostgresStore(database)
-        await store.acquire_shards("test", "one")
+        await take_every_shard(store, "test", "one")
         return store
     return adapter(database)
 
@@ -183,7 +184,7 @@ async def test_every_sqlstate_at_the_commit_of_a_transaction_says_whether_it_is_
     )
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn)) as database:
         store = PostgresStore(database)
-        await store.acquire_shards("test", "one")
+        await take_every_shard(store, "test", "one")
         for sqlstate in (*TRY_LATER, *CONCURRENCY, *CONNECTION, *BUG):
             wire.refuse(sqlstate, At.COMMIT)
             outcome = await outcome_of(store.write_session(write))

@@ -34,6 +34,7 @@ from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.storage.postgres.store import PostgresStore
+from tests.shards import take_every_shard
 
 from ..contract.builders import (  # noqa: TID252  no package of that name outside the tests
     PAYER,
@@ -98,7 +99,7 @@ async def test_a_step_that_is_cut_is_whole_or_not_there_and_asking_again_settles
     session = a_session(quote_id=quote.id)
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=700)) as cut:
         store = PostgresStore(cut)
-        epoch = (await store.acquire_shards("test", "one"))[3]
+        epoch = (await take_every_shard(store, "test", "one"))[3]
         await store.insert_quote(quote)
         wire.plan("write_session", fault)
         with pytest.raises(OutcomeUnknownError):
@@ -130,7 +131,7 @@ async def test_an_end_cut_at_any_statement_is_whole_or_not_there_and_asking_agai
 ) -> None:
     session = a_session()
     first = PostgresStore(database)
-    epoch = (await first.acquire_shards("test", "one"))[3]
+    epoch = (await take_every_shard(first, "test", "one"))[3]
     assert await a_full_step(first, epoch, session, "k-1") == Committed(1, 1)
     ended = in_phase(replace(session, version=1), SessionState.ENDED)
     write = SessionWrite(
@@ -186,7 +187,7 @@ async def test_writers_who_ask_again_over_a_bad_wire_count_every_step_once(
     steps = 12
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=400)) as cut:
         store = PostgresStore(cut)
-        epoch = (await store.acquire_shards("test", "one"))[3]
+        epoch = (await take_every_shard(store, "test", "one"))[3]
         for _ in range(40):
             # An UPDATE of the hold is in the closing steps alone, which take a transaction of several statements.
             marker = dice.choice(["BEGIN", "write_session", "UPDATE hold", "COMMIT"])
@@ -240,7 +241,7 @@ async def test_a_batch_of_heartbeats_of_unknown_outcome_is_sent_again_without_do
 
 async def test_a_takeover_waits_for_a_write_under_way_and_fences_the_next(database: Database) -> None:
     store = PostgresStore(database)
-    epoch = (await store.acquire_shards("old", "one"))[3]
+    epoch = (await take_every_shard(store, "old", "one"))[3]
     session, order = a_session(), []
 
     async def slow_write(connection: Any) -> None:
@@ -250,7 +251,7 @@ async def test_a_takeover_waits_for_a_write_under_way_and_fences_the_next(databa
         order.append("written")
 
     async def take_over() -> None:
-        await store.acquire_shards("new", "two")
+        await take_every_shard(store, "new", "two")
         order.append("taken over")
 
     async with trio.open_nursery() as nursery:
@@ -268,7 +269,7 @@ async def test_a_slow_postgres_is_unknown_at_the_deadline_and_nothing_hangs(
 ) -> None:
     """A step that is one statement waits for a lock that another session holds."""
     store = PostgresStore(database)
-    epoch = (await store.acquire_shards("test", "one"))[3]
+    epoch = (await take_every_shard(store, "test", "one"))[3]
     session = a_session()
     await store.write_session(SessionWrite(lease=ShardLease(3, epoch), session=session, at_ms=T0, due_at_ms=None))
     moved = in_phase(replace(session, version=1), SessionState.ASSIGNED, an_operator())
@@ -331,7 +332,7 @@ async def test_steps_go_on_over_a_restart_of_postgres(data_directory: Path) -> N
         async with open_database(through(dsn, deadline_ms=2_000)) as database:
             await migrate(database)
             store = PostgresStore(database)
-            epoch = (await store.acquire_shards("test", "one"))[3]
+            epoch = (await take_every_shard(store, "test", "one"))[3]
             session = a_session()
             for number in range(60):
                 if number in {20, 40}:
@@ -356,7 +357,7 @@ async def test_steps_go_on_over_a_restart_of_postgres(data_directory: Path) -> N
 
 async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: Database) -> None:
     store = PostgresStore(database)
-    epoch = (await store.acquire_shards("old", "one"))[3]
+    epoch = (await take_every_shard(store, "old", "one"))[3]
     await record(store, a_heartbeat(an_id(), 1), lease=ShardLease(3, epoch))
     taken = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -390,7 +391,7 @@ async def test_a_write_that_waited_for_a_takeover_sees_the_new_epoch(database: D
 async def test_a_batch_and_a_takeover_never_wait_for_each_other_in_a_circle(database: Database) -> None:
     """A takeover locks shards in ascending order; a batch that locked 200 before 3 would meet it head on."""
     store = PostgresStore(database)
-    epoch = (await store.acquire_shards("test", "one"))[3]
+    epoch = (await take_every_shard(store, "test", "one"))[3]
     locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
 
     async def hold_writers(connection: Any) -> None:
@@ -440,7 +441,7 @@ async def test_a_row_that_is_read_after_a_write_in_doubt_does_not_change_later(
 
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=20_000)) as cut:
         store = PostgresStore(cut)
-        epoch = (await store.acquire_shards("a", an_id()))[3]
+        epoch = (await take_every_shard(store, "a", an_id()))[3]
         quote = a_quote()
         await store.insert_quote(quote)
         session = a_session(quote_id=quote.id)

@@ -13,7 +13,7 @@ FIRST_LINE: Final = re.compile(rb"[A-Z]+ /api/v1/(?:sessions|workspaces)/([0-9a-
 """A session or a workspace with the first two digits of its id, which are its shard."""
 
 
-def connection_passing(peers: Peers | None, directory: Path | None) -> ConnectionPassing | None:
+def connection_passing(peers: Peers, directory: Path | None) -> ConnectionPassing | None:
     """Pass connections to the workers beside this one.
 
     A device or an agent that keeps its connection then talks to the process that has its actor in memory.
@@ -21,7 +21,7 @@ def connection_passing(peers: Peers | None, directory: Path | None) -> Connectio
     Args:
         directory: Of this worker; None: it has none beside it.
     """
-    if peers is None or directory is None or not ConnectionPassing.is_possible(directory, peers.routes.me):
+    if directory is None or not ConnectionPassing.is_possible(directory, peers.routes.me):
         return None
     return ConnectionPassing(directory, peers.routes.me, partial(_choose, peers.routes))
 

@@ -8,7 +8,7 @@ import trio
 
 from sightline.bootstrap.chain import relayer_key
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
-from sightline.bootstrap.ownership.bus import NATS_ADVICE, unprotected_nats
+from sightline.bootstrap.membership.bus import NATS_ADVICE, unprotected_nats
 from sightline.chain.embedded.copy import open_chain_snapshot
 from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int

@@ -51,27 +51,23 @@ def _ownership(core: Core) -> Iterator[MetricFamily]:
 
 
 def _bus(core: Core) -> Iterator[MetricFamily]:
-    bus = core.ownership.bus_statistics()
-    if bus is not None:
-        yield MetricFamily("bus_connected", "1 while a NATS server is connected", int(bus.is_connected))
-        yield MetricFamily(
-            "bus_connections_total", "Connections to NATS since the start", bus.connections, is_counter=True
-        )
-        yield MetricFamily(
-            "bus_frames_total", "Frames to or from other servers that were not sent, or lost",
-            {
-                ("refused",): bus.frames_refused,
-                ("lost",): bus.frames_lost,
-                ("not_authentic",): bus.frames_not_authentic,
-            },
-            ("outcome",), is_counter=True,
-        )  # fmt: skip
-    if core.ownership.peers is not None:
-        refused = core.ownership.peers.counts.refused
-        yield MetricFamily(
-            "peer_frames_not_understood_total", "Frames of other servers, or parts, that were not understood",
-            {(reason,): count for reason, count in sorted(refused.items())}, ("reason",), is_counter=True,
-        )  # fmt: skip
+    bus = core.membership.bus.statistics()
+    yield MetricFamily("bus_connected", "1 while frames are carried to other servers", int(bus.is_connected))
+    yield MetricFamily("bus_connections_total", "Connections to NATS since the start", bus.connections, is_counter=True)
+    yield MetricFamily(
+        "bus_frames_total", "Frames to or from other servers that were not sent, or lost",
+        {
+            ("refused",): bus.frames_refused,
+            ("lost",): bus.frames_lost,
+            ("not_authentic",): bus.frames_not_authentic,
+        },
+        ("outcome",), is_counter=True,
+    )  # fmt: skip
+    refused = core.membership.peers.counts.refused
+    yield MetricFamily(
+        "peer_frames_not_understood_total", "Frames of other servers, or parts, that were not understood",
+        {(reason,): count for reason, count in sorted(refused.items())}, ("reason",), is_counter=True,
+    )  # fmt: skip
 
 
 def _actors(core: Core) -> Iterator[MetricFamily]:

@@ -67,7 +67,7 @@ class Readiness:
         return checks
 
     def _ownership(self, fenced: int) -> ReadinessCheck:
-        is_leased = self._core.ownership.is_valid()
+        is_leased = self._core.membership.is_valid()
         if fenced:
             detail = "Another server uses this database and has taken over: stop one of them."
         elif not is_leased:

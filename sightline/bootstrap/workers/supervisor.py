@@ -19,7 +19,7 @@ import trio
 from pydantic import SecretStr
 
 from sightline.bootstrap.chain import chain_options
-from sightline.bootstrap.ownership.bus import require_protected_nats
+from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.parts import open_parts
 from sightline.bootstrap.process import Prepared, stop_on_signal
 from sightline.bootstrap.start_errors import check_setting

@@ -1,4 +1,4 @@
-"""The bus in memory, for simulations and unit tests: several servers in one process, and faults on demand."""
+"""The bus in memory: of a server that is alone, and of several servers in one process with faults on demand."""
 
 import heapq
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 
 import trio
 
-from sightline.ports.bus import Arrival, Interrupted, Received, Undelivered
+from sightline.ports.bus import Arrival, BusStatistics, Interrupted, Received, Undelivered
 
 FRAME_MAX: Final = 1_048_576
 
@@ -92,6 +92,10 @@ class MemoryBus:
     def frame_max(self) -> int:
         """Maximum size of a frame in bytes."""
         return FRAME_MAX
+
+    def statistics(self) -> BusStatistics:
+        """Only whether it is connected."""
+        return BusStatistics(is_connected=self._is_connected)
 
     def connect(self) -> None:
         """Connect again."""

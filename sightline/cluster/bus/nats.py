@@ -25,7 +25,7 @@ from sightline.cluster.bus.nats_connection import FAILURES, Hello, NatsConnectio
 from sightline.cluster.bus.nats_wire import NatsError, endpoint
 from sightline.cluster.bus.seal import OVERHEAD, Seal
 from sightline.domain.errors import BusUnavailableError
-from sightline.ports.bus import Arrival, Interrupted, Received, Undelivered
+from sightline.ports.bus import Arrival, BusStatistics, Interrupted, Received, Undelivered
 from sightline.system.loops import Backoff
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -64,22 +64,6 @@ class NatsOptions:
     """Frames that were received and wait for `receive`; further frames are lost."""
     start_timeout_s: float = 10.0
     """How long opening waits for the first connection."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusStatistics:
-    """A snapshot for metrics."""
-
-    is_connected: bool
-    connections: int
-    """Connections since the start."""
-    frames_refused: int
-    """Frames that were not sent: not connected, too large, or too many waited."""
-    frames_lost: int
-    """Frames that were dropped: too many had been received, or their connection ended before."""
-    frames_not_authentic: int
-    """Messages that no server of this service has sealed for this one, or that came a second time or late."""
 
 
 @final

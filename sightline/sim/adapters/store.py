@@ -147,13 +147,6 @@ class FaultyStore:
             await trio.sleep(NO_ANSWER_S)
             raise error
 
-    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard."""
-        await self._travel()
-        epochs = await self._inner.acquire_shards(owner, incarnation)
-        self._history.shards_taken(owner, epochs)
-        return epochs
-
     async def write_session(self, write: SessionWrite) -> Committed | Rejected:
         """Store one session step."""
         return await self._write(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 import trio
 
-from sightline.actors.messages import ShardsReleased
-from sightline.actors.shards import OwnedShards
-from sightline.cluster.peers.peers import QUESTIONS, Peers
-from sightline.cluster.routes import Routes
-from sightline.cluster.shard_host import ShardHost
+from sightline.cluster.membership import ServiceMember
+from sightline.cluster.peers.peers import QUESTIONS
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
-from sightline.ports.leases import ServerIdentity
+from sightline.ports.leases import ServerIdentity, ServiceHeldError
 from sightline.sim.adapters.store import NO_ANSWER_S
+from sightline.storage.memory.leases import TrioLeaseKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from sightline.actors.kernel import Registry
     from sightline.cluster.bus.memory import MemoryBus, MemoryNetwork
-    from sightline.ports.bus import Arrival
+    from sightline.ports.bus import Arrival, BusStatistics
     from sightline.ports.clock import Clock
     from sightline.ports.leases import ServerState
     from sightline.sim.adapters.store import Line
@@ -100,6 +98,7 @@ class DatabaseLink:
         Raises:
             StoreUnavailableError: The database was not reached.
             OutcomeUnknownError: The answer was lost.
+            ServiceHeldError: As `act` raises it.
         """
         await self._line.pass_through()
         if not self._machine.reaches_database():
@@ -107,10 +106,14 @@ class DatabaseLink:
             raise StoreUnavailableError("simulated: the database cannot be reached")
         answered = trio.Event()
         results: list[T] = []
+        refused: list[ServiceHeldError] = []
 
         async def travel() -> None:
             await trio.sleep(self._network.latency_s())
-            results.append(await act())
+            try:
+                results.append(await act())
+            except ServiceHeldError as error:
+                refused.append(error)
             await trio.sleep(self._network.latency_s())
             answered.set()
 
@@ -120,85 +123,64 @@ class DatabaseLink:
         await self._line.pass_through()
         if not answered.is_set() or not self._machine.reaches_database() or self._network.loses_answer():
             raise OutcomeUnknownError("simulated: the answer was lost")
+        if refused:
+            raise refused[0]
         return results[0]
 
 
 @final
 class SimMember:
-    """The shards and the peers of one process, built from the parts that `ClusterMember` uses in a real server."""
+    """The membership of one process: the real one, over the database and the network of a world."""
 
     def __init__(
-        self, network: Network, machine: SimMachine, name: str, line: Line, *, questions: Collection[type] = QUESTIONS
+        self,
+        network: Network,
+        machine: SimMachine,
+        name: str,
+        line: Line,
+        *,
+        is_alone: bool = False,
+        questions: Collection[type] = QUESTIONS,
     ) -> None:
         """Create the part of a process that has not entered.
 
         Args:
             name: The incarnation.
+            is_alone: It has no bus; if another server has a lease, it waits.
             questions: Commands that may be handled twice.
         """
         self.name = name
         self.link = DatabaseLink(network, machine, line)
-        self.owned = OwnedShards()
-        self.routes = Routes(name)
-        self.peers = Peers(PausingBus(network.bus.join(name), line), self.routes, questions=questions)
-        self._network = network
-        self._machine = machine
-        self._host: ShardHost | None = None
 
-    def attach(self, registry: Registry, recover: Callable[[Collection[int]], Awaitable[None]]) -> None:
-        """Run the actors of this registry on the shards that this process takes. Call it before they run."""
-        network, peers = self._network, self.peers
-        host = self._host = ShardHost(
-            RemoteLeases(self.link, network),
-            ServerIdentity(incarnation=self.name, host=self.name, place=str(self._machine.number)),
-            self.owned,
-            registry,
-            recover=recover,
-            now_ms=self._boot_now_ms,
+        def boot_now_ms() -> int:
+            """A clock that has nothing to do with that of another server or of the database."""
+            return network.clock.now_ms() + machine.boot_offset_ms
+
+        leases = RemoteLeases(self.link, network)
+        self.membership = ServiceMember(
+            leases,
+            TrioLeaseKeeper(leases, name, boot_now_ms),
+            PausingBus(network.bus.join(name), line),
+            ServerIdentity(incarnation=name, host=name, place=str(machine.number), is_alone=is_alone),
+            now_ms=boot_now_ms,
             shards=network.shards,
-            routes=self.routes,
-            on_taken=peers.announce,
-            on_released=lambda: peers.tell_all(ShardsReleased()),
+            questions=questions,
         )
-        peers.attach(registry, lambda actor_id: self.owned.owns(actor_id) and host.is_valid())
-        peers.on_stale = host.look
+        self.owned, self.peers = self.membership.owned, self.membership.peers
 
-    async def keep(self) -> None:
-        """Own shards until cancelled.
-
-        Raises:
-            LeaseEndedError: Another server has ended this one.
-        """
+    async def join(self) -> None:
+        """Get a lease, however long that takes."""
         while True:
             try:
-                await self._require_host().run()
+                await self.membership.join(patience_s=inf)
             except (UnavailableError, OutcomeUnknownError):
                 await trio.sleep(ENTER_AGAIN_S)
-
-    async def leave(self) -> None:
-        """Hand the shards to other servers and give the lease up, as an orderly stop does."""
-        with trio.move_on_after(10):
-            try:
-                await self._require_host().hand_all_over()
-                await self._require_host().leave()
-            except (UnavailableError, OutcomeUnknownError):
-                self._network.note("not left", self.name)
-
-    def is_valid(self) -> bool:
-        """Whether this process holds a valid lease."""
-        return self._host is not None and self._host.is_valid()
+            else:
+                return
 
     def is_serving(self, shard: int) -> bool:
         """Whether this process answers for the shard."""
-        return self.is_valid() and shard in self.owned.epochs
-
-    def _require_host(self) -> ShardHost:
-        assert self._host is not None, "not attached"
-        return self._host
-
-    def _boot_now_ms(self) -> int:
-        """A clock that has nothing to do with that of another server or of the database."""
-        return self._network.clock.now_ms() + self._machine.boot_offset_ms
+        return self.membership.is_valid() and shard in self.owned.epochs
 
 
 @final
@@ -222,6 +204,10 @@ class PausingBus:
     def send(self, to: str, frame: bytes) -> int | None:
         """Send a frame. A paused process sends nothing: what it computes meanwhile in the simulation is lost."""
         return None if self._line.is_stopped else self._bus.send(to, frame)
+
+    def statistics(self) -> BusStatistics:
+        """Counts since the start."""
+        return self._bus.statistics()
 
     async def receive(self) -> Arrival:
         """Wait for the next arrival, and for the end of a pause."""

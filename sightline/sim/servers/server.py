@@ -9,8 +9,8 @@ import trio
 
 from sightline.actors.kernel import KernelOptions, Registry
 from sightline.actors.shards import shard_of
+from sightline.cluster.membership import LeaseEndedError
 from sightline.cluster.peers import codec
-from sightline.cluster.shard_host import LeaseEndedError
 from sightline.domain.errors import StoreUnavailableError
 from sightline.sim.adapters.store import Line
 from sightline.sim.servers.counter import COUNTER, Add, Counter, Get
@@ -88,17 +88,22 @@ class SimServer:
         registry.register(COUNTER, lambda context: Counter(context, member.owned, self._load, self._write))
         async with trio.open_nursery() as nursery:
             await nursery.start(registry.run)
-            member.attach(registry, self._recover)
+            member.membership.attach(registry, self._recover)
             await nursery.start(member.peers.run)
             self._member = member
+            await member.join()
+            nursery.start_soon(member.membership.run)
             try:
-                await member.keep()
+                await member.membership.keep()
             except LeaseEndedError:
                 self._world.note("ended", self.name)
             nursery.cancel_scope.cancel()
 
-    async def _recover(self, shards: Collection[int]) -> None:
+    async def _recover(
+        self, shards: Collection[int], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         self._world.note("taken", self.name, *sorted(shards))
+        task_status.started()
 
     async def kill(self) -> None:
         """Kill the process, without any clean-up that has an effect."""
@@ -112,8 +117,9 @@ class SimServer:
         """Stop the process as SIGTERM does: its shards are given up."""
         self._world.note("stop", self.name)
         try:
-            if self._member is not None:
-                await self._member.leave()
+            if (member := self._member) is not None:
+                await member.membership.hand_over()
+                await member.membership.leave()
         except trio.Cancelled:
             self._scope.cancel()  # a server that has begun to stop does not serve again
             raise
@@ -145,7 +151,7 @@ class SimServer:
     async def _admit(self) -> None:
         """Check the lease once for each call, before it reads anything, as the HTTP pipeline does."""
         await self.line.pass_through()
-        if self._member is None or not self._member.is_valid():
+        if self._member is None or not self._member.membership.is_valid():
             raise StoreUnavailableError("the lease was not renewed")
         # What the pipeline awaits between this check and the handler.
         await trio.sleep(self._rng.random() * 0.01)

@@ -1,54 +1,30 @@
-"""Leases on the store in memory."""
+"""Leases on the store in memory, and their keeper on the trio loop."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+import structlog
 import trio
 
+from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.ports.leases import (
+    RENEW_DEADLINE_S,
+    RENEW_EVERY_S,
     TTL_MS,
+    VALID_MS,
     WIRE,
-    HeldBy,
     IncompatibleServersError,
     ServerIdentity,
     ServerState,
+    ServiceHeldError,
+    ShardLeases,
     WireRange,
+    lost_shards,
 )
 from sightline.storage.memory.store import MemoryStore
 
-
-@final
-class MemoryLeases:
-    """Implements `Leases`. `now_ms` is the clock of the store."""
-
-    def __init__(self, store: MemoryStore, now_ms: Callable[[], int]) -> None:
-        self._store = store
-        self._now_ms = now_ms
-        self._owner: ServerIdentity | None = None
-        self._expires_at_ms = 0
-
-    async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
-        """Take every shard, unless another server's lease is valid."""
-        owner = self._owner
-        is_other = owner is not None and owner.incarnation != server.incarnation and owner.place != server.place
-        if owner is not None and is_other and 0 < self._expires_at_ms - self._now_ms() < 2 * TTL_MS:
-            return HeldBy(owner.host)
-        epochs = await self._store.acquire_shards(server.host, server.incarnation)
-        self._owner, self._expires_at_ms = server, self._now_ms() + TTL_MS
-        return epochs
-
-    async def renew(self, incarnation: str) -> bool:
-        """Extend the lease."""
-        if self._owner is None or self._owner.incarnation != incarnation:
-            return False
-        self._expires_at_ms = self._now_ms() + TTL_MS
-        return True
-
-    async def leave(self, incarnation: str) -> None:
-        """Give the lease up."""
-        if self._owner is not None and self._owner.incarnation == incarnation:
-            self._owner = None
+log = structlog.get_logger("sightline")
 
 
 @final
@@ -62,6 +38,7 @@ class _Lease:
     host: str = ""
     wire: WireRange = WIRE
     url: str = ""
+    is_alone: bool = False
 
 
 def _is_valid(lease: _Lease, now_ms: int) -> bool:
@@ -96,16 +73,21 @@ class MemoryShardLeases:
         for incarnation, lease in list(self._leases.items()):
             if lease.place == server.place and incarnation != server.incarnation:
                 self._end(incarnation)
-        others = {
-            lease.host: lease.wire
-            for incarnation, lease in self._leases.items()
-            if incarnation != server.incarnation
-            and lease.expires_at_ms > now_ms
-            and server.wire.highest_common(lease.wire) is None
-        }
-        if others:
-            raise IncompatibleServersError(server.wire, others)
-        lease = _Lease(server.place, now_ms, 0, host=server.host, wire=server.wire, url=server.url)
+        wires: dict[str, WireRange] = {}
+        for incarnation, other in list(self._leases.items()):
+            if incarnation == server.incarnation:
+                continue
+            if server.is_alone or other.is_alone:
+                if _is_valid(other, now_ms):
+                    raise ServiceHeldError(other.host)
+                self._end(incarnation)
+            elif other.expires_at_ms > now_ms and server.wire.highest_common(other.wire) is None:
+                wires[other.host] = other.wire
+        if wires:
+            raise IncompatibleServersError(server.wire, wires)
+        lease = _Lease(
+            server.place, now_ms, 0, host=server.host, wire=server.wire, url=server.url, is_alone=server.is_alone
+        )
         self._leases.setdefault(server.incarnation, lease)
         self._extend(self._leases[server.incarnation])
 
@@ -200,3 +182,47 @@ class MemoryShardLeases:
             owned = self._shards.get(shard)
             if owned is not None and owned.owner == incarnation:
                 owned.owner, owned.handing_to = None, to
+
+
+@final
+class TrioLeaseKeeper:
+    """Implements `LeaseKeeper` on the trio loop, for simulated servers. `now_ms` is a clock that never steps."""
+
+    def __init__(self, leases: ShardLeases, incarnation: str, now_ms: Callable[[], int]) -> None:
+        self._leases = leases
+        self._incarnation = incarnation
+        self._now_ms = now_ms
+        self._valid_until_ms = 0
+        self._failed_ms: int | None = None
+
+    @property
+    def failed_ms(self) -> int | None:
+        """When a renewal last failed."""
+        return self._failed_ms
+
+    def is_valid(self) -> bool:
+        """Whether no other server can have taken a shard of this one."""
+        return self._now_ms() < self._valid_until_ms
+
+    def entered(self, sent_ms: int) -> None:
+        """Trust the lease that the server has entered with."""
+        self._valid_until_ms = sent_ms + VALID_MS
+
+    async def run(self, epochs: Callable[[], Mapping[int, int]], on_lost: Callable[[Mapping[int, int]], None]) -> None:
+        """Renew the lease; returns when another server has ended this one."""
+        while True:
+            await trio.sleep(RENEW_EVERY_S)
+            sent_ms, before = self._now_ms(), epochs()
+            try:
+                with trio.fail_after(RENEW_DEADLINE_S):
+                    held = await self._leases.renew(self._incarnation)
+            except (trio.TooSlowError, UnavailableError, OutcomeUnknownError) as error:
+                log.warning("lease_not_renewed", error=repr(error))
+                self._failed_ms = self._now_ms()
+                continue
+            if held is None:
+                self._valid_until_ms = 0
+                return
+            if lost := lost_shards(before, held):
+                on_lost(lost)
+            self._valid_until_ms = sent_ms + VALID_MS

@@ -79,11 +79,6 @@ class MemoryStore:
 
     # --- ownership ---
 
-    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard."""
-        await trio.lowlevel.checkpoint()
-        return self.raise_epochs(self._epochs)
-
     def raise_epochs(self, shards: Iterable[int]) -> dict[int, int]:
         """Give shards to another owner, as part of another store's step; returns their epochs."""
         raised = {shard: self._epochs[shard] + 1 for shard in shards}

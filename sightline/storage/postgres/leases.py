@@ -1,7 +1,7 @@
 """Ownership of the shards in Postgres: the statements, and the keeper that renews the lease of this server."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, final
 
@@ -9,12 +9,16 @@ import structlog
 import trio
 
 from sightline.ports.leases import (
+    RENEW_DEADLINE_S,
+    RENEW_EVERY_S,
     TTL_MS,
-    HeldBy,
+    VALID_MS,
     IncompatibleServersError,
     ServerIdentity,
     ServerState,
+    ServiceHeldError,
     WireRange,
+    lost_shards,
 )
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.migrate import require_known_schema
@@ -22,10 +26,6 @@ from sightline.storage.database.pool import Connection, PoolOptions, connect
 from sightline.storage.database.work import NOT_CONNECTED
 from sightline.system.clock import boot_now_ms
 
-VALID_MS: Final = 5_000
-"""How long a server trusts a renewal, counted from before it was sent; shorter than TTL_MS, because clocks differ."""
-RENEW_EVERY_S: Final = 1.5
-RENEW_DEADLINE_S: Final = 1.0
 TICK_EVERY_S: Final = 0.5
 TICK_MAX_MS: Final = 2_000
 """The lease is not renewed while trio has not run for this long: a server that hangs must not keep it."""
@@ -33,21 +33,15 @@ LOOK_EVERY_S: Final = 0.05
 """How often a keeper checks whether trio runs again: until then, and until the lease is renewed, calls are refused."""
 
 _TTL: Final = timedelta(milliseconds=TTL_MS)
-_JOIN: Final = "SELECT holder, id, epoch FROM join_server($1, $2, $3, $4)"
-# A server of a version without leases takes the shards and leaves the lease as it is.
-_RENEW: Final = """
-UPDATE server_lease SET expires_at = clock_timestamp() + $2
-WHERE incarnation = $1 AND NOT EXISTS (SELECT FROM shard WHERE incarnation IS DISTINCT FROM $1)
-RETURNING true
-"""
-_LEAVE: Final = "DELETE FROM server_lease WHERE incarnation = $1"
-
 _ENTER: Final = "SELECT enter_server($1, $2, $3, $4)"
 _ANNOUNCE: Final = """
-UPDATE server_lease SET wire_first = $2, wire_last = $3, migrations = $4, url = $5 WHERE incarnation = $1
+UPDATE server_lease SET wire_first = $2, wire_last = $3, migrations = $4, url = $5, is_alone = $6 WHERE incarnation = $1
 """
-_WIRES: Final = """
-SELECT host, wire_first, wire_last FROM server_lease WHERE incarnation <> $1 AND expires_at > clock_timestamp()
+# A lease that ends later than twice its duration from now was made before the clock was set back: it excludes nobody.
+_OTHERS: Final = """
+SELECT incarnation, host, wire_first, wire_last, is_alone, expires_at > clock_timestamp() AS is_valid,
+  expires_at > clock_timestamp() + 2 * $2::interval AS is_ahead
+FROM server_lease WHERE incarnation <> $1 ORDER BY incarnation
 """
 _RENEW_SHARDS: Final = "SELECT is_held, ids, epochs FROM renew_server($1, $2)"
 _TAKE: Final = "SELECT id, epoch FROM take_free_shards($1, $2, $3)"
@@ -74,26 +68,6 @@ FROM server_lease l ORDER BY incarnation
 log = structlog.get_logger("sightline")
 
 
-@final
-class PostgresLeases:
-    """Implements `Leases`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def join(self, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
-        """Take every shard, unless another server's lease is valid."""
-        return await self._database.transact(lambda connection: _join(connection, server))
-
-    async def renew(self, incarnation: str) -> bool:
-        """Extend the lease."""
-        return bool(await self._database.run(lambda connection: _renew(connection, incarnation)))
-
-    async def leave(self, incarnation: str) -> None:
-        """Give the lease up."""
-        await self._database.run(lambda connection: connection.execute(_LEAVE, incarnation))
-
-
 async def end_server(database: Database, incarnation: str) -> None:
     """End a server whose process has ended: its connections, lease and ownership. Its successor is not affected.
 
@@ -116,8 +90,7 @@ class PostgresShardLeases:
 
     async def renew(self, incarnation: str) -> Mapping[int, int] | None:
         """Extend the lease; returns the epoch of each shard that is owned."""
-        row = await self._database.run(lambda connection: connection.fetchrow(_RENEW_SHARDS, incarnation, _TTL))
-        return dict(zip(row["ids"], row["epochs"], strict=True)) if row["is_held"] else None
+        return await self._database.run(lambda connection: _renew(connection, incarnation))
 
     async def take(self, incarnation: str, shards: Collection[int]) -> Mapping[int, int]:
         """Take those of the shards that are free; returns their epochs."""
@@ -162,63 +135,67 @@ class PostgresShardLeases:
         await self._database.run(lambda connection: connection.execute(_REPORT, *arguments))
 
 
-async def _join(connection: Connection, server: ServerIdentity) -> Mapping[int, int] | HeldBy:
-    known = await require_known_schema(connection)
-    rows = await connection.fetch(_JOIN, server.incarnation, server.host, server.place, _TTL)
-    if rows[0]["holder"] is not None:
-        return HeldBy(rows[0]["holder"])
-    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known, server.url)
-    return {row["id"]: row["epoch"] for row in rows}
-
-
 async def _enter(connection: Connection, server: ServerIdentity) -> None:
     known = await require_known_schema(connection)
     await connection.execute(_ENTER, server.incarnation, server.host, server.place, _TTL)  # one server at a time
-    others = {
-        row["host"]: wire
-        for row in await connection.fetch(_WIRES, server.incarnation)
-        if server.wire.highest_common(wire := WireRange(row["wire_first"], row["wire_last"])) is None
-    }
-    if others:
-        raise IncompatibleServersError(server.wire, others)
-    await connection.execute(_ANNOUNCE, server.incarnation, server.wire.first, server.wire.last, known, server.url)
-
-
-async def _renew(connection: Connection, incarnation: str) -> bool:
-    return bool(await connection.fetchval(_RENEW, incarnation, _TTL))
+    wires: dict[str, WireRange] = {}
+    for other in await connection.fetch(_OTHERS, server.incarnation, _TTL):
+        wire = WireRange(other["wire_first"], other["wire_last"])
+        if server.is_alone or other["is_alone"]:
+            if other["is_valid"] and not other["is_ahead"]:
+                raise ServiceHeldError(other["host"])
+            await connection.execute(_END_SERVER, other["incarnation"])
+        elif other["is_valid"] and server.wire.highest_common(wire) is None:
+            wires[other["host"]] = wire
+    if wires:
+        raise IncompatibleServersError(server.wire, wires)
+    wire = server.wire
+    await connection.execute(_ANNOUNCE, server.incarnation, wire.first, wire.last, known, server.url, server.is_alone)
 
 
 @final
-class LeaseKeeper:
-    """Renews the lease of this server on a connection of its own, on the database's thread.
+class PostgresLeaseKeeper:
+    """Implements `LeaseKeeper` on a connection of its own, on the database's thread.
 
     Neither a pool without a free connection nor a trio loop that is busy for a second delays a renewal.
     """
 
-    def __init__(self, database: Database, incarnation: str, *, joined_at_ms: int, lost: trio.Event) -> None:
-        """Create the keeper of a lease that this server holds.
-
-        Args:
-            joined_at_ms: `boot_now_ms` before the shards were taken.
-            lost: Set when another server has taken the shards.
-        """
+    def __init__(self, database: Database, incarnation: str) -> None:
         self._database = database
         self._incarnation = incarnation
-        self._lost = lost
         # Written on the database's thread, read on trio's; assignments are atomic.
-        self._valid_until_ms = joined_at_ms + VALID_MS
-        self._ticked_at_ms = boot_now_ms()
+        self._valid_until_ms = 0
+        self._ticked_at_ms = 0
+        self._failed_ms: int | None = None
+
+    @property
+    def failed_ms(self) -> int | None:
+        """When a renewal last failed, by `boot_now_ms`."""
+        return self._failed_ms
 
     def is_valid(self) -> bool:
         """Whether no other server can have taken the shards: what this server has in memory is true."""
         return boot_now_ms() < self._valid_until_ms
 
-    async def run(self) -> None:
-        """Renew the lease until it is lost or this is cancelled."""
+    def entered(self, sent_ms: int) -> None:
+        """Trust the lease that the server has entered with."""
+        self._valid_until_ms = sent_ms + VALID_MS
+
+    async def run(self, epochs: Callable[[], Mapping[int, int]], on_lost: Callable[[Mapping[int, int]], None]) -> None:
+        """Renew the lease; returns when another server has ended this one."""
+        token = trio.lowlevel.current_trio_token()
+
+        def lose(shards: Mapping[int, int], sent_ms: int) -> None:
+            on_lost(shards)
+            self._valid_until_ms = sent_ms + VALID_MS
+
+        async def keep(options: PoolOptions) -> None:
+            await self._keep(options, epochs, lambda shards, sent_ms: token.run_sync_soon(lose, shards, sent_ms))
+
+        self._ticked_at_ms = boot_now_ms()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tick)
-            await self._database.host(self._keep)
-            self._lost.set()
+            await self._database.host(keep)
             nursery.cancel_scope.cancel()
 
     async def _tick(self) -> None:
@@ -228,28 +205,36 @@ class LeaseKeeper:
 
     # On the database's thread.
 
-    async def _keep(self, options: PoolOptions) -> None:
-        """Renew until another server has taken the shards."""
+    async def _keep(
+        self,
+        options: PoolOptions,
+        epochs: Callable[[], Mapping[int, int]],
+        on_lost: Callable[[Mapping[int, int], int], None],
+    ) -> None:
         connection: Connection | None = None
-        failures = 0
         try:
             while True:
                 await self._trio_runs()
-                sent_ms = boot_now_ms()
+                sent_ms, before = boot_now_ms(), epochs()
                 try:
                     async with asyncio.timeout(RENEW_DEADLINE_S):
                         if connection is None:
                             connection = await connect(options)
-                        if not await _renew(connection, self._incarnation):
-                            return
-                    self._valid_until_ms = sent_ms + VALID_MS
-                    failures = 0
+                        held = await _renew(connection, self._incarnation)
                 except (TimeoutError, *NOT_CONNECTED) as error:
-                    failures += 1
-                    log.warning("lease_not_renewed", failures=failures, error=repr(error))
+                    self._failed_ms = boot_now_ms()
+                    log.warning("lease_not_renewed", error=repr(error))
                     if connection is not None:
                         connection.terminate()
                         connection = None
+                else:
+                    if held is None:
+                        self._valid_until_ms = 0
+                        return
+                    if lost := lost_shards(before, held):
+                        on_lost(lost, sent_ms)
+                    else:
+                        self._valid_until_ms = sent_ms + VALID_MS
                 await asyncio.sleep(RENEW_EVERY_S)
         finally:
             if connection is not None:
@@ -258,6 +243,12 @@ class LeaseKeeper:
     async def _trio_runs(self) -> None:
         """Return when the trio loop has run within the last TICK_MAX_MS."""
         if boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:
+            self._failed_ms = boot_now_ms()
             log.warning("lease_not_renewed", error="the event loop is stuck or very slow, or the process was suspended")
             while boot_now_ms() - self._ticked_at_ms >= TICK_MAX_MS:  # noqa: ASYNC110 - the other loop sets no asyncio event
                 await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _renew(connection: Connection, incarnation: str) -> Mapping[int, int] | None:
+    row = await connection.fetchrow(_RENEW_SHARDS, incarnation, _TTL)
+    return dict(zip(row["ids"], row["epochs"], strict=True)) if row["is_held"] else None

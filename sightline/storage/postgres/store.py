@@ -1,7 +1,7 @@
 """The store port on Postgres. Each method is one unit of work."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from typing import final
 
 from sightline.domain.conduct import Conduct
 from sightline.domain.operator.model import Workspace
@@ -34,8 +34,6 @@ from sightline.storage.postgres import assignments, idempotency, quotes, session
 from sightline.storage.postgres.commits import shard_of
 from sightline.storage.postgres.heartbeats import HeartbeatTable
 
-_TAKE: Final = "SELECT id, epoch FROM take_shards($1, $2)"
-
 
 @final
 class PostgresStore:
@@ -60,11 +58,6 @@ class PostgresStore:
         )
         self._workspaces: GroupRead[str, Workspace] = GroupRead(database, workspaces.find_workspaces)
         self._dispatches: GroupRead[str, ConsumerDispatches] = GroupRead(database, sessions.find_dispatches)
-
-    async def acquire_shards(self, owner: str, incarnation: str) -> Mapping[int, int]:
-        """Take every shard for this owner. A server joins by `PostgresLeases` instead."""
-        rows = await self._database.run(lambda connection: connection.fetch(_TAKE, owner, incarnation))
-        return {row["id"]: row["epoch"] for row in rows}
 
     def _noting_fence(self, result: Committed | Rejected) -> Committed | Rejected:
         if result == Rejected(RejectedWhy.FENCED):

@@ -16,7 +16,7 @@ import httpx
 import trio
 
 from sightline.actors.shards import shard_of
-from sightline.bootstrap.ownership.single import EXIT_FENCED
+from sightline.bootstrap.process import EXIT_FENCED
 from tests.cluster.nemesis.checkout import open_checkout
 from tests.cluster.nemesis.claims import ClaimRecord, judge, operations_of, write_history
 from tests.cluster.nemesis.faults import FAULTS, UPGRADE, Fault, Target

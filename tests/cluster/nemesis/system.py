@@ -18,7 +18,7 @@ import httpx
 import psutil
 import trio
 
-from sightline.bootstrap.ownership.single import EXIT_FENCED
+from sightline.bootstrap.process import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME, Layout, find_binaries, lay_out
 from tests.cluster.bus.nats_process import TOKEN, NatsProcess
 from tests.cluster.nemesis.checkout import python_path

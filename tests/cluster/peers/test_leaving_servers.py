@@ -11,12 +11,12 @@ from sightline.actors.kernel import Context, Envelope, KindName, KindOptions, Re
 from sightline.actors.shards import OwnedShards
 from sightline.cluster.routes import Routes
 from sightline.cluster.shard_host import ShardHost
-from sightline.ports.leases import ServerIdentity
 from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.memory.leases import MemoryShardLeases
 from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.memory.store import MemoryStore
 from sightline.system.clock import SystemClock
+from tests.cluster.hosts import start_host
 
 SHARDS = range(120)
 ASKER = KindName[str, object]("asker")
@@ -80,9 +80,6 @@ async def servers(
     leases, made, owned = MemoryShardLeases(store, now_ms), list[ShardHost](), list[OwnedShards]()
     registries: list[Registry] = []
 
-    async def recover(_shards: object) -> None:
-        """These shards have no actors."""
-
     def look(*_: object) -> None:
         for each in made:
             each.look()
@@ -95,14 +92,12 @@ async def servers(
             registry.register(ASKER, Asker, KindOptions(asks_others=True))
             registries.append(registry)
             await nursery.start(registry.run)
-            host = ShardHost(
-                leases, ServerIdentity(incarnation=name, host=name, place=name), mine, registry, recover=recover,
-                now_ms=now_ms, clock_ms=now_ms, shards=SHARDS, servers_expected=count, routes=Routes(name),
-                on_taken=look, on_released=look,
+            host = await start_host(
+                nursery, leases, name, mine, registry, now_ms=now_ms, clock_ms=now_ms, shards=SHARDS,
+                servers_expected=count, routes=Routes(name), on_taken=look, on_released=look,
             )  # fmt: skip
             made.append(host)
             owned.append(mine)
-            nursery.start_soon(host.run)
         await trio.sleep(20)
         assert all(mine.epochs for mine in owned)
         yield made, owned, leases, registries

@@ -9,7 +9,7 @@ import trio
 
 from sightline.domain.access import Scope
 from sightline.domain.units import MicroUsdc
-from sightline.ports.leases import HeldBy, ServerIdentity
+from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import (
     Migration,
@@ -20,7 +20,7 @@ from sightline.storage.database.migrate import (
 )
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore
-from sightline.storage.postgres.leases import PostgresLeases, PostgresShardLeases
+from sightline.storage.postgres.leases import PostgresShardLeases
 from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 
 SESSION_ID = "00000000-0000-4000-8000-000000000003"
@@ -149,14 +149,13 @@ async def test_a_migration_is_refused_while_servers_run_that_cannot_work_with_it
     await empty.run(lambda c: c.execute(ENDED))
     assert await migrate(empty, wanted) == (BREAKING.name,)
     assert await leases.renew("old") is None, "a server that was suspended does not come back"
-    for enter in (leases.enter, PostgresLeases(empty).join):
-        with pytest.raises(SchemaError, match=r"9002_renamed.sql, which this version does not know"):
-            await enter(a_server("older"))
+    with pytest.raises(SchemaError, match=r"9002_renamed.sql, which this version does not know"):
+        await leases.enter(a_server("older"))
 
 
 async def test_a_single_server_is_protected_from_migrations_of_a_spare(empty: Database) -> None:
     await migrate(empty)
-    assert not isinstance(await PostgresLeases(empty).join(a_server("single")), HeldBy)
+    await PostgresShardLeases(empty).enter(replace(a_server("single"), is_alone=True))
     with pytest.raises(OlderServersError, match="host of single"):
         await migrate(empty, [*known_migrations(), BREAKING], place="place of the spare")
     # It has ended, if its data directory is locked by the server that applies the migration.
