@@ -66,14 +66,15 @@ async def test_a_frame_call_that_may_wait_waits_for_its_token(limited: World) ->
     assert (await party.key.get(f"{path}?waitMs=5000")).status_code == 409
 
 
-@pytest.mark.parametrize("limited", ["chain=100/1000"], indirect=True)
+@pytest.mark.parametrize("limited", ["chain=0.01/1000"], indirect=True)
 async def test_an_address_that_used_up_the_chains_cpu_time_waits_until_it_is_paid_off(limited: World) -> None:
     limited.rpc_cpu_ms = 1_200
     body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call"}
     answers = [await limited.http.post("/rpc", json=body) for _ in range(2)]
     assert statuses(answers) == [200, 429]
     assert error_of(answers[1]) == (429, "RATE_LIMITED", "rate:chain")
-    assert answers[1].headers["retry-after"] == "3"
+    # The bucket goes on filling between the two calls, a ms of CPU time in 100 s.
+    assert 20_100 <= int(answers[1].headers["retry-after"]) <= 20_200
 
 
 def test_a_batch_larger_than_the_burst_passes_a_full_bucket_and_is_paid_off() -> None:
