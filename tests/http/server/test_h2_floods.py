@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from h2.errors import ErrorCodes
 
 from tests.http.server.frames import (
@@ -90,7 +91,9 @@ async def test_a_response_that_is_not_read_is_reset_and_the_connection_serves_ot
         assert stream == 3
 
 
-async def test_a_slow_reader_that_makes_progress_gets_its_whole_response(running: Any) -> None:
+async def test_a_slow_reader_that_makes_progress_gets_its_whole_response(
+    running: Any, mock_clock: trio.testing.MockClock
+) -> None:
     async with running(app, h2c=True, limits={"write_s": 0.4}) as server, server.client() as client:
         await client.send(PREFACE + settings((INITIAL_WINDOW_SIZE, 0)) + frame(HEADERS, 5, 1, GET))
         reader, got, piece = FrameReader(client.stream), 0, 10_000
@@ -102,7 +105,9 @@ async def test_a_slow_reader_that_makes_progress_gets_its_whole_response(running
             while got < want:
                 *_, (_, _, data) = await frames_until(reader, DATA)
                 got += len(data)
-            await trio.sleep(0.15)
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(0.15)
+            await trio.testing.wait_all_tasks_blocked()
         assert got == BODY_BYTES
 
 
