@@ -149,7 +149,7 @@ async def _running(
     trusted_proxies: tuple[str, ...] = (),
     limits: dict[str, Any] | None = None,
     lifespan: bool = False,
-    patience_s: float = 20,
+    patience_s: float = 60,
     passing: ConnectionPassing | None = None,
 ) -> AsyncIterator[Running]:
     async def without_lifespan(scope: Any, receive: Any, send: Any) -> None:

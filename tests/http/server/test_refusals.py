@@ -130,7 +130,7 @@ async def test_a_client_that_trickles_does_not_move_its_deadline(running: Any) -
 
 
 async def test_an_idle_connection_is_closed_without_a_word(running: Any) -> None:
-    async with running(ok, limits={"idle_s": 0.1}) as server:
+    async with running(ok, limits={"idle_s": 1.0}) as server:
         async with server.client() as client:
             assert await client.closed()
         async with server.client() as client:

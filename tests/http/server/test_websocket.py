@@ -170,7 +170,7 @@ async def test_a_failing_application_closes_with_1011_and_tells_nothing(running:
 
 
 async def test_a_quiet_peer_is_pinged_and_a_silent_one_is_left(running: Any) -> None:
-    async with running(echo, limits={"websocket_ping_s": 0.1, "linger_s": 0.1}) as server, server.client() as client:
+    async with running(echo, limits={"websocket_ping_s": 1.0, "linger_s": 0.1}) as server, server.client() as client:
         await client.send(HANDSHAKE)
         await client.head()
         assert await client.exactly(2) == b"\x89\x00"
