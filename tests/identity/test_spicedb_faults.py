@@ -73,7 +73,7 @@ class Scripted(PermissionsServiceServicer, SchemaServiceServicer):
 
     def hang(self, context: grpc.ServicerContext) -> None:
         """Give no answer until the test ends."""
-        self.release.wait(10)
+        self.release.wait(60)
 
     @staticmethod
     def fail(code: grpc.StatusCode) -> Behaviour:
@@ -94,7 +94,7 @@ def scripted() -> Iterator[tuple[Scripted, str]]:
 
 @asynccontextmanager
 async def an_adapter(endpoint: str, **options: Any) -> AsyncIterator[SpiceDbRelations]:
-    settings = {"deadline_ms": 250, "preshared_key": "key", "is_tls": False} | options
+    settings = {"deadline_ms": 1_000, "preshared_key": "key", "is_tls": False} | options
     async with open_spicedb(SpiceDbOptions(endpoint=endpoint, **settings), token_key=b"k" * 32) as relations:
         yield relations
 
@@ -127,7 +127,7 @@ async def test_a_schema_that_holds_ours_and_more_is_fine(scripted: tuple[Scripte
 
 
 async def test_no_spicedb_is_told_at_the_start() -> None:
-    with trio.fail_after(5), pytest.raises(AuthzUnavailableError):
+    with trio.fail_after(60), pytest.raises(AuthzUnavailableError):
         async with an_adapter("127.0.0.1:9"):
             pass
 
@@ -161,7 +161,7 @@ async def test_a_spicedb_that_hangs_is_given_up_within_two_deadlines(scripted: t
     servicer, endpoint = scripted
     async with an_adapter(endpoint) as relations:
         servicer.script = [servicer.hang] * 2
-        with trio.fail_after(2), pytest.raises(AuthzUnavailableError):
+        with trio.fail_after(20), pytest.raises(AuthzUnavailableError):
             await check(relations)
 
 
@@ -212,7 +212,7 @@ async def _disconnected() -> AsyncIterator[SpiceDbRelations]:
 
 async def test_after_failures_in_a_row_it_is_left_alone_and_then_asked_by_one(scripted: tuple[Scripted, str]) -> None:
     servicer, endpoint = scripted
-    async with an_adapter(endpoint, breaker_failures=2, breaker_pause_ms=300) as relations:
+    async with an_adapter(endpoint, breaker_failures=2, breaker_pause_ms=2_000) as relations:
         servicer.script = [servicer.fail(grpc.StatusCode.UNAVAILABLE)] * 4
         for _ in range(2):
             with pytest.raises(AuthzUnavailableError):
@@ -221,7 +221,7 @@ async def test_after_failures_in_a_row_it_is_left_alone_and_then_asked_by_one(sc
         with pytest.raises(AuthzUnavailableError):
             await check(relations)
         assert len(servicer.calls) == asked
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while not await _answers(relations):
                 await trio.lowlevel.checkpoint()
         assert len(servicer.calls) == asked + 1

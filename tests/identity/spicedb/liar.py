@@ -13,7 +13,7 @@ from authzed.api.v1.schema_service_pb2_grpc import add_SchemaServiceServicer_to_
 
 from tests.contract.spicedb_servicer import Graph, Permissions, Refusing, Row, Schemas, relationship_of
 
-STREAM_S = 20.0
+STREAM_S = 90.0
 Answer = Callable[[Any, grpc.ServicerContext], Any]
 OTHER_WALLET = "0x" + "9" * 40
 
