@@ -7,9 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
 
+from sightline.cluster.bus.nats import NatsOptions, open_nats_bus
 from sightline.cluster.bus.nats_child import find_binary
+from sightline.domain.errors import BusUnavailableError
 
 TOKEN = "token-of-the-tests"
 
@@ -51,8 +56,25 @@ class NatsProcess:
         self.process.send_signal(number)
 
 
-async def until(holds: Callable[[], bool], within_s: float = 15.0) -> None:
+async def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait for what another thread or process does."""
     with trio.fail_after(within_s):
         while not holds():  # noqa: ASYNC110  another thread or process sets no trio event
             await trio.sleep(0.01)
+
+
+async def refusal_of(options: NatsOptions, clock: MockClock) -> str:
+    """Why a bus does not open. The time for its start is over when an attempt has failed."""
+    with capture_logs() as logs:
+
+        async def end_time() -> None:
+            while not any(entry["event"] == "bus_not_connected" for entry in logs):
+                await trio.lowlevel.checkpoint()
+            clock.jump(options.start_timeout_s)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_time)
+            with pytest.raises(BusUnavailableError) as raised:
+                async with open_nats_bus(options):
+                    pass
+    return f"{raised.value} {logs}"

@@ -18,6 +18,7 @@ import pytest
 import trio
 import trio.lowlevel
 from structlog.testing import capture_logs
+from trio.testing import MockClock
 
 from sightline.bootstrap.listeners.own_tls import issue
 from sightline.cluster.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
@@ -27,7 +28,7 @@ from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 
 from .certificates import CLIENT, issue_certificate
-from .nats_process import TOKEN, NatsProcess, until
+from .nats_process import TOKEN, NatsProcess, refusal_of, until
 
 KEY = b"k" * 32
 StartNats: TypeAlias = Callable[..., NatsProcess]
@@ -49,7 +50,7 @@ async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overt
     async with open_nats_bus(options_of(server)) as one, open_nats_bus(options_of(server, incarnation="two")) as two:
         server.send_signal(signal.SIGSTOP)
         sent = 0
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while one.is_connected or two.is_connected:
                 sent += one.send("two", b"old %d" % sent) is not None
                 await trio.sleep(0.01)
@@ -59,14 +60,14 @@ async def test_a_nats_server_that_hangs_is_given_up_and_what_it_kept_never_overt
         await until_connected(one, two, connections=2)
         assert one.send("two", b"new") is not None
         arrived = []
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while not arrived or arrived[-1] != Received(b"new", "one"):
                 arrival = await two.receive()
                 if arrival != Interrupted():
                     arrived.append(arrival)
         assert arrived[:-1] == [Received(b"old %d" % number, "one") for number in range(len(arrived) - 1)]
         one.send("two", b"last")
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert await two.receive() == Received(b"last", "one"), "an old frame came after a new one"
 
 
@@ -81,21 +82,21 @@ async def test_a_server_in_lame_duck_mode_is_left_for_another_one(tmp_path: Path
             assert leaving.process.poll() is None, "it was left before it ended"
 
 
-async def test_a_wrong_token_fails_the_start_and_no_token_is_logged(nats_server: NatsProcess) -> None:
+async def test_a_wrong_token_fails_the_start_and_no_token_is_logged(
+    nats_server: NatsProcess, mock_clock: MockClock
+) -> None:
     url = nats_server.url.replace(TOKEN, "not-the-token")
-    options = NatsOptions(servers=(url,), cluster="test", key=KEY, incarnation="one", start_timeout_s=0.5)
-    with capture_logs() as logs, pytest.raises(BusUnavailableError, match="Authorization Violation") as raised:
-        async with open_nats_bus(options):
-            pass
-    assert "not-the-token" not in f"{raised.value} {options!r} {logs}"
-    assert logs
+    options = NatsOptions(servers=(url,), cluster="test", key=KEY, incarnation="one")
+    said = await refusal_of(options, mock_clock)
+    assert "Authorization Violation" in said
+    assert "not-the-token" not in f"{said} {options!r}"
 
 
 async def test_the_start_fails_within_its_limit_when_no_server_listens(tmp_path: Path, start_nats: StartNats) -> None:
     server = start_nats(tmp_path)
     server.kill()
-    with trio.fail_after(5), pytest.raises(BusUnavailableError, match=f"127.0.0.1:{server.port}"):
-        async with open_nats_bus(options_of(server, start_timeout_s=0.3)):
+    with trio.fail_after(60), pytest.raises(BusUnavailableError, match=f"127.0.0.1:{server.port}"):
+        async with open_nats_bus(options_of(server, start_timeout_s=2.0)):
             pass
 
 
@@ -104,7 +105,7 @@ async def test_frames_that_were_accepted_are_sent_when_the_bus_is_closed(nats_se
         async with open_nats_bus(options_of(nats_server)) as one:
             for number in range(100):
                 one.send("two", b"%d" % number)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert [await two.receive() for _ in range(100)] == [
                 Received(b"%d" % number, "one") for number in range(100)
             ]
@@ -163,7 +164,9 @@ def a_claim(issuer: nkeys.KeyPair, subject: nkeys.KeyPair, **claims: object) -> 
     return f"{text}.{base64.urlsafe_b64encode(issuer.sign(text.encode())).decode().rstrip('=')}"
 
 
-async def test_a_credentials_file_lets_the_server_in(tmp_path: Path, start_nats: StartNats) -> None:
+async def test_a_credentials_file_lets_the_server_in(
+    tmp_path: Path, start_nats: StartNats, mock_clock: MockClock
+) -> None:
     kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER)
     operator, account, user = map(a_key, kinds)
     unlimited = dict.fromkeys(("subs", "data", "payload"), -1)
@@ -183,17 +186,13 @@ async def test_a_credentials_file_lets_the_server_in(tmp_path: Path, start_nats:
     options = NatsOptions(servers=(url,), cluster="test", key=KEY, incarnation="one", credentials=credentials)
     async with open_nats_bus(options) as bus:
         assert bus.is_connected
-    with pytest.raises(BusUnavailableError, match="Authorization Violation"):
-        async with open_nats_bus(replace(options, credentials=None, start_timeout_s=0.3)):
-            pass
+    assert "Authorization Violation" in await refusal_of(replace(options, credentials=None), mock_clock)
 
 
-async def test_nothing_is_sent_without_tls_when_tls_is_wanted(nats_server: NatsProcess) -> None:
+async def test_nothing_is_sent_without_tls_when_tls_is_wanted(nats_server: NatsProcess, mock_clock: MockClock) -> None:
     url = nats_server.url.replace("nats://", "tls://")
-    options = NatsOptions(servers=(url,), cluster="test", key=KEY, incarnation="one", start_timeout_s=0.5)
-    with pytest.raises(BusUnavailableError, match="does not offer TLS"):
-        async with open_nats_bus(options):
-            pass
+    options = NatsOptions(servers=(url,), cluster="test", key=KEY, incarnation="one")
+    assert "does not offer TLS" in await refusal_of(options, mock_clock)
 
 
 async def test_a_connection_that_is_reset_while_frames_are_sent_is_made_again(
@@ -225,7 +224,7 @@ async def test_a_connection_that_is_reset_while_frames_are_sent_is_made_again(
             for connections in range(1, 6):
                 await until_connected(bus, connections=connections)
                 resets[-1]()
-                with trio.fail_after(10):
+                with trio.fail_after(60):
                     while bus.statistics().connections == connections:
                         bus.send("two", b"x")
                         await trio.lowlevel.checkpoint()
