@@ -1,7 +1,8 @@
 """Administrators on a real server: `sightline admin` ends, suspends, refunds and notes, and every act is recorded."""
 
-import getpass
 import json
+import os
+import pwd
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -149,7 +150,7 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
             ("session.note", "REQUESTED"), ("session.note", "DONE"),
             ("session.end", "REQUESTED"), ("session.end", "REFUSED"),
         ]  # fmt: skip
-        assert {actor for _, actor, _, _ in acts} == {f"account {getpass.getuser()}"}
+        assert {actor for _, actor, _, _ in acts} == {f"account {pwd.getpwuid(os.getuid()).pw_name}"}
         assert all(reason.startswith("Ada: ") for _, _, reason, _ in acts)
 
 
@@ -169,7 +170,7 @@ async def test_the_audit_log_names_the_account_of_the_connection_and_not_what_th
             assert (refused.status_code, refused.json()["detail"]) == (401, "internal:token")
         assert (await http.post(path, json=body, headers=server.internal_headers())).status_code == 200
         rows = [act for act in await office.acts() if act[0] == "workspace.unsuspend"]
-    account = f"account {getpass.getuser()}"
+    account = f"account {pwd.getpwuid(os.getuid()).pw_name}"
     assert [(actor, reason, outcome) for _, actor, reason, outcome in rows] == [
         (account, "Grace: a mistake", "REQUESTED"),
         (account, "Grace: a mistake", "DONE"),

@@ -34,11 +34,11 @@ async def test_an_answer_without_end_ends_in_time_and_is_not_kept() -> None:
         client = JsonRpc(http, url, ids=SystemIds(), options=RpcOptions(timeout_ms=500, tries=1))
         tracemalloc.start()
         try:
-            with trio.fail_after(5), pytest.raises((ChainUnavailableError, ReplyTooLargeError)):
+            with trio.fail_after(60), pytest.raises((ChainUnavailableError, ReplyTooLargeError)):
                 await client.forward(b"{}", reply_bytes_max=1_000)
             assert tracemalloc.get_traced_memory()[1] < KEPT_BYTES_MAX
         finally:
             tracemalloc.stop()
-        with trio.fail_after(5), pytest.raises(ChainUnavailableError):
+        with trio.fail_after(60), pytest.raises(ChainUnavailableError):
             await client.batch([("eth_blockNumber", [])])
         nursery.cancel_scope.cancel()

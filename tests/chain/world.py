@@ -31,7 +31,7 @@ from tests.contract.builders import a_session, an_operator, in_phase
 
 USDC = 1_000_000
 ENDLESS = 2**256 - 1
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ids, clock = SystemIds(), SystemClock()
 
 

@@ -1,6 +1,7 @@
 """The account of a connection from this machine."""
 
-import getpass
+import os
+import pwd
 
 import pytest
 import trio
@@ -13,8 +14,8 @@ async def test_the_account_that_holds_the_other_end_is_named(host: str) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host=host)
     async with listener, await trio.open_tcp_stream(host, listener.socket.getsockname()[1]) as client:
         served = await listener.accept()
-        assert account_of(served.socket.getpeername()[:2]) == getpass.getuser()
-        assert account_of(client.socket.getsockname()[:2]) == getpass.getuser()
+        assert account_of(served.socket.getpeername()[:2]) == pwd.getpwuid(os.getuid()).pw_name
+        assert account_of(client.socket.getsockname()[:2]) == pwd.getpwuid(os.getuid()).pw_name
         await served.aclose()
 
 
