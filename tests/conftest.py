@@ -14,14 +14,15 @@ from typing import Any
 import asyncpg
 import pytest
 import trio
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
 
-settings.register_profile("sightline", deadline=None)  # an example may take long on a busy machine
+# On a busy machine an example, and drawing one, may take long.
+settings.register_profile("sightline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sightline")
 
 TEMPLATE = f"migrated_{os.getpid()}"

@@ -37,7 +37,6 @@ async def back_up_under_load(town: Town, file: Path) -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(180)
 async def test_a_backup_under_load_restores_to_sums_that_agree_with_the_chain(
     server: Server, data_directory: Path
 ) -> None:

@@ -44,7 +44,6 @@ def fleet(server: Server, wallet: LocalWallet, directory: Path) -> "subprocess.C
     )  # fmt: skip
 
 
-@pytest.mark.timeout(180)
 def test_the_guides_command_makes_what_each_camera_needs_and_may_be_run_again(
     running_server: Server, tmp_path: Path
 ) -> None:

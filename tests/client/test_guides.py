@@ -17,7 +17,6 @@ GUIDES: Final = ROOT / "docs" / "guides"
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["watch.md", "film.md", "host.md"])
 def test_the_code_of_a_guide_runs_as_printed(dev: dict[str, Any], name: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((GUIDES / name).read_text())

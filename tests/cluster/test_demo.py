@@ -4,7 +4,6 @@ import socket
 from io import StringIO
 from pathlib import Path
 
-import pytest
 import trio
 from rich.console import Console
 
@@ -31,7 +30,6 @@ async def a_balancer(nursery: trio.Nursery, *servers: Server) -> str:
     return f"http://127.0.0.1:{(await open_link(nursery, dial)).port}"
 
 
-@pytest.mark.timeout(300)
 async def test_every_check_of_the_demo_holds_when_the_server_of_its_consumer_and_that_of_its_device_are_killed(
     data_directory: Path,
 ) -> None:

@@ -11,7 +11,6 @@ from tests.cluster.servers import Cluster, a_cluster
 from tests.conftest import on_server
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.timeout(300)
 START_S = 120.0
 """Of a server on a machine with ten times the work that it can do."""
 OTHER_WIRE = """

@@ -4,7 +4,6 @@ import base64
 import json
 import re
 
-import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
@@ -60,7 +59,6 @@ def is_mismatched(route: Route) -> None:
     route.fulfill(response=answer, body=json.dumps(body))
 
 
-@pytest.mark.timeout(240)
 def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server: ConsoleServer):
     review = Review()
     url = server.url

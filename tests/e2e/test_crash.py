@@ -88,7 +88,6 @@ def strict_server(data_directory: Path) -> Server:
     return Server(data_directory, env={"SIGHTLINE_DISPATCH_MODE": "strict"})
 
 
-@pytest.mark.timeout(300)
 async def test_nothing_is_lost_or_doubled_by_kill_9_under_load(strict_server: Server) -> None:
     try:
         await crash_and_check(strict_server, FEW_ROUNDS, SEED)

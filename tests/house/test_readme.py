@@ -18,7 +18,6 @@ ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.timeout(240)
 async def test_the_python_code_waits_for_live_saves_a_frame_and_ends_the_session(data_directory: Path) -> None:
     server = Server(data_directory)
     try:

@@ -14,7 +14,9 @@ from sightline.system.keccak import session_id_hash
 from tests.chain.evm import Evm, RevertedError, an_evm
 
 ids = SystemIds()
-few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 rates = st.integers(1, 10**6)
 durations = st.integers(0, 14_400)
 fee_rates = st.integers(0, 3_000)

@@ -14,7 +14,7 @@ import simplejpeg
 
 from tests.client.interop.models import ANSWER, model_server
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 
 

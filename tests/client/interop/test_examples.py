@@ -11,7 +11,7 @@ import numpy
 import pytest
 import simplejpeg
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 
 

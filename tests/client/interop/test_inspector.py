@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import simplejpeg
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 ROOT: Final = Path(__file__).parents[3]
 INSPECTOR: Final = ROOT / ".interop" / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
 

@@ -77,7 +77,6 @@ async def refusal(whip_url: str) -> str:
     return told.decode()
 
 
-@pytest.mark.timeout(180)
 async def test_a_session_of_a_whole_server_lives_on_a_real_mediamtx(data_directory: Path) -> None:
     (internal_port,) = free_ports(socket.SOCK_STREAM)
     server = Server(data_directory, internal_port=internal_port)

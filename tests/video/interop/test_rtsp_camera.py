@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import av
-import pytest
 import trio
 
 from sightline.video.assets import clip_path
@@ -50,7 +49,6 @@ async def await_picture(api: Api, session_id: str, *, after: int = 0) -> int:
     return int(frame.sequence)
 
 
-@pytest.mark.timeout(180)
 async def test_a_camera_that_loses_its_power_is_forwarded_again_in_the_same_session(
     running_server: Server, tmp_path: Path
 ) -> None:
