@@ -1,7 +1,7 @@
 """`python -m tests.attack.frame_flood PORT CONNECTIONS SECONDS START PIECE`: flood a server with HTTP/2 frames.
 
 START and PIECE are hexadecimal. START is sent once on each connection, PIECE again and again. Prints how many of the
-connections the server ended, and how many bytes were sent on all of them.
+connections the server ended, and how many bytes were sent on all of them. It ends when all are, or after SECONDS.
 """
 
 import ssl

@@ -14,7 +14,7 @@ ROWS = Path(__file__).parent / "rows"
 for _module in sorted(ROWS.rglob("on_*.py")):  # each adds its attacks to the catalogue
     importlib.import_module(".".join(("tests.attack.rows", *_module.relative_to(ROWS).with_suffix("").parts)))
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 CALLS_MIN = 20
 """A flood that is over sooner is measured with some calls after it."""
 

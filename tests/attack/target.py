@@ -88,6 +88,12 @@ class Target:
         ours = [each for each in (main, *main.children(recursive=True)) if "postgres" not in each.name()]
         return sum(int(each.memory_info().rss) for each in ours)
 
+    def cpu_s(self) -> float:
+        """CPU time that the server's own process has used."""
+        assert self.server.process is not None
+        used = psutil.Process(self.server.process.pid).cpu_times()
+        return float(used.user + used.system)
+
     def logged(self) -> str:
         return self.server.log()
 

@@ -15,7 +15,7 @@ async def sending(url: str, mode: str) -> AsyncIterator[None]:
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             assert await process.stdout.receive_some(10) == b"connected\n", mode
         yield
     finally:

@@ -43,7 +43,7 @@ async def slowloris(target: Target) -> str:
         nonlocal cut
         async with await trio.open_tcp_stream("127.0.0.1", target.server.port) as stream:
             await stream.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n")
-            with trio.move_on_after(40):
+            with trio.move_on_after(90):
                 try:
                     while True:
                         await stream.send_all(b"X")

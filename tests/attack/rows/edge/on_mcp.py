@@ -70,7 +70,7 @@ async def mcp_budget(target: Target) -> str:
 
 
 STREAMS = 2_000
-ANSWER_S = 3.0
+ANSWER_S = 30.0
 
 
 @attack(

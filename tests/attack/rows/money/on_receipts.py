@@ -37,7 +37,7 @@ async def a_forged_payment(target: Target, payload: dict[str, Any]) -> dict[str,
     code += emitting([SETTLED_TOPIC, payload["sessionIdHash"], payer, payee], *numbers, payload["platformFeeBps"])
     raw = signed(tenant.wallet.private_key, 0, "", data="0x" + code.hex(), gas=500_000)
     sent = (await target.rpc("eth_sendRawTransaction", raw)).json()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while True:
             mined = (await target.rpc("eth_getTransactionReceipt", sent["result"])).json()["result"]
             if mined is not None:

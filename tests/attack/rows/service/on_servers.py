@@ -32,7 +32,7 @@ TELL, ASK = 1, 0
 """Kinds of items in a frame, as every version numbers them."""
 OTHER_MACHINE = "nats://192.0.2.1:4222"
 """No NATS server is there; the address is for documentation (RFC 5737)."""
-FRAMES_WAIT_S = 15.0
+FRAMES_WAIT_S = 60.0
 
 
 class Outsider:

@@ -71,7 +71,7 @@ async def beside(target: Target) -> AsyncIterator[tuple[int, Latency]]:
     consumer, session = await session_on(target, 0)
     url = f"{target.url}/api/v1/sessions/{session['id']}/frame?width=640"
     async with publishing(session["whipUrl"]):
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while (await target.call("GET", url, consumer.key)).status_code != 200:  # noqa: ASYNC110  a poller
                 await trio.sleep(0.2)
         async with honest_calls(url, consumer.key, every_s=FRAME_EVERY_S) as latency:

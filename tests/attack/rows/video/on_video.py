@@ -65,7 +65,7 @@ async def many_candidates(target: Target) -> str:
     started = time.monotonic()
     answer = await post_offer(target, whip, offer)
     took_s = time.monotonic() - started
-    assert took_s < 1.0, f"the offer took {took_s:.1f} s"
+    assert took_s < 10.0, f"the offer took {took_s:.1f} s"
     return f"answered {answer.status_code} in {took_s * 1_000:.0f} ms"
 
 
@@ -86,7 +86,7 @@ async def clip_signed_as_capture(target: Target) -> str:
     consumer = await target.tenant("CONSUMER")
     session = (await target.live_session(consumer, await target.operator()))["session"]
     async with publishing(session["whipUrl"]):
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while True:
                 answer = await target.call("GET", f"/sessions/{session['id']}/frame?signed=1&waitMs=1000", consumer.key)
                 if answer.status_code == 200:
