@@ -76,7 +76,7 @@ async def test_a_server_whose_database_another_one_took_over_stops(server_on: Se
     assert server_on.process is not None
     process = server_on.process
     execute(database_dsn, "SELECT end_server(incarnation) FROM server_lease")
-    with trio.fail_after(15):
+    with trio.fail_after(60):
         assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == EXIT_FENCED
     assert '"event":"server_fenced"' in server_on.log()
     assert "Traceback" not in server_on.log()

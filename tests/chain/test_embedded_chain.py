@@ -239,7 +239,7 @@ async def test_an_estimate_is_enough_gas(world: World) -> None:
 
 
 async def test_endless_code_is_stopped_by_its_gas(world: World) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         with pytest.raises(RpcResponseError, match="out of gas"):
             await world.rpc.call("eth_call", {"data": ENDLESS_LOOP, "gas": hex(100_000)}, "latest")
 
@@ -345,7 +345,7 @@ async def test_a_call_that_takes_too_much_cpu_time_is_refused(world: World) -> N
     assert isinstance(answer, RpcResponseError)
     assert answer.message == "execution failed: it takes too much CPU time"
     assert is_call_fault(answer)
-    assert trio.current_time() - began < 10
+    assert trio.current_time() - began < 60
 
 
 async def test_the_head_is_told_while_calls_are_running(world: World) -> None:

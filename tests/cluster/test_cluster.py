@@ -222,7 +222,7 @@ async def test_a_suspension_at_one_server_holds_at_once_at_another(cluster: Clus
                 return True
             return False
 
-        with trio.fail_after(3):
+        with trio.fail_after(4.5):
             await until(is_refused, bool, "refused")
 
 

@@ -31,7 +31,7 @@ class SocketClosedByServerError(Exception):
 class SocketClient:
     """One open WebSocket."""
 
-    def __init__(self, stream: trio.SocketStream, patience_s: float = 10) -> None:
+    def __init__(self, stream: trio.SocketStream, patience_s: float = 60) -> None:
         self._stream = stream
         self._patience_s = patience_s
         self._connection = WSConnection(ConnectionType.CLIENT)
@@ -83,7 +83,7 @@ class SocketClient:
 
 @asynccontextmanager
 async def open_socket(
-    base_url: str, path: str, headers: dict[str, str], *, patience_s: float = 10
+    base_url: str, path: str, headers: dict[str, str], *, patience_s: float = 60
 ) -> AsyncIterator[SocketClient]:
     """Open a WebSocket; `RefusedSocketError` where the server says no."""
     parts = urlsplit(base_url)
@@ -91,6 +91,6 @@ async def open_socket(
     assert parts.port is not None
     async with await trio.open_tcp_stream(parts.hostname, parts.port) as stream:
         client = SocketClient(stream, patience_s)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await client.open(parts.netloc, path, headers)
         yield client

@@ -48,6 +48,6 @@ async def open_stream(base_url: str, path: str, headers: dict[str, str]) -> Asyn
     parts = urlsplit(base_url)
     async with await trio.open_tcp_stream(str(parts.hostname), parts.port or 80) as stream:
         answer = StreamedAnswer(stream)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await answer.open(parts.netloc, path, headers)
         yield answer

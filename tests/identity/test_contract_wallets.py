@@ -212,7 +212,7 @@ async def test_a_chain_that_hangs_is_given_up_in_time() -> None:
         port = listeners[0].socket.getsockname()[1]
         async with a_verifier(f"http://127.0.0.1:{port}", timeout_ms=200, at_once_max=1) as verifier:
             for _ in range(2):
-                with trio.fail_after(5), pytest.raises(ChainUnavailableError):
+                with trio.fail_after(60), pytest.raises(ChainUnavailableError):
                     await verifier.is_signed_by(STRANGER.address, TEXT, b"\x01" * 70)
         nursery.cancel_scope.cancel()
 

@@ -40,7 +40,7 @@ async def test_a_heartbeat_sent_again_while_its_first_commit_is_under_way_is_rec
             nursery.start_soon(elsewhere.transact, late_commit)
             await is_open.wait()
             nursery.start_soon(record, store, again, other)
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while await elsewhere.read(lambda c: c.fetchval(WAITING)) == 0:
                     await trio.lowlevel.checkpoint()
             may_commit.set()

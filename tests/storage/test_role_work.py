@@ -107,7 +107,7 @@ async def test_a_role_writes_under_the_epoch_with_which_it_was_taken(database: D
         for epochs in (first, second):
             done = trio.Event()
             owned.add({RELAYER: epochs[RELAYER]})
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await done.wait()
             owned.remove({RELAYER})
             await wait_all_tasks_blocked()

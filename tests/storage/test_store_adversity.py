@@ -435,7 +435,7 @@ async def test_a_row_that_is_read_after_a_write_in_doubt_does_not_change_later(
             await asyncio.sleep(0.01)
 
     async def until(question: str, count: int) -> None:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while await database.read(lambda connection: connection.fetchval(question)) != count:
                 await trio.testing.wait_all_tasks_blocked(0.02)
 

@@ -55,7 +55,7 @@ async def test_a_published_clip_is_seen_by_pollers_and_viewers():
             assert (first.width, first.height) == (1280, 720)
             assert psnr(simplejpeg.decode_jpeg(first.jpeg), clip_picture(number)) > 30
             assert first.state is PictureState.LIVE
-            assert first.age_ms < 1000
+            assert first.age_ms < 5_000
 
             seen = [first]
             for _ in range(20):

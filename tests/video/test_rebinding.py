@@ -21,7 +21,7 @@ async def test_feedback_follows_a_publisher_whose_nat_rebinds():
                     await rig.heard(MediaKind.FRAMES, after=heard)
                     heard = len(rig.events)
             await trio.sleep(CONSENT_EXPIRES_S)  # the time after which a peer without consent is dropped
-            await rig.heard(MediaKind.FRAMES, after=len(rig.events), within_s=3)
+            await rig.heard(MediaKind.FRAMES, after=len(rig.events), within_s=20)
         kinds = [event.kind for event in rig.events]
     assert kinds.count(MediaKind.CONNECTED) == 1, "the publisher did not have to come back"
     assert MediaKind.NO_RTP not in kinds

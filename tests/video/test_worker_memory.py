@@ -67,7 +67,7 @@ def test_a_worker_over_its_limit_ends_itself() -> None:
     hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
         MemoryLimit(1, end=ended.put, harden=False).start()
-        assert ended.get(timeout=10) == EXIT_CODE
+        assert ended.get(timeout=60) == EXIT_CODE
     finally:
         assert resource.getrlimit(resource.RLIMIT_DATA) == hard
 

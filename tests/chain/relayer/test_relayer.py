@@ -52,7 +52,7 @@ async def test_an_ended_session_is_confirmed_and_told_and_the_books_balance(worl
         view = await world.ledger.wallet(world.payer.workspace_id)
         assert view is not None
         assert view.held_micro == 0
-    assert took_s < 2
+    assert took_s < 20
 
 
 async def test_a_free_session_gets_its_transaction_and_its_ledger_row(world: World, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ async def test_a_call_whose_client_has_left_is_finished_and_can_be_asked_for_aga
     stream = await trio.open_tcp_stream(host, int(port))
     await stream.send_all(request.encode())
     await stream.aclose()
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while (session := data_of(await consumer.key.get(path)))["state"] != "ASSIGNED":
             await trio.testing.wait_all_tasks_blocked(0.01)
     assert session["operatorWorkspaceId"] == operator.id

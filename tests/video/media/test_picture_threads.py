@@ -27,7 +27,7 @@ def on_threads(work) -> None:
         clocks = Clocks()
         threads = PictureThreads(mono_ms=lambda: clocks.now_ms, cpu_s=clocks.cpu_s)
         try:
-            await asyncio.wait_for(work(threads, clocks), 20)
+            await asyncio.wait_for(work(threads, clocks), 60)
         finally:
             threads.stop()
 
@@ -45,7 +45,7 @@ def test_a_light_input_runs_while_heavy_ones_hold_their_thread():
             await known(share, clocks, 1.0)
         await known(light, clocks, 0.005)
         leave = threading.Event()
-        held = [asyncio.ensure_future(share.run(lambda: leave.wait(20))) for share in heavy]
+        held = [asyncio.ensure_future(share.run(lambda: leave.wait(60))) for share in heavy]
         assert await light.run(lambda: "a picture") == "a picture"
         assert not any(each.done() for each in held)
         leave.set()
@@ -63,8 +63,8 @@ def test_of_two_inputs_the_one_that_used_less_goes_first():
         for share in blocker:
             await known(share, clocks, 0.0)
         one_leaves, other_leaves = threading.Event(), threading.Event()
-        one = asyncio.ensure_future(blocker[0].run(lambda: one_leaves.wait(20)))
-        other = asyncio.ensure_future(blocker[1].run(lambda: other_leaves.wait(20)))
+        one = asyncio.ensure_future(blocker[0].run(lambda: one_leaves.wait(60)))
+        other = asyncio.ensure_future(blocker[1].run(lambda: other_leaves.wait(60)))
         order: list[int] = []
         waiting = [asyncio.ensure_future(share.run(partial(order.append, index))) for index, share in enumerate(shares)]
         await asyncio.sleep(0)  # each has asked
