@@ -50,7 +50,7 @@ class Target:
     async def live_session(self, consumer: Tenant, operator: Tenant) -> dict[str, Any]:
         """A LIVE session, as the operator sees it (with its whipUrl)."""
         async with Api(self.url, key=consumer.key) as buyer, Api(self.url, key=operator.key) as seller:
-            session = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=300)
+            session = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=1_800)
             await seller.post(f"/sessions/{session['id']}/accept", operatorWorkspaceId=operator.workspace_id)
             return await seller.post(f"/sessions/{session['id']}/start")
 
@@ -154,6 +154,9 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
         "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "1",
         "SIGHTLINE_DISPATCH_ACK_SECONDS": "10",
         "SIGHTLINE_RATE_LIMITS": "true",
+        # Operators send one heartbeat: a session that waits for an attacker on a slow machine must not end by itself.
+        "SIGHTLINE_PAUSE_MAX_SECONDS": "1800",
+        "SIGHTLINE_PAUSED_TOTAL_MAX_SECONDS": "1800",
         "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000",
     }
     server = Server(directory, env=limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)})
