@@ -67,8 +67,10 @@ async def verifier(chain: WalletChain) -> AsyncIterator[SignatureVerifier]:
 @asynccontextmanager
 async def a_verifier(url: str, **options: int) -> AsyncIterator[SignatureVerifier]:
     """Create a verifier with its own client of an endpoint."""
-    async with open_rpc(url, RpcOptions(timeout_ms=3_000, tries=1), SystemIds()) as rpc:
-        yield SignatureVerifier(RpcReader(rpc, token=ZERO, settlement=ZERO), SignatureOptions(**options))
+    async with open_rpc(url, RpcOptions(timeout_ms=60_000, tries=1), SystemIds()) as rpc:
+        yield SignatureVerifier(
+            RpcReader(rpc, token=ZERO, settlement=ZERO), SignatureOptions(**{"timeout_ms": 60_000} | options)
+        )
 
 
 def test_the_hash_is_what_wallets_sign() -> None:
