@@ -17,7 +17,7 @@ from tests.video.support.hostile import sending
 
 FRAME_EVERY_S = 0.11
 """Just below the rate that is allowed of frames of one session."""
-P50_MAX_MS = 1_000.0
+P50_MAX_MS = 5_000.0
 """Tells a stall from a busy machine: hostile clients and the server share its processors. p99 is only shown."""
 GROWTH_MAX_MB = 600
 ATTACK_S = 8.0
