@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from tests.console.people import ConsoleServer, a_browser
+from tests.console.people import PATIENCE_MS, ConsoleServer, a_browser
 
 HERE = Path(__file__).parent
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

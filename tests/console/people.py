@@ -34,7 +34,7 @@ CHROMIUM_FLAGS = [
 PLACE = (52.520008, 13.404954)
 DESK = ViewportSize(width=1280, height=860)
 PHONE = ViewportSize(width=390, height=844)
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 def in_trio(work: Callable[[], Awaitable[Any]]) -> Any:

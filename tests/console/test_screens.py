@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
+    PATIENCE_MS,
     PHONE,
     ConsoleServer,
     Tab,
@@ -116,8 +117,8 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         review.look(phone, "camera-asked", (PHONE,))
 
         phone.click("#start")
-        consumer.picture("playing", within_ms=20_000)
-        expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=20_000)
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=PATIENCE_MS)
         consumer.shows("#operator")
         review.look(consumer, "watch-live")
         review.publish(consumer, "watch")
@@ -146,9 +147,9 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.shows(".badge.pending")
         review.look(consumer, "receipt-pending")
         consumer.page.unroute("**/receipt")
-        consumer.shows(".badge.confirmed", within_ms=30_000)
+        consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")
-        expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=15_000)
+        expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=PATIENCE_MS)
         review.look(consumer, "receipt")
         review.publish(consumer, "receipt")
         consumer.page.route("**/receipt", forge)

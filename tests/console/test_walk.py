@@ -8,6 +8,7 @@ import httpx
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
+    PATIENCE_MS,
     PHONE,
     ConsoleServer,
     Tab,
@@ -61,16 +62,16 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         session_id = request_view(consumer, "North gate. Look at the queue")
         phone.shows(".job", "North gate")
         phone.click("#start")
-        consumer.page.wait_for_selector(".badge.live", timeout=20_000)
-        consumer.picture("playing", within_ms=15_000)
-        phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=10_000)
-        expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[4-9]|[1-5]\d)"), timeout=30_000)
+        consumer.page.wait_for_selector(".badge.live", timeout=PATIENCE_MS)
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=PATIENCE_MS)
+        expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[4-9]|[1-5]\d)"), timeout=PATIENCE_MS)
         consumer.shows("#operator", "± 8 m")
         consumer.click("#end")
         consumer.click("#to-receipt")
-        consumer.shows(".badge.confirmed", within_ms=30_000)
+        consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")
-        expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=15_000)
+        expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=PATIENCE_MS)
 
         receipt = receipt_of(consumer, session_id)
         charged = int(receipt["session"]["chargedMicroUsdc"])
@@ -82,6 +83,6 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         consumer.page.route("**/receipt", forge)
         consumer.click("#verify")
         expect(consumer.page.locator("[data-check=hashChain][data-state=wrong]")).to_contain_text(
-            "events[2]", timeout=10_000
+            "events[2]", timeout=PATIENCE_MS
         )
         assert consumer.problems == operator.problems == phone.problems == []
