@@ -24,8 +24,8 @@ from tests.cluster.servers import POOL, Cluster, a_cluster, internal
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-TAKE_OVER_S = 15.0
-"""A lease of 6 s, the look at the database, and a busy machine."""
+TAKE_OVER_S = 60.0
+"""A lease of 6 s, the look at the database, and a very busy machine."""
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ async def test_a_session_is_served_through_haproxy_by_one_server_and_by_the_othe
                 assert (await watcher.post(f"{path}/dispatch"))["operatorWorkspaceId"] == operator.workspace_id
                 async with watcher.sessions.events(made["id"]) as events:
                     await device.post(f"{path}/start")
-                    with trio.fail_after(10):
+                    with trio.fail_after(60):
                         while (event := await anext(events)).name != "session" or event.data["state"] != "LIVE":
                             pass
                 before = [reads_of(server) for server in cluster.servers]

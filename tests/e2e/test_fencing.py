@@ -120,7 +120,7 @@ async def test_a_server_that_was_suspended_while_another_took_over_gives_no_stal
                 nursery.start_soon(read, http)
             await trio.sleep(0.5)
             first.process.send_signal(signal.SIGCONT)
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         assert await trio.to_thread.run_sync(first.process.wait, abandon_on_cancel=True) == EXIT_FENCED
     assert {answer.status_code for answer in answers} <= {503}
     said = [line for line in first.log().splitlines() if "server_fenced" in line]

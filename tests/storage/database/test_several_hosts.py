@@ -106,7 +106,7 @@ async def test_after_one_call_has_found_the_host_silent_the_others_use_new_conne
     async with open_wire(pair.primary.layout.dsn) as first, open_wire(pair.primary.layout.dsn) as second:
         hosts = ",".join(f"127.0.0.1:{urlsplit(wire.dsn).port}" for wire in (first, second))
         url = f"postgresql://postgres@{hosts}/postgres?sslmode=disable&{WRITABLE}"
-        async with open_database(options(url, connections=5, deadline_ms=1_000)) as database:
+        async with open_database(options(url, connections=5, deadline_ms=3_000)) as database:
             first.block()
             with pytest.raises(StoreUnavailableError):
                 await is_standby(database)
