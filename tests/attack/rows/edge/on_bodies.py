@@ -11,7 +11,7 @@ from tests.attack.rows.video.on_video import SDP, whip_urls
 from tests.attack.target import Target
 from tests.e2e.server import PLACE
 
-GROWTH_MAX_MB = 30.0
+GROWTH_MAX_MB = 60.0
 CPU_S_MAX = 2.0
 JSON = {"content-type": "application/json"}
 PLACE_TEXT = b'"lat":%f,"lng":%f' % PLACE

@@ -17,7 +17,7 @@ ENDLESS_CODE = "0x5b600056"
 ENDLESS_GAS = 5_300_000
 LOOPS = 24
 WAIT_S_MAX = 20.0
-"""All loops without a limit of CPU time take minutes."""
+"""Without the limits of CPU time one request stopped the chain for 26 s."""
 LOOPS_BEFORE = 'BROKEN: an honest transaction got "the chain does not answer"'
 PAIRING = "0x0000000000000000000000000000000000000008"
 PAIRS_MAX = 6
