@@ -97,7 +97,7 @@ async def test_a_step_that_is_cut_is_whole_or_not_there_and_asking_again_settles
 ) -> None:
     quote = a_quote()
     session = a_session(quote_id=quote.id)
-    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=700)) as cut:
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=3_000)) as cut:
         store = PostgresStore(cut)
         epoch = (await take_every_shard(store, "test", "one"))[3]
         await store.insert_quote(quote)
@@ -148,7 +148,7 @@ async def test_an_end_cut_at_any_statement_is_whole_or_not_there_and_asking_agai
           (SELECT count(*) FROM settlement), (SELECT count(*) FROM idempotency)
     """
     before, after = (1, 10, 0, 1), (2, 4, 1, 2)
-    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=700)) as cut:
+    async with open_wire(database_dsn) as wire, open_database(through(wire.dsn, deadline_ms=3_000)) as cut:
         wire.plan(statement, fault)
         try:
             assert await PostgresStore(cut).write_session(write) == Committed(2)
@@ -275,7 +275,7 @@ async def test_a_slow_postgres_is_unknown_at_the_deadline_and_nothing_hangs(
     moved = in_phase(replace(session, version=1), SessionState.ASSIGNED, an_operator())
     write = SessionWrite(lease=ShardLease(3, epoch), session=moved, at_ms=T0, due_at_ms=None)
     release = trio.Event()
-    async with open_database(through(database_dsn, deadline_ms=300)) as impatient, trio.open_nursery() as nursery:
+    async with open_database(through(database_dsn, deadline_ms=2_000)) as impatient, trio.open_nursery() as nursery:
         await nursery.start(hold_row, database_dsn, session.id, release)
         with pytest.raises(OutcomeUnknownError):
             await PostgresStore(impatient).write_session(write)
@@ -395,10 +395,10 @@ async def test_a_batch_and_a_takeover_never_wait_for_each_other_in_a_circle(data
     locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
 
     async def hold_writers(connection: Any) -> None:
-        await connection.execute("SELECT pg_advisory_xact_lock(5300043, 50), pg_sleep(0.6)")
+        await connection.execute("SELECT pg_advisory_xact_lock(5300043, 50), pg_sleep(2)")
 
     async def take_over_slowly(connection: Any) -> None:
-        await connection.execute("SELECT pg_advisory_xact_lock(5300043, 3), pg_sleep(1.2)")
+        await connection.execute("SELECT pg_advisory_xact_lock(5300043, 3), pg_sleep(2.5)")
         await connection.execute("SELECT pg_advisory_xact_lock(5300043, 200)")
 
     async def step(shard: int) -> None:
@@ -406,8 +406,8 @@ async def test_a_batch_and_a_takeover_never_wait_for_each_other_in_a_circle(data
         assert await store.write_session(write) == Committed(1)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(database.transact, hold_writers)
-        nursery.start_soon(database.transact, take_over_slowly)
+        nursery.start_soon(partial(database.transact, hold_writers, deadline_ms=60_000))
+        nursery.start_soon(partial(database.transact, take_over_slowly, deadline_ms=60_000))
         while await database.read(lambda c: c.fetchval(locked)) < 2:
             await trio.lowlevel.checkpoint()
         for shard in (50, 50, 200, 3):

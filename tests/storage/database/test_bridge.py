@@ -126,7 +126,7 @@ async def test_cancelling_a_transaction_stops_it_on_the_server_and_rolls_it_back
 
 async def test_cancelling_while_waiting_for_a_connection_takes_none(database_dsn: str) -> None:
     async with open_database(options(database_dsn)) as database, trio.open_nursery() as nursery:
-        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(0.3)"))
+        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(2)"))
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(0.1) as scope:
             await database.run(lambda c: c.fetchval("SELECT 1"))
@@ -137,8 +137,8 @@ async def test_cancelling_while_waiting_for_a_connection_takes_none(database_dsn
 async def test_a_statement_that_commits_itself_is_left_to_finish_when_cancelled(database: Database) -> None:
     await make_table(database)
     with trio.CancelScope() as scope:
-        scope.deadline = trio.current_time() + 0.05
-        result = await database.run(lambda c: c.fetchval("INSERT INTO note SELECT 1 FROM pg_sleep(0.3) RETURNING a"))
+        scope.deadline = trio.current_time() + 1  # by then the statement is sent
+        result = await database.run(lambda c: c.fetchval("INSERT INTO note SELECT 1 FROM pg_sleep(2) RETURNING a"))
     assert result == 1
     assert await notes(database) == 1
 
@@ -146,14 +146,14 @@ async def test_a_statement_that_commits_itself_is_left_to_finish_when_cancelled(
 async def test_a_transaction_that_misses_its_deadline_is_undone_and_unavailable(database: Database) -> None:
     await make_table(database)
     with pytest.raises(StoreUnavailableError, match="deadline"):
-        await database.transact(add(1, then="SELECT pg_sleep(60)"), deadline_ms=100)
+        await database.transact(add(1, then="SELECT pg_sleep(60)"), deadline_ms=1_000)
     assert await notes(database) == 0
     assert await running_elsewhere(database) == 0
 
 
 async def test_a_statement_that_commits_itself_and_misses_its_deadline_is_unknown(database: Database) -> None:
     with pytest.raises(OutcomeUnknownError):
-        await database.run(lambda c: c.execute("SELECT pg_sleep(60)"), deadline_ms=100)
+        await database.run(lambda c: c.execute("SELECT pg_sleep(60)"), deadline_ms=1_000)
     assert await running_elsewhere(database) == 0
 
 
@@ -166,15 +166,15 @@ async def test_a_commit_that_misses_its_deadline_is_unknown(database: Database) 
     """
     await database.run(lambda c: c.execute(slow))
     with pytest.raises(OutcomeUnknownError, match="deadline"):
-        await database.transact(add(1), deadline_ms=200)
+        await database.transact(add(1), deadline_ms=1_500)
 
 
 async def test_waiting_for_a_connection_counts_against_the_deadline(database_dsn: str) -> None:
     async with open_database(options(database_dsn)) as database, trio.open_nursery() as nursery:
-        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(0.4)"))
+        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(3)"))
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(StoreUnavailableError):
-            await database.run(lambda c: c.execute("SELECT 1"), deadline_ms=100)
+            await database.run(lambda c: c.execute("SELECT 1"), deadline_ms=200)
 
 
 async def test_units_in_flight_are_bounded_and_the_rest_wait_within_their_deadline(database_dsn: str) -> None:
@@ -182,7 +182,7 @@ async def test_units_in_flight_are_bounded_and_the_rest_wait_within_their_deadli
         open_database(options(database_dsn, connections=2, in_flight_max=1)) as database,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(0.3)"))
+        nursery.start_soon(database.read, lambda c: c.execute("SELECT pg_sleep(2)"))
         await trio.testing.wait_all_tasks_blocked()
         assert database.statistics().in_flight == 1
         with pytest.raises(StoreUnavailableError, match="too many"):

@@ -70,7 +70,7 @@ async def test_a_commit_whose_answer_never_comes_is_unknown_within_the_deadline(
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn)) as cut:
         wire.plan("COMMIT", Fault.STALLED)
         with pytest.raises(OutcomeUnknownError, match="deadline"):
-            await cut.transact(add_note, deadline_ms=300)
+            await cut.transact(add_note, deadline_ms=2_000)
     assert await count(notes) == 1
 
 
@@ -81,7 +81,7 @@ async def test_a_statement_that_commits_itself_is_unknown_when_cut(
     async with open_wire(database_dsn) as wire, open_database(through(wire.dsn)) as cut:
         wire.plan("INSERT", fault)
         with pytest.raises(OutcomeUnknownError):
-            await cut.run(add_note, deadline_ms=500)
+            await cut.run(add_note, deadline_ms=2_000)
 
 
 async def test_a_read_that_is_cut_is_asked_again_on_another_connection(database_dsn: str) -> None:

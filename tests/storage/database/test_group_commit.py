@@ -81,7 +81,7 @@ async def test_a_step_that_fails_fails_alone(database: Database, steps: GroupCom
 async def test_a_step_cancelled_while_it_gathers_is_not_written(database: Database, steps: GroupCommit) -> None:
     async with trio.open_nursery() as nursery:
         for number in range(WRITERS):
-            nursery.start_soon(steps.write, (number, 0.3))
+            nursery.start_soon(steps.write, (number, 2.0))
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(0.05) as scope:
             await steps.write((50, 0.0))
@@ -122,7 +122,7 @@ async def test_a_batch_that_is_cut_is_unknown_to_each_and_is_whole_or_not_there(
 
             async def one(number: int) -> None:
                 try:
-                    await group.write((number, 0.2 if number < WRITERS else 0.0))
+                    await group.write((number, 2.0 if number < WRITERS else 0.0))
                 except OutcomeUnknownError:
                     unknown.append(number)
 

@@ -34,7 +34,7 @@ LOOPBACK = NetOptions(bind_addresses=("127.0.0.1",))
 
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(work(), 60))  # type: ignore[arg-type]
 
 
 def test_a_datagram_that_waited_in_the_socket_has_the_time_of_its_arrival():
@@ -62,7 +62,7 @@ def test_a_datagram_that_waited_in_the_socket_has_the_time_of_its_arrival():
         # The kernel stamps arrivals from a moment after the first socket has asked for it.
         while await age_ms(0.05) > 25:
             pass
-        assert -5 <= await age_ms(0.2) < 100, "the age counts from the kernel's arrival"
+        assert -5 <= await age_ms(1.0) < 500, "the age counts from the kernel's arrival"
         ours.close()
         sender.close()
 
