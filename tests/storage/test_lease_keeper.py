@@ -40,8 +40,8 @@ def unexpected(shards: object) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renew often, and trust a renewal for a short time."""
     monkeypatch.setattr(leases_module, "RENEW_EVERY_S", 0.05)
-    monkeypatch.setattr(leases_module, "RENEW_DEADLINE_S", 0.3)
-    monkeypatch.setattr(leases_module, "VALID_MS", 500)
+    monkeypatch.setattr(leases_module, "RENEW_DEADLINE_S", 2.0)
+    monkeypatch.setattr(leases_module, "VALID_MS", 3_000)
 
 
 @pytest.mark.usefixtures("quick")
@@ -72,6 +72,7 @@ async def test_without_its_database_a_server_trusts_its_memory_for_a_limited_tim
     ):
         keeper = await a_keeper(database, "first")
         nursery.start_soon(keeper.run, dict, unexpected)
+        await until(keeper.is_valid)
         wire.block()
         assert keeper.is_valid()
         await until(lambda: not keeper.is_valid())
