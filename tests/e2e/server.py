@@ -20,7 +20,7 @@ from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 
 PLACE = (52.520008, 13.404954)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 DEFAULTS = {
     "SIGHTLINE_VIDEO_WORKERS": "1",
     "SIGHTLINE_RATE_LIMITS": "false",
