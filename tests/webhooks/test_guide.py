@@ -16,7 +16,7 @@ from sightline.webhooks.http_client import SendOutcome, WebhookClient, WebhookCl
 from tests.webhooks.test_signing import ENDPOINT, MESSAGE, SIGNER
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md").read_text()
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 def free_port() -> int:
