@@ -59,7 +59,7 @@ async def test_a_hundred_thousand_unpayable_settlements_do_not_delay_payable_one
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
     poor = Wallet().address
-    await database.run(lambda connection: connection.execute(_UNPAYABLE, UNPAYABLE, poor), deadline_ms=120_000)
+    await database.run(lambda connection: connection.execute(_UNPAYABLE, UNPAYABLE, poor), deadline_ms=280_000)
     async with running(world, tmp_path) as service:
         await world.until_in_step()
         for _ in range(5):

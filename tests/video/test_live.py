@@ -142,7 +142,7 @@ async def test_a_stop_told_to_the_whole_process_group_is_left_to_the_server_and_
 
 
 async def test_a_worker_that_hangs_is_replaced():
-    async with a_rig(Options(secret=SECRET, public_url="", workers=1, worker_check_ms=1500)) as rig:
+    async with a_rig(Options(secret=SECRET, public_url="", workers=1, worker_check_ms=6_000)) as rig:
         made = await rig.backend.create_input(a_session_id())
         (row,) = await rig.backend.stats()
         os.kill(row["pid"], signal.SIGSTOP)
