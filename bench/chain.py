@@ -24,7 +24,7 @@ from sightline.ports.ledger import LedgerQuery
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import open_endpoint
 from tests.chain.interop.anvil import INSTALLED, open_anvil
-from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, mint
+from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, ScriptedNode, mint
 from tests.chain.world import Wallet, World, clock, ids, open_world, running
 
 EVENTS_PER_BLOCK = 100
@@ -79,7 +79,7 @@ async def measure_watcher(blocks: int) -> None:
     async with open_endpoint("http://127.0.0.1:1") as endpoint, open_rpc(endpoint.url, RpcOptions(), ids) as rpc:
         endpoint.fault = node.answer
         reader = RpcReader(rpc, token=TOKEN, settlement=SETTLEMENT)
-        watcher = Watcher(rpc, reader, ledger, node.identity, WatcherOptions(), clock=clock, ids=ids)
+        watcher = Watcher(rpc, reader, ledger, node.identity, WatcherOptions(), relayer=RELAYER, clock=clock, ids=ids)
         addresses = [wallet.address.lower() for wallet in wallets]
         for wallet, address in zip(wallets, addresses, strict=True):
             await ledger.track(wallet.workspace_id, address, now_ms=0)

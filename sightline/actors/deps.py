@@ -7,6 +7,7 @@ from typing import Final, final
 
 from sightline.actors.kernel import KindName, Rng
 from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
+from sightline.actors.payment_hold import PaymentHold
 from sightline.actors.shards import OwnedShards
 from sightline.actors.watchers import Watchers
 from sightline.domain.operator.machine import AcceptPolicy
@@ -79,6 +80,8 @@ class Deps:
     """The shards of this process."""
     on_settlement: Callable[[], None]
     """Called after a settlement was composed."""
+    payment_hold: PaymentHold = field(default_factory=PaymentHold)
+    """Whether new sessions are held, because payments on the chain are not in the database."""
     media_proved: dict[str, None] = field(default_factory=dict)
     """Sessions of this process with media since the last checkpoint, in order of arrival."""
     event_counts: Counter[tuple[str, str]] = field(default_factory=Counter)

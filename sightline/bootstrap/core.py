@@ -53,7 +53,7 @@ from sightline.ports.evidence import FrameEvidence
 from sightline.ports.identity import Withdrawals
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerIdentity, ServerRole
-from sightline.ports.ledger import Ledger, SettlementState
+from sightline.ports.ledger import Ledger, PaymentJournal, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
@@ -62,6 +62,7 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.newest import newest_instant
+from sightline.storage.postgres.operations.payments import PostgresPayments
 from sightline.storage.postgres.operations.retention import Retention, RetentionOptions
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
@@ -82,6 +83,8 @@ ACTOR_DRAIN_S: Final = 5.0
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 ADMINISTRATION_EVERY_S: Final = 30.0
 RETENTION_EVERY_S: Final = 3_600.0
+PAYMENTS_EVERY_S: Final = 2.0
+"""How soon each server holds new sessions after the watcher has found a payment that the database does not know."""
 
 log = structlog.get_logger("sightline")
 
@@ -98,6 +101,7 @@ class Core:
     database: Database
     store: Store
     ledger: Ledger
+    payments: PaymentJournal
     relations: Relations
     chain: ChainService
     video: VideoBackend
@@ -209,6 +213,7 @@ async def open_core(
                 database=database,
                 store=store,
                 ledger=ledger,
+                payments=PostgresPayments(database),
                 relations=relations,
                 chain=chain,
                 video=video,
@@ -233,7 +238,7 @@ async def open_core(
                 works = _role_works(core, store, outbox, wallets, refunds)
                 services.start_soon(run_roles, deps.owned, works)
                 services.start_soon(partial(run_forever, "suspensions", administration.suspensions.watch, every_s=0))
-                services.start_soon(partial(run_forever, "metrics_sample", sampler.run_once, every_s=SAMPLE_EVERY_S))
+                await services.start(_watch_database, core, retry)
                 if directory is None:
                     services.start_soon(rotate_logs, settings.data_dir)
                 await membership.wait_complete(settings.startup_timeout_seconds)
@@ -250,6 +255,19 @@ async def _apply_withdrawals(withdrawals: WithdrawalLog, path: Path) -> None:
         entries = read_withdrawals(path)
     for done in await withdrawals.apply(entries):
         log.info("withdrawals_applied", file=str(path), done=done)
+
+
+async def _watch_database(
+    core: Core, retry: StartRetry, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Read figures and unknown payments again and again. Started when the payments were read once."""
+    read_payments = partial(core.actors.deps.payment_hold.load, core.payments.unknown)
+    await retry.run(read_payments)
+    task_status.started()
+    await _run_all(
+        partial(run_forever, "unknown_payments", read_payments, every_s=PAYMENTS_EVERY_S),
+        partial(run_forever, "metrics_sample", core.sampler.run_once, every_s=SAMPLE_EVERY_S),
+    )
 
 
 def _role_works(

@@ -24,6 +24,7 @@ from sightline.http.asgi.traced import TracedApp, observing
 from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
+from sightline.http.internal.payments import PaymentResources
 from sightline.http.internal.peer_frames import PeerFrameResources
 from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
@@ -246,6 +247,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics, readines
             )
         ),
         *routes_of(AdminResources(core.administration, core.admin_store, core.audit)),
+        *routes_of(PaymentResources(core.payments, core.actors.deps.payment_hold, core.audit)),
         *hooks,
         *frames,
     )

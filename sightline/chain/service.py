@@ -361,7 +361,7 @@ async def open_chain(
         make_watcher = partial(
             Watcher, place.rpc, reader, wallets or ledger, place.identity,
             WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
-            clock=clock, ids=ids,
+            relayer=place.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
         config = ChainConfig(
             environment=ENVIRONMENT,

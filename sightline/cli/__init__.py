@@ -231,6 +231,39 @@ def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: Co
 
 
 @app.command(rich_help_panel=HOST)
+def reconcile(
+    operator: Annotated[
+        str | None, typer.Option("--as", envvar="SIGHTLINE_OPERATOR", help="Your name, for the journal and audit log.")
+    ] = None,
+    adopt: Annotated[
+        str | None, typer.Option(metavar="REASON", help="Adopt the payments into the journal, for this reason.")
+    ] = None,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask before the payments are adopted.")] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """List payments on the chain that the database does not know, because it is older than the chain; adopt them.
+
+    While there are such payments no new session begins. Exit code 1 while there are some.
+    """
+    from sightline.cli.operations import reconcile_payments
+
+    settings = settings_of(config, data_dir=data_dir)
+    if adopt is not None and operator is None:
+        raise typer.BadParameter("--adopt needs your name: --as NAME")
+    raise typer.Exit(
+        reconcile_payments(
+            settings,
+            operator=operator,
+            reason=adopt,
+            confirm=lambda question: is_confirmed or typer.confirm(question, err=True),
+            as_json=as_json,
+        )
+    )
+
+
+@app.command(rich_help_panel=HOST)
 def nodes(data_dir: DataDir = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Show the servers of a running service: lease, shards, roles, clock, delay and address of each."""
     from sightline.cli.operations import print_nodes

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,6 +24,7 @@ RUN_SHOWN = 8
 """So many characters of a server's incarnation tell it from the others; `--json` shows all."""
 RIGHT = frozenset({"lease renewed", "shards", "loop delay"})
 NOT_PARKED = "NOT_FOUND"
+UNKNOWN_PAYMENTS = "/internal/admin/unknown-payments"
 
 
 class NotRunningError(Exception):
@@ -34,7 +36,7 @@ class NotRunningError(Exception):
         """Code of the server's refusal; empty if no server answered."""
 
 
-def ask(settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+def ask(settings: Settings, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
     """Call the internal listener of the server on a data directory; returns the data of the answer.
 
     Raises:
@@ -61,7 +63,9 @@ def internal_token(settings: Settings) -> str | None:
     return None if secrets is None else secrets.internal_token
 
 
-def _ask_at(url: str, settings: Settings, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+def _ask_at(
+    url: str, settings: Settings, method: str, path: str, body: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     token = internal_token(settings)
     if not url:
         raise NotRunningError("It has not reported its address yet, or its version does not.")
@@ -157,6 +161,66 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
         return _fail(error)
     _console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
+
+
+def reconcile_payments(
+    settings: Settings, *, operator: str | None, reason: str | None, confirm: Callable[[str], bool], as_json: bool
+) -> int:
+    """Print the payments on the chain that the database does not know, and adopt them if a reason is given.
+
+    Args:
+        confirm: Asks the person who acts; False: nothing is adopted.
+
+    Returns:
+        The exit code; 1 while there are unknown payments.
+    """
+    try:
+        found = ask(settings, "GET", UNKNOWN_PAYMENTS)
+        if as_json:
+            print_json(found)
+        else:
+            _print_payments(found)
+        items, count = found["items"], found["unknown"]["payments"]
+        if not items or reason is None:
+            return 1 if count else 0
+        if count > len(items):  # the last block that is listed may have more of them
+            items = [item for item in items if item["blockNumber"] < items[-1]["blockNumber"]]
+        through, total = items[-1]["blockNumber"], sum(int(item["toAmount"]) + int(item["feeAmount"]) for item in items)
+        question = (
+            f"Adopt {len(items)} payments of {total} micro-USDC, through block {through}, into the journal for good?"
+        )
+        if not confirm(question):
+            sys.stderr.write("Nothing was adopted.\n")
+            return 1
+        body = {"operator": operator, "reason": reason, "throughBlock": through, "count": len(items)}
+        done = ask(settings, "POST", f"{UNKNOWN_PAYMENTS}/adopt", body)
+    except NotRunningError as error:
+        return _fail(error)
+    if as_json:
+        print_json(done)
+    else:
+        left = done["unknown"]["payments"]
+        ends = "New sessions begin again." if not left else f"{left} payments are left: run it again."
+        _console().print(f"adopted: {done['adopted']['payments']} payments. {ends}")
+    return 1 if done["unknown"]["payments"] else 0
+
+
+def _print_payments(found: dict[str, Any]) -> None:
+    console = _console()
+    if found["items"]:
+        table = Table("block", "session (keccak256 of its id)", "from", "to", "micro-USDC", "transaction")
+        for item in found["items"]:
+            total = int(item["toAmount"]) + int(item["feeAmount"])
+            table.add_row(
+                str(item["blockNumber"]), item["sessionIdHash"], item["from"], item["to"], str(total), item["txHash"]
+            )
+        console.print(table)
+    for name, meaning in (
+        ("settled", "in the database and on the chain"),
+        ("adopted", "adopted from the chain"),
+        ("unknown", "on the chain and not in the database"),
+    ):
+        console.print(f"{meaning}: {found[name]['payments']} payments, {found[name]['amountMicroUsdc']} micro-USDC")
 
 
 def print_nodes(settings: Settings, *, as_json: bool) -> int:

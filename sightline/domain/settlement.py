@@ -1,7 +1,7 @@
-"""What is settled on the chain for one ended session. Immutable once composed."""
+"""What is settled on the chain for ended sessions, and payments that are read from the chain."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from sightline.domain.units import MicroUsdc, floor_div
 
@@ -28,3 +28,48 @@ class SettlementPayload:
 def fee_of(charged: MicroUsdc, platform_fee_bps: int) -> MicroUsdc:
     """The platform's part of a charge, rounded down; the payee gets the rest."""
     return MicroUsdc(floor_div(charged * platform_fee_bps, BASIS_POINTS))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainPayment:
+    """A Settled event of the contract. Addresses and hashes are lower-case; amounts are micro-USDC."""
+
+    session_id_hash: str
+    payer: str
+    payee: str
+    to_amount: int
+    fee_amount: int
+    rate: int
+    seconds: int
+    fee_bps: int
+    tx_hash: str
+    log_index: int
+    block_number: int
+    block_hash: str
+
+    @property
+    def total(self) -> int:
+        """The whole charge in micro-USDC."""
+        return self.to_amount + self.fee_amount
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownPayments:
+    """Number and sum of the payments that are final and unknown to the database."""
+
+    count: int = 0
+    amount_micro: int = 0
+
+
+NO_PAYMENTS: Final = UnknownPayments()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentSums:
+    """Number and sum of the payments in the books: settlements that are on the chain, and adopted payments."""
+
+    settled: UnknownPayments
+    adopted: UnknownPayments

@@ -22,6 +22,7 @@ class AuditAction(StrEnum):
     WORKSPACE_SUSPEND = "workspace.suspend"
     WORKSPACE_UNSUSPEND = "workspace.unsuspend"
     ACTOR_REVIVE = "actor.revive"
+    PAYMENTS_ADOPT = "payments.adopt"
     KEY_MINT = "apiKey.mint"
     KEY_REVOKE = "apiKey.revoke"
     MEMBER_SET = "member.set"

@@ -11,7 +11,7 @@ from typing import Final, Protocol, Self, final
 
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
-from sightline.domain.settlement import SettlementPayload
+from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPayload, UnknownPayments
 from sightline.domain.units import MicroUsdc
 
 DAY_MS: Final = 86_400_000
@@ -440,6 +440,8 @@ class BlockApplication:
     head: BlockRef
     confirmed_block: int
     previous: BlockRef | None
+    unknown: tuple[ChainPayment, ...] = ()
+    """Payments of our relayers in these blocks without a settlement."""
 
 
 @final
@@ -548,6 +550,14 @@ class WalletLedger(Protocol):
         """Return the last applied blocks, newest first; a reorganisation is traced back through them."""
         ...
 
+    async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        ...
+
+    async def relayers(self) -> frozenset[str]:
+        """Return the lower-case addresses of all keys that have signed settlements of this database."""
+        ...
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head, so the stored readings are not stale."""
         ...
@@ -567,7 +577,8 @@ class WalletLedger(Protocol):
     async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
         """Remove everything that was applied above the common ancestor.
 
-        Events are marked removed, released charges are held again, readings become OUTDATED.
+        Events are marked removed, released charges are held again, readings become OUTDATED, unknown payments are
+        deleted.
 
         Raises:
             CursorMovedError: The cursor is not `cursor`.
@@ -618,3 +629,36 @@ class WalletLedger(Protocol):
 
 class Ledger(SettlementOutbox, WalletLedger, Protocol):
     """Outbox and wallets in one adapter, because a hold's release and a wallet's reading are one transaction."""
+
+
+class PaymentJournal(Protocol):
+    """Payments of our relayers on the chain without a settlement in the database.
+
+    A payment counts when its block is final and its session, if the database knows one, is over: a session that is not
+    over will have a settlement, which is then compared with the payment.
+    """
+
+    async def unknown(self) -> UnknownPayments:
+        """Count the payments that nobody has adopted."""
+        ...
+
+    async def unknown_payments(self, *, limit: int) -> Sequence[ChainPayment]:
+        """Return the payments that nobody has adopted, by block."""
+        ...
+
+    async def adopt(
+        self, *, through_block: int, count: int, adopted_by: str, reason: str, now_ms: int
+    ) -> UnknownPayments | None:
+        """Move the unknown payments of the blocks up to one into the journal, in one transaction.
+
+        Args:
+            count: How many there are, as the person who confirms has seen.
+
+        Returns:
+            What was adopted; None, with nothing adopted, if there are more or fewer.
+        """
+        ...
+
+    async def sums(self) -> PaymentSums:
+        """Add up the books."""
+        ...

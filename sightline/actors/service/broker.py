@@ -96,6 +96,7 @@ class Broker:
         workspace = await self._require_consumer(caller)
 
         async def create() -> Answer[SessionStatus]:
+            self._deps.payment_hold.require_none()
             rate = await self.pricing.rate_for(caller.workspace_id, new)
             hold = MicroUsdc(rate * new.max_duration_s)
             self._require_within_cap(rate, hold)
@@ -141,6 +142,7 @@ class Broker:
         """
 
         async def dispatch() -> Answer[SessionStatus]:
+            self._deps.payment_hold.require_none()
             try:
                 async with self._caps.admitted(caller.workspace_id, session_id):
                     return await self._ask_session(session_id, DispatchSession(caller))
@@ -160,6 +162,7 @@ class Broker:
             if operator_workspace_id != caller.workspace_id:
                 raise RefusedError(NOT_PARTY)
             await self._look_up.require_operator(caller.workspace_id)
+            self._deps.payment_hold.require_none()
             return await self._ask_session(session_id, AcceptSession(caller))
 
         return await self._once(caller.idempotency, accept, self._turn_of_session(session_id))
@@ -168,6 +171,7 @@ class Broker:
         """Go live."""
 
         async def start() -> Answer[SessionStatus]:
+            self._deps.payment_hold.require_none()
             try:
                 return await self._ask_session(session_id, StartSession(caller))
             except RefusedError as refused:

@@ -145,6 +145,9 @@ def _database(core: Core) -> Iterator[MetricFamily]:
 
 def _chain(core: Core) -> Iterator[MetricFamily]:
     """Figures of relayer and watcher, each on the server that runs it."""
+    unknown = core.actors.deps.payment_hold.unknown
+    yield MetricFamily("unknown_payments", "Payments on the chain that the database does not know", unknown.count)
+    yield MetricFamily("unknown_payments_micro_usdc", "Sum of these payments, in micro-USDC", unknown.amount_micro)
     relayer, watcher = core.chain.relayer_status(), core.chain.watcher_status()
     rounds: dict[tuple[str, ...], float] = {}
     if relayer is not None:

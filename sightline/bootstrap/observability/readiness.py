@@ -55,6 +55,7 @@ class Readiness:
             "actors": self._actors(),
             "relayer": self._relayer(),
             "watcher": self._watcher(),
+            "payments": self._payments(),
             "disk": self._disk(),
         }
         if isinstance(self._core.own_video, EmbeddedBackend):
@@ -110,6 +111,19 @@ class Readiness:
         return ReadinessCheck(
             is_ok=check.is_ok, detail=check.detail, figures={**check.figures, "lagBlocks": status.lag_blocks}
         )
+
+    def _payments(self) -> ReadinessCheck:
+        unknown = self._core.actors.deps.payment_hold.unknown
+        if not unknown.count:
+            return ReadinessCheck(is_ok=True, detail="Every payment on the chain that was read is in the database.")
+        return ReadinessCheck(
+            is_ok=False,
+            detail=f"{unknown.count} payments on the chain ({unknown.amount_micro} micro-USDC) are not in the "
+            "database, which is older than the chain: new sessions are held. Run `sightline reconcile`.",
+            figures={
+                "reason": "unknownPayments", "payments": unknown.count, "amountMicroUsdc": str(unknown.amount_micro)
+            },
+        )  # fmt: skip
 
     def _lag(self, what: str, at_ms: int, bound_s: int, halted_because: str | None) -> ReadinessCheck:
         age_s = max(0, self._core.clock.now_ms() - at_ms) / 1_000

@@ -15,6 +15,7 @@ from sightline.chain.contracts.abi import (
 )
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.settlement import ChainPayment
 from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
@@ -107,6 +108,29 @@ def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
         events=tuple(events),
         touched=frozenset(touched),
         settled=tuple((log.topics[1], log.block_number) for log in settlements),
+    )
+
+
+def payments_in(logs: Iterable[Log], watched: Watched) -> list[ChainPayment]:
+    """Decode the Settled events of the settlement contract."""
+    return [_payment(log) for log in logs if _is_settled(log, watched)]
+
+
+def _payment(log: Log) -> ChainPayment:
+    event = SettledEvent.of(log.topics, log.data)
+    return ChainPayment(
+        session_id_hash=event.session_id_hash,
+        payer=event.payer,
+        payee=event.payee,
+        to_amount=event.to_amount,
+        fee_amount=event.fee_amount,
+        rate=event.rate,
+        seconds=event.seconds,
+        fee_bps=event.platform_fee_bps,
+        tx_hash=log.tx_hash,
+        log_index=log.log_index,
+        block_number=log.block_number,
+        block_hash=log.block_hash,
     )
 
 

@@ -19,9 +19,11 @@ import trio
 from sightline.chain.relayer.preflight import require_same_chain
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.rpc.reader import RpcReader, block_ref
-from sightline.chain.watcher.events import Meaning, Watched, parties, read_logs
+from sightline.chain.watcher.events import Meaning, Watched, parties, payments_in, read_logs
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
+from sightline.chain.watcher.unknown import unknown_payments
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.settlement import ChainPayment
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -69,8 +71,10 @@ class Watcher:
 
     def __init__(
         self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, identity: ChainIdentity, options: WatcherOptions,
-        *, clock: Clock, ids: Ids,
+        *, relayer: str, clock: Clock, ids: Ids,
     ) -> None:  # fmt: skip
+        """Args: relayer: address of the key that settles for this database."""
+        self._relayer = relayer.lower()
         self._rpc = rpc
         self._reader = reader
         self._ledger = ledger
@@ -206,12 +210,13 @@ class Watcher:
         watched = self._watched(address for address, known in tracked.items() if known is not ReadingState.NEW)
         meaning = read_logs(logs, watched)
         headers = [block_ref(block) for block in blocks]
-        await self._apply(headers, meaning, previous, sorted(meaning.touched), previous=cursor)
+        unknown = await unknown_payments(self._rpc, self._ledger, self._relayer, payments_in(logs, watched))
+        await self._apply(headers, meaning, previous, sorted(meaning.touched), previous=cursor, unknown=unknown)
         return True
 
     async def _apply(
         self, headers: Sequence[BlockRef], meaning: Meaning, head: BlockRef, wallets: Sequence[str],
-        *, previous: BlockRef | None,
+        *, previous: BlockRef | None, unknown: tuple[ChainPayment, ...] = (),
     ) -> None:  # fmt: skip
         readings = await self._readings(wallets, head) if wallets else ()
         now_ms = self._clock.now_ms()
@@ -223,6 +228,7 @@ class Watcher:
             head=head,
             confirmed_block=head.number - self._options.depth,
             previous=previous,
+            unknown=unknown,
         )
         await self._ledger.apply_blocks(application, now_ms=now_ms)
         self._checked_at_ms = self.seen_at_ms = now_ms

@@ -35,6 +35,13 @@ class RefundBody(ActBody):
     key: Name = Field("1", description="Identifies the refund within the session; a repeat with it pays nothing more")
 
 
+class AdoptBody(ActBody):
+    """Which payments a person has seen and adopts."""
+
+    through_block: Annotated[int, Field(ge=0)] = Field(description="The payments of the blocks up to this one")
+    count: Annotated[int, Field(ge=1)] = Field(description="Number of payments that the person has seen")
+
+
 class SessionsQuery(Query):
     """Which sessions to list."""
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import final
 
 from sightline.domain.session.model import Session, SessionState
+from sightline.domain.settlement import UnknownPayments
 from sightline.domain.units import DAY_MS
 from sightline.ports.ledger import (
     WOKEN_MAX,
@@ -32,6 +33,7 @@ from sightline.ports.ledger import (
 )
 from sightline.ports.store import DEMAND_PAID_MS, KeySpending
 from sightline.storage.memory.ledger_outbox import MemoryOutbox
+from sightline.storage.memory.payments import MemoryPayments
 from sightline.storage.postgres.ledger import HEADERS_KEPT
 from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
 from sightline.system.keccak import session_id_hash
@@ -77,6 +79,7 @@ class MemoryLedger(MemoryOutbox):
         self._headers: dict[int, BlockRef] = {}
         self._head: BlockRef | None = None
         self._checked_at_ms = 0
+        self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
         """Record the chain's identity if there is none, and return the recorded one."""
@@ -141,6 +144,27 @@ class MemoryLedger(MemoryOutbox):
         ]  # fmt: skip
         return [row for _, row in sorted(found, key=lambda each: each[0])]
 
+    async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        known = {row.session_id_hash for row in self._settlements.values()}
+        return frozenset(each for each in hashes if each not in known and not self.payments.is_adopted(each))
+
+    async def relayers(self) -> frozenset[str]:
+        """Return the addresses of all keys that have signed settlements of this ledger."""
+        return frozenset(self._keys)
+
+    def _has_settlement_or_will(self, hashed: str) -> bool:
+        if any(row.session_id_hash == hashed for row in self._settlements.values()):
+            return True
+        hold = self._hold_by_hash.get(hashed)
+        session = None if hold is None else self.session_of(hold.session_id)
+        return session is not None and not session.is_terminal
+
+    def _sum_settled(self) -> UnknownPayments:
+        on_chain = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+        paid = [row.on_chain or row.payload for row in self._settlements.values() if row.state in on_chain]
+        return UnknownPayments(count=len(paid), amount_micro=sum(each.to_amount + each.fee_amount for each in paid))
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head."""
         self._checked_at_ms = now_ms
@@ -172,6 +196,7 @@ class MemoryLedger(MemoryOutbox):
                 row.confirmed_at_ms = now_ms
                 if row.event.kind is LedgerEventKind.DEPOSIT:
                     self._note_deposit(row)
+        self.payments.apply(application.unknown, application.confirmed_block)
 
     def _note_deposit(self, row: _Event) -> None:
         for workspace_id, (address, _) in self._tracked.items():
@@ -202,6 +227,7 @@ class MemoryLedger(MemoryOutbox):
             if reading.block_number > ancestor.number:
                 self._readings[address] = (reading, True, updated_at_ms)
         self._headers = {number: item for number, item in self._headers.items() if number <= ancestor.number}
+        self.payments.roll_back(ancestor.number)
         self._head, self._checked_at_ms = ancestor, now_ms
 
     async def wallet(self, workspace_id: str) -> WalletView | None:

@@ -23,6 +23,13 @@ from sightline.ports.ledger import (
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import ledger_sql
 from sightline.storage.postgres.ledger_outbox import PostgresOutbox, block_of
+from sightline.storage.postgres.operations.payments import (
+    ADD_UNKNOWN,
+    MAKE_FINAL,
+    VOID_UNKNOWN,
+    WITHOUT_SETTLEMENT,
+    unknown_columns,
+)
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -102,10 +109,11 @@ UPDATE hold SET state = 'RELEASED', released_block = s.number, updated_at_ms = $
 FROM unnest($1::text[], $2::bigint[]) AS s(hash, number)
 WHERE session_id_hash = s.hash AND (state <> 'RELEASED' OR released_block IS NOT NULL)
 """
-_CONFIRM = """
+_CONFIRM = f"""
+WITH final AS ({MAKE_FINAL})
 UPDATE wallet_event SET confirmed_at_ms = $2
 WHERE confirmed_at_ms IS NULL AND NOT removed AND block_number <= $1
-"""
+"""  # noqa: S608  # constants
 _SET_CURSOR = """
 INSERT INTO chain_cursor (number, block_hash, parent_hash, checked_at_ms) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET number = $1, block_hash = $2, parent_hash = $3, checked_at_ms = $4
@@ -122,6 +130,7 @@ _VOID = (
     INSERT INTO wallet_to_read SELECT address, false FROM outdated ON CONFLICT DO NOTHING
     """,
     """DELETE FROM chain_header WHERE number > $1""",
+    VOID_UNKNOWN,
 )
 _WALLET = """
 SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.updated_at_ms, t.tracked_at_ms,
@@ -198,6 +207,16 @@ class PostgresLedger(PostgresOutbox):
             lambda connection: connection.fetch("SELECT * FROM chain_header ORDER BY number DESC")
         )
         return [block_of(row) for row in rows]
+
+    async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        rows = await self._database.read(lambda connection: connection.fetch(WITHOUT_SETTLEMENT, list(hashes)))
+        return frozenset(row["hash"] for row in rows)
+
+    async def relayers(self) -> frozenset[str]:
+        """Return the addresses of all keys that have signed settlements of this database."""
+        rows = await self._database.read(lambda connection: connection.fetch("SELECT relayer FROM relayer_key"))
+        return frozenset(row["relayer"] for row in rows)
 
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head."""
@@ -329,6 +348,8 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         await connection.execute("DELETE FROM chain_header WHERE number <= $1", oldest)
     # The head first: the webhook of a deposit tells its confirmations.
     await _set_cursor(connection, application.head, now_ms)
+    if application.unknown:
+        await connection.execute(ADD_UNKNOWN, *unknown_columns(application.unknown))
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
 
 

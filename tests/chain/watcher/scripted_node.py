@@ -29,6 +29,7 @@ from tests.chain.endpoint import Forward, Request, Response
 
 TOKEN = "0x" + "aa" * 20
 SETTLEMENT = "0x" + "cc" * 20
+RELAYER = "0x" + "dd" * 20
 BALANCE_OF, ALLOWANCE = selector("balanceOf(address)"), selector("allowance(address,address)")
 LIMITS, SPENT_ON_DAY = selector("limits(address)"), selector("spentOnDay(address,uint256)")
 
@@ -70,6 +71,8 @@ class ScriptedNode:
         self.lost_receipts: set[str] = set()
         self.receipts_from: str | None = None
         """A wrong block hash that all receipts report."""
+        self.senders: dict[str, str] = {}
+        """Who sent a transaction, by its hash; RELAYER unless it is here."""
         self.span_max: int | None = None
         """Most blocks of one query of logs by range; None means any number."""
         self.pruned_below = 0
@@ -148,7 +151,8 @@ class ScriptedNode:
         for block in self._visible:
             logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
             if logs and tx_hash not in self.lost_receipts:
-                return {"blockHash": self.receipts_from or block.block_hash, "logs": logs}
+                place = {"blockHash": self.receipts_from or block.block_hash}
+                return place | {"from": self.senders.get(tx_hash, RELAYER), "logs": logs}
         return None
 
     def _eth_call(self, call: dict[str, Any], pin: dict[str, str]) -> str:

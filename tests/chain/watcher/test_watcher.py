@@ -16,6 +16,7 @@ from sightline.ports.ledger import FundsPolicy, LedgerEventKind, LedgerQuery, Le
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.chain.watcher.scripted_node import (
+    RELAYER,
     SETTLEMENT,
     TOKEN,
     ScriptedNode,
@@ -77,7 +78,7 @@ async def watch() -> AsyncIterator[Watch]:
         endpoint.fault = node.answer
         watcher = Watcher(
             rpc, RpcReader(rpc, token=TOKEN, settlement=SETTLEMENT), ledger, node.identity,
-            WatcherOptions(poll_ms=10), clock=clock, ids=ids,
+            WatcherOptions(poll_ms=10), relayer=RELAYER, clock=clock, ids=ids,
         )  # fmt: skip
         watcher.on_reorganised = lambda: reorganisations.append("told")
         watch = Watch(node, endpoint, ledger, watcher, reorganisations, Wallet(), Wallet())

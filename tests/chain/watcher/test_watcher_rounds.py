@@ -15,7 +15,7 @@ from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import LedgerQuery
 from sightline.storage.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import FixedIds, TrioClock
-from tests.chain.watcher.scripted_node import SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
+from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
 
 ALICE, BOB, CAROL = "0x" + "a1" * 20, "0x" + "b2" * 20, "0x" + "c3" * 20
 
@@ -31,8 +31,8 @@ class Post:
     def watcher(self, *, jitter: int = 255, **options: Any) -> Watcher:
         reader = RpcReader(self.rpc, token=TOKEN, settlement=SETTLEMENT)
         return Watcher(
-            self.rpc, reader, self.ledger, self.node.identity, WatcherOptions(**options), clock=TrioClock(),
-            ids=FixedIds(jitter),  # type: ignore[arg-type]  # of Ids the watcher needs random bytes
+            self.rpc, reader, self.ledger, self.node.identity, WatcherOptions(**options), relayer=RELAYER,
+            clock=TrioClock(), ids=FixedIds(jitter),  # type: ignore[arg-type]  # of Ids the watcher needs random bytes
         )  # fmt: skip
 
     async def track(self, *wallets: str) -> None:
