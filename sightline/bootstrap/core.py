@@ -152,7 +152,7 @@ async def open_core(
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, public_url, is_running=directory is not None)
     async with open_parts() as parts:
-        database_part = parts.open(open_migrated_database(settings, retry, server, tracer))
+        database_part = parts.open(open_migrated_database(settings, retry, server, tracer, directory=directory))
         place_part = parts.open(open_place(chain_chosen, ids=ids))
         video_part = parts.open(
             open_video_backend(settings, secrets, public_url, clock=clock, access=(access := WatchAccess()))

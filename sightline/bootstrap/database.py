@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Final, final
 
 import structlog
 import trio
 
+from sightline.bootstrap.database_mark import MarkKeeper, read_mark
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
@@ -18,6 +20,7 @@ from sightline.ports.tracing import Tracer
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.compatibility import require_direct_connections
 from sightline.storage.database.durability import warn_if_not_durable
+from sightline.storage.database.history import HistoryGuard
 from sightline.storage.database.migrate import OlderServersError, migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.url import urls_of_hosts
@@ -55,17 +58,29 @@ class StoredDirectory:
 
 @asynccontextmanager
 async def open_migrated_database(
-    settings: Settings, retry: StartRetry, server: ServerIdentity, tracer: Tracer | None = None
+    settings: Settings,
+    retry: StartRetry,
+    server: ServerIdentity,
+    tracer: Tracer | None = None,
+    *,
+    directory: Path | None = None,
 ) -> AsyncIterator[Database]:
     """Connect to the external database or start the embedded one, and bring its schema up to date.
+
+    Args:
+        directory: Where the mark of the database is kept; None: in the data directory.
 
     Raises:
         ChildFailedError: The embedded database does not start.
         IncompatibleDatabaseError: The database lacks what ownership depends on.
         SchemaError: The schema is newer than this code, or was changed, or other servers could not work with it.
-        StartError, StoreUnavailableError: As `StartRetry.run`.
+        StartError: The database is older than what this server has seen, or two hosts accept writes.
+        StoreUnavailableError: As `StartRetry.run`.
+        TakenOverError: While it is open: another host was promoted.
     """
+    directory = directory or settings.data_dir
     async with trio.open_nursery() as nursery:
+        guard = HistoryGuard(read_mark(directory))
         if settings.database_url is not None:
             dsn = settings.database_url.get_secret_value()
         else:
@@ -77,16 +92,23 @@ async def open_migrated_database(
             dsn = await nursery.start(run_embedded_postgres, embedded)
         options = DatabaseOptions(
             pool=PoolOptions(
-                dsn=dsn, application_name=f"sightline {server.incarnation}", connections_max=settings.database_pool
+                dsn=dsn,
+                application_name=f"sightline {server.incarnation}",
+                connections_max=settings.database_pool,
+                guard=guard,
             ),
             tracer=tracer,
         )
         async with AsyncExitStack() as stack:
             database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
             await retry.run(lambda: require_direct_connections(database))
+            keeper = MarkKeeper(directory, database, guard)
+            await retry.run(keeper.begin)
             await retry.run(lambda: _migrate(database, server.place))
             await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
+            nursery.start_soon(keeper.run)
             yield database
+            nursery.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
 
 

@@ -8,12 +8,17 @@ import trio
 
 from sightline.bootstrap.start_errors import StartError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
+from sightline.storage.database.history import StaleDatabaseError
 from sightline.storage.database.sqlstate import INSUFFICIENT_PRIVILEGE
 
 RETRY_S: Final = 0.5
 PERMANENT_SQLSTATES: Final = ("28", "3D")
 """SQLSTATE classes that a retry does not fix: invalid authorization (28) and unknown database (3D)."""
 
+REMEDY: Final = (
+    "What was acknowledged since would be lost. Connect to the present primary. If this database is meant, as after a "
+    "restore, run `sightline reconcile --accept-database`."
+)
 POOLER_SQLSTATE: Final = "08P01"
 """Protocol violation: a connection pooler does not accept the settings that a connection starts with."""
 
@@ -60,6 +65,8 @@ class StartRetry:
                 f"{self._setting} leads to a connection pooler ({cause}). Sightline needs direct connections: name the "
                 "host and port of Postgres itself."
             ) from error
+        if isinstance(cause, StaleDatabaseError):
+            raise StartError(f"{self._setting} leads to an older or another database: {cause}. {REMEDY}") from error
         if sqlstate == INSUFFICIENT_PRIVILEGE:
             raise StartError(
                 f"The role of {self._setting} lacks a right: {cause}. Make it the owner of the database, or grant it "

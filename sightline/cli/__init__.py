@@ -238,7 +238,14 @@ def reconcile(
     adopt: Annotated[
         str | None, typer.Option(metavar="REASON", help="Adopt the payments into the journal, for this reason.")
     ] = None,
-    is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask before the payments are adopted.")] = False,
+    accept_database: Annotated[
+        bool,
+        typer.Option(
+            "--accept-database",
+            help="While the server is stopped: use this database although it is older than what the server has seen.",
+        ),
+    ] = False,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask before something is changed.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
@@ -250,6 +257,14 @@ def reconcile(
     from sightline.cli.operations import reconcile_payments
 
     settings = settings_of(config, data_dir=data_dir)
+
+    def confirm(question: str) -> bool:
+        return is_confirmed or typer.confirm(question, err=True)
+
+    if accept_database:
+        from sightline.bootstrap.maintenance.accept_database import run_accept_database
+
+        raise typer.Exit(run_accept_database(settings, confirm))
     if adopt is not None and operator is None:
         raise typer.BadParameter("--adopt needs your name: --as NAME")
     raise typer.Exit(
@@ -257,7 +272,7 @@ def reconcile(
             settings,
             operator=operator,
             reason=adopt,
-            confirm=lambda question: is_confirmed or typer.confirm(question, err=True),
+            confirm=confirm,
             as_json=as_json,
         )
     )

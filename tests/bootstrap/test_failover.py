@@ -1,5 +1,9 @@
 """A server whose database fails over to its standby: nothing acknowledged is lost, and nothing has to be restarted."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +13,16 @@ import httpx
 import pytest
 import trio
 
+from sightline.bootstrap.ownership.single import EXIT_FENCED
 from tests.client.api import Api
-from tests.e2e.server import PLACE, Server, go_live, until
+from tests.e2e.server import PLACE, Server, go_live, start_line, until
 from tests.nemesis.parts import ExternalChain, ExternalPostgres, on_database
 
 READS_S: Final = 5.0
 """For so long after the last renewal of its lease a server answers from memory."""
 OUTAGE_S: Final = 8.0
+STARTS_S: Final = 400
+"""Time limit of a test that starts a server several times, also on a busy machine."""
 
 
 @dataclass
@@ -84,3 +91,71 @@ async def test_a_failover_of_the_database_is_survived_without_a_restart(site: Si
     assert server.process is not None
     assert server.process.poll() is None, server.log()[-3_000:]
     assert "actor_parked" not in server.log()
+
+
+def alone_url(postgres: ExternalPostgres) -> str:
+    return f"postgresql://postgres@/postgres?host={postgres.layout.socket_directory}"
+
+
+async def accept_database(server: Server) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "sightline.cli", "reconcile", "--accept-database", "--yes"]
+    env = os.environ | server.env
+    return await trio.run_process(
+        [*command, "--data-dir", str(server.directory / "data")],
+        check=False, capture_stdout=True, capture_stderr=True, env=env,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(STARTS_S)
+async def test_a_former_primary_that_came_back_is_refused(site: Site) -> None:
+    """Alone by its timeline; beside the present primary because both accept writes; accepted when a person says so."""
+    server = site.server
+    await server.start()
+    site.primary.end()
+    await on_database(site.standby.layout.dsn, lambda connection: connection.execute("SELECT pg_promote()"))
+    mark = server.directory / "data" / "database_mark.json"
+
+    async def timeline() -> int:
+        return int(json.loads(mark.read_text())["timeline"])
+
+    assert await timeline() == 1
+    await until(timeline, lambda seen: seen == 2, "the promotion is in the mark")
+    await server.stop()
+
+    site.primary.start()  # as a primary: nobody has made it a standby of the new one
+    await on_database(site.primary.layout.dsn, lambda connection: connection.execute("SELECT 1"))
+    both = await start_line(server)
+    assert "Two hosts of SIGHTLINE_DATABASE_URL accept writes: " in both
+    assert "(timeline 1)" in both
+    assert "(timeline 2)" in both
+    assert "Stop the former primary" in both
+
+    server.env["SIGHTLINE_DATABASE_URL"] = alone_url(site.primary)
+    alone = await start_line(server)
+    assert "it is on timeline 1, a former primary: timeline 2 was used before" in alone
+    assert "`sightline reconcile --accept-database`" in alone
+    accepted = await accept_database(server)
+    assert accepted.returncode == 0, accepted.stderr
+    await on_database(  # the former primary waits for a standby that it does not have any more
+        site.primary.layout.dsn, lambda connection: connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+    )
+    await on_database(site.primary.layout.dsn, lambda connection: connection.execute("SELECT pg_reload_conf()"))
+    await server.start()
+    await server.stop()
+
+    # What was used now is the mark: the other one lacks what was committed here.
+    assert await timeline() == 1
+    server.env["SIGHTLINE_DATABASE_URL"] = alone_url(site.standby)
+    assert "its shards were taken" in await start_line(server)
+
+
+@pytest.mark.timeout(STARTS_S)
+async def test_a_server_on_a_primary_that_is_replaced_without_being_stopped_ends(site: Site) -> None:
+    await site.server.start()
+    await on_database(site.standby.layout.dsn, lambda connection: connection.execute("SELECT pg_promote()"))
+    process = site.server.process
+    assert process is not None
+    with trio.fail_after(STARTS_S):
+        assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == EXIT_FENCED
+    assert "database_has_two_primaries" in site.server.log()
+    assert "server_fenced" in site.server.log()

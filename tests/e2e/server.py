@@ -223,6 +223,21 @@ async def until(read: Any, holds: Any, what: str) -> Any:
     raise AssertionError(f"{what}: last seen {seen}")
 
 
+async def start_line(server: Server) -> str:
+    """Start a server that must not start; returns the line that it prints."""
+    logged = len(server.log())
+    server.spawn()
+    assert server.process is not None
+    with trio.fail_after(PATIENCE_S * 5):
+        code = await trio.to_thread.run_sync(server.process.wait, abandon_on_cancel=True)
+    [line] = [line for line in server.log()[logged:].splitlines() if not line.startswith("{")]
+    assert code == 1
+    assert server.process.stdout is not None
+    server.process.stdout.close()
+    server.process = None
+    return line
+
+
 def processes_under(directory: Path) -> list[str]:
     """List the command lines of the processes that name the directory."""
     found = []

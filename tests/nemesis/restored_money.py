@@ -1,6 +1,7 @@
 """Film and settle a session, and put older copies of its chain or its database in place."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,14 @@ def restore(part: Path, backup: Path) -> None:
     backup.rename(part)
 
 
+async def accept_database(server: Server) -> "subprocess.CompletedProcess[bytes]":
+    """Say, as the person who restored it, that an older database is meant."""
+    command = [sys.executable, "-m", "sightline.cli", "reconcile", "--accept-database", "--yes"]
+    return await trio.run_process(
+        [*command, "--data-dir", str(server.directory / "data")], capture_stdout=True, capture_stderr=True
+    )
+
+
 async def settled_otherwise(server: Server) -> Pair:
     """End a session with more seconds, restore the database from before, and end it there with fewer."""
     await server.start()
@@ -79,6 +88,7 @@ async def settled_otherwise(server: Server) -> Pair:
         await consumer_has(pair, FUNDS - charged)
         await server.stop()
         restore(postgres, backup)
+    await accept_database(server)
     await server.start()
     assert await end_and_settle(pair) == settled
     await consumer_has(pair, FUNDS - charged)

@@ -13,8 +13,16 @@ import trio
 
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import ApiError
-from tests.e2e.server import PLACE, Server, until
-from tests.nemesis.restored_money import FUNDS, backup_of, consumer_has, end_and_settle, film_until, restore
+from tests.e2e.server import PLACE, Server, start_line, until
+from tests.nemesis.restored_money import (
+    FUNDS,
+    accept_database,
+    backup_of,
+    consumer_has,
+    end_and_settle,
+    film_until,
+    restore,
+)
 from tests.nemesis.test_clock_steps import Pair, a_pair
 
 pytestmark = pytest.mark.interop
@@ -44,6 +52,7 @@ async def request(pair: Pair) -> Any:
         return await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600)
 
 
+@pytest.mark.timeout(400)
 async def test_payments_that_an_older_database_lacks_hold_new_sessions_until_they_are_adopted(server: Server) -> None:
     await server.start()
     pair = await a_pair(server)
@@ -57,6 +66,9 @@ async def test_payments_that_an_older_database_lacks_hold_new_sessions_until_the
         assert charged > 0
         await server.stop()
         restore(postgres, backup)
+    assert "it is older: its shards were taken" in await start_line(server)
+    accepted = await accept_database(server)
+    assert b"the present database is accepted" in accepted.stdout
     await server.start()
     await server.until_logged("unknown_payments_found")
 

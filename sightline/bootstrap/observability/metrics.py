@@ -128,7 +128,10 @@ def _sampled(core: Core) -> Iterator[MetricFamily]:
 
 
 def _database(core: Core) -> Iterator[MetricFamily]:
-    database = core.database.statistics()
+    database, guard = core.database.statistics(), core.database.options.pool.guard
+    yield MetricFamily(
+        "database_primaries", "Hosts of the database that accept writes", 1 if guard is None else guard.primaries
+    )
     yield MetricFamily("database_units_in_flight", "Units of work on the database thread", database.in_flight)
     yield MetricFamily(
         "database_units_waiting", "Units of work that wait for a connection", database.waiting_for_connection

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import asyncpg
 
+from sightline.storage.database.history import StaleDatabaseError
+
 STAGGER_S: Final = 0.25
 """With three hosts, all attempts begin within 0.5 s. Renewing a lease may have to open a connection, and has 1 s."""
 
@@ -22,6 +24,7 @@ async def connect_first(
     """Connect to the first of these URLs that can be reached and is what `target_session_attrs` asks for.
 
     Raises:
+        StaleDatabaseError: All of them are older than the database that was seen.
         Exception: What `connect_to` raised, if it failed for all. A host that cannot be reached or refuses the login
             goes before one that accepts no writes.
 
@@ -45,6 +48,11 @@ async def connect_first(
     if chosen is not None:
         return chosen
     errors = [error for each in attempts if (error := each.exception()) is not None]
+    stale = [error for error in errors if isinstance(error, StaleDatabaseError)]
+    if stale and len(stale) < len(errors):
+        # The one that is not reached, or not promoted yet, may be the present primary: not final.
+        others = "; ".join(str(error) for error in errors if error not in stale)
+        raise ConnectionError(f"{others}; of the other host, {stale[0]}")
     raise min(errors, key=lambda error: isinstance(error, asyncpg.TargetServerAttributeNotMatched))
 
 

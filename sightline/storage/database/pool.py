@@ -7,14 +7,15 @@ so a connection is released without a reset query and keeps its prepared stateme
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, final
 
 import asyncpg
 
+from sightline.storage.database.history import DatabasePosition, HistoryGuard, read_position
 from sightline.storage.database.hosts import connect_first
-from sightline.storage.database.url import urls_of_hosts
+from sightline.storage.database.url import host_of, urls_of_hosts
 
 Connection: TypeAlias = asyncpg.Connection
 """The connection that a unit of work gets. Untyped: asyncpg ships no types."""
@@ -42,6 +43,8 @@ class PoolOptions:
     connect_timeout_ms: int = 5_000
     statement_timeout_ms: int = 30_000
     """Limit on the server, for statements whose client disappeared."""
+    guard: HistoryGuard | None = None
+    """Refuses connections to a database that is older than what was seen; None: any database will do."""
 
 
 async def connect(options: PoolOptions) -> Connection:
@@ -52,7 +55,42 @@ async def connect(options: PoolOptions) -> Connection:
     return await connect_first(urls_of_hosts(options.dsn), partial(_connect_to, options))
 
 
+async def primaries_of(options: PoolOptions, *, timeout_ms: int) -> dict[str, DatabasePosition]:
+    """Ask all hosts of the URL, and return those that can be reached and accept writes, whatever the guard says."""
+    asked = replace(options, guard=None, connect_timeout_ms=timeout_ms)
+
+    async def ask(url: str) -> DatabasePosition | None:
+        try:
+            connection = await _connect_to(asked, url)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+            return None
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await read_position(connection)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return None
+        finally:
+            connection.terminate()
+
+    urls = urls_of_hosts(options.dsn)
+    found = await asyncio.gather(*(ask(url) for url in urls))
+    return {host_of(url): position for url, position in zip(urls, found, strict=True) if position is not None}
+
+
 async def _connect_to(options: PoolOptions, url: str) -> Connection:
+    connection = await _open(options, url)
+    if options.guard is None:
+        return connection
+    try:
+        async with asyncio.timeout(options.connect_timeout_ms / 1_000):
+            await options.guard.admit(connection)
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def _open(options: PoolOptions, url: str) -> Connection:
     return await asyncpg.connect(
         url,
         timeout=options.connect_timeout_ms / 1_000,

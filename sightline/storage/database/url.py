@@ -58,6 +58,14 @@ def urls_of_hosts(url: str) -> tuple[str, ...]:
     )
 
 
+def host_of(url: str) -> str:
+    """Return the host of a URL with one host, and its port where the URL names one; without login and password."""
+    parts = urlsplit(url)
+    query = _query(parts)
+    port = query.get("port")
+    return parts.netloc.rpartition("@")[2] or query.get("host", "the default host") + (f":{port}" if port else "")
+
+
 def without_password(url: str) -> tuple[str, str | None]:
     """Split a URL into one without a password, and the password."""
     parts = urlsplit(url)
