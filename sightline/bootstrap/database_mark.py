@@ -22,6 +22,7 @@ from sightline.system.files import write_durably
 
 FILE_NAME: Final = "database_mark.json"
 LOOK_EVERY_S: Final = 10.0
+RETRY_S: Final = 1.0
 HOST_TIMEOUT_MS: Final = 2_000
 
 log = structlog.get_logger("sightline")
@@ -90,15 +91,17 @@ class MarkKeeper:
         Raises:
             TakenOverError: Another host was promoted, and the one that is used here still accepts writes.
         """
+        wait_s = LOOK_EVERY_S
         while True:
-            await trio.sleep(LOOK_EVERY_S)
+            await trio.sleep(wait_s)
+            wait_s = LOOK_EVERY_S
             try:
                 await self._require_one_primary(await self._look())
                 await self._note()
             except OSError as error:
                 log.warning("database_mark_not_written", error=str(error))
             except SightlineError:
-                continue  # the database does not answer, which readiness and the callers report
+                wait_s = RETRY_S  # the database does not answer, which readiness and the callers report
 
     async def _require_one_primary(self, found: dict[str, DatabasePosition]) -> None:
         was, self._guard.primaries = self._guard.primaries, len(found) if self._has_several_hosts else 1

@@ -34,6 +34,7 @@ from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.routes import routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets
+from sightline.http.recent_failures import RecentFailures
 from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOptions, TrustedProxies
 from sightline.http.server import Limits as HttpLimits
@@ -163,7 +164,7 @@ def _check_origin(
 
 
 def make_public_app(
-    core: Core, identity: Identity, metrics: Metrics, rate_sharing: RateSharing | None = None
+    core: Core, identity: Identity, metrics: Metrics, failures: RecentFailures, rate_sharing: RateSharing | None = None
 ) -> ASGIApp:
     """Create the application of the public listener."""
     settings = core.settings
@@ -201,6 +202,7 @@ def make_public_app(
         observe=metrics.observe if core.tracer is None else observing(metrics.observe, core.tracer),
         owns_data=core.membership.is_valid,
         rate_sharing=rate_sharing,
+        failures=failures,
         tickets=tickets,
     )
     options = EdgeOptions(

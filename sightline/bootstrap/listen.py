@@ -26,6 +26,7 @@ from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.cluster.rates import RatesElsewhere
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.metrics import Metrics
+from sightline.http.recent_failures import RecentFailures
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
 from sightline.system.loops import run_forever
 
@@ -43,13 +44,17 @@ async def serve_http(
     """
     delay = LoopDelay()
     settings = core.settings
-    readiness = Readiness(core, SiblingWorkers.of(settings, ports))
+    failures = RecentFailures(core.clock)
+    readiness = Readiness(core, SiblingWorkers.of(settings, ports), failures)
     metrics = Metrics(partial(read_metrics, core, delay, readiness))
     identity = make_identity(core, public_url)
     rates = RatesElsewhere(core.membership.peers)
     internal_app = make_internal_app(core, identity, metrics, readiness)
     public_app = McpEndpoint(
-        make_public_app(core, identity, metrics, rates), public_url, public_hosts(settings), core.secrets.mcp_state_key
+        make_public_app(core, identity, metrics, failures, rates),
+        public_url,
+        public_hosts(settings),
+        core.secrets.mcp_state_key,
     )
     internal_options = server_options(core, internal_listener(ports), internal_limits(settings))
     public_options = server_options(

@@ -111,3 +111,27 @@ async def test_a_server_whose_video_workers_died_is_not_ready_until_they_are_bac
             os.kill(child.pid, signal.SIGKILL)
     assert (await until_failed(server, "video"))["workersReady"] == 0
     await until_ready(server)
+
+
+async def test_calls_that_fail_because_of_the_database_make_the_server_not_ready(
+    server_on: Server, database_dsn: str
+) -> None:
+    """The row of the check `database` can be written all the time."""
+    await server_on.start()
+    consumer = await a_tenant(server_on.url, "CONSUMER", "consumer")
+    headers = {"authorization": f"Bearer {consumer.key}"}
+
+    async def call_until_failed() -> None:
+        async with httpx.AsyncClient(base_url=f"{server_on.url}/api/v1", headers=headers, timeout=30) as http:
+            while True:
+                assert (await http.get("/sessions")).status_code in (500, 503)
+                await trio.sleep(0.05)
+
+    await trio.to_thread.run_sync(execute, database_dsn, "ALTER TABLE session RENAME TO session_gone")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call_until_failed)
+        check = await until_failed(server_on, "calls")
+        nursery.cancel_scope.cancel()
+    assert check["failed"] * 2 > check["calls"] >= 10
+    await trio.to_thread.run_sync(execute, database_dsn, "ALTER TABLE session_gone RENAME TO session")
+    await until_ready(server_on)

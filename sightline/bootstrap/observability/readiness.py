@@ -8,10 +8,14 @@ import trio
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
+from sightline.http.recent_failures import WINDOW_S, RecentFailures
 from sightline.ports.health import ReadinessCheck
 from sightline.storage.postgres.operations.readiness import probe_database
 from sightline.video.embedded import EmbeddedBackend
 
+CALLS_MIN: Final = 10
+"""Fewer calls within the window say nothing."""
+FAILED_PERCENT_MAX: Final = 50
 MEGABYTE: Final = 1_000_000
 CHECK_EVERY_S: Final = 15.0
 """Between the checks for the metrics, which also take the results of GET /readyz."""
@@ -22,8 +26,9 @@ CAUSES_SHOWN: Final = 5
 class Readiness:
     """Runs the readiness checks with the limits from the settings."""
 
-    def __init__(self, core: Core, siblings: SiblingWorkers) -> None:
+    def __init__(self, core: Core, siblings: SiblingWorkers, failures: RecentFailures) -> None:
         self._core = core
+        self._failures = failures
         self._siblings = siblings
         self.latest: Mapping[str, bool] = {}
         """Which checks passed when they were last run."""
@@ -56,6 +61,7 @@ class Readiness:
             "relayer": self._relayer(),
             "watcher": self._watcher(),
             "payments": self._payments(),
+            "calls": calls_check(*self._failures.counts()),
             "disk": self._disk(),
         }
         if isinstance(self._core.own_video, EmbeddedBackend):
@@ -145,3 +151,14 @@ class Readiness:
             detail=f"{free} MB are free in the data directory (at least {bound} MB).",
             figures={"freeMegabytes": free},
         )
+
+
+def calls_check(calls: int, failed: int) -> ReadinessCheck:
+    """Check that not most calls of the last seconds failed because of the database."""
+    percent = 100 * failed // calls if calls else 0
+    return ReadinessCheck(
+        is_ok=calls < CALLS_MIN or percent <= FAILED_PERCENT_MAX,
+        detail=f"{failed} of {calls} calls of the last {WINDOW_S} s failed because of the database (at most "
+        f"{FAILED_PERCENT_MAX} % of at least {CALLS_MIN}).",
+        figures={"calls": calls, "failed": failed},
+    )

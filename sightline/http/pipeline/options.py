@@ -10,6 +10,7 @@ from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
 from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.stream_tickets import StreamTickets
+from sightline.http.recent_failures import RecentFailures
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 
@@ -46,7 +47,7 @@ class Edge:
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
     `observe` is called once for each request. `owns_data` says whether this server holds a valid lease on the database:
     without one, what it has in memory may be outdated. `tickets` is None where no route takes one. `rate_sharing`
-    connects the rate limits of several servers.
+    connects the rate limits of several servers. `failures` counts the calls that failed because of the database.
     """
 
     authenticate: Authenticate
@@ -58,6 +59,7 @@ class Edge:
     owns_data: Callable[[], bool] = lambda: True
     tickets: StreamTickets | None = None
     rate_sharing: RateSharing | None = None
+    failures: RecentFailures | None = None
 
 
 @final

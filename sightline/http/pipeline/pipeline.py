@@ -26,6 +26,7 @@ from sightline.http.pipeline.options import Edge, EdgeOptions
 from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
 from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
+from sightline.http.recent_failures import is_store_failure
 from sightline.http.server import MADE_OF_HEAD, Scope
 from sightline.http.server import Headers as RawHeaders
 
@@ -62,6 +63,8 @@ class Incoming:
     principal: Principal | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     rate_headers: RawHeaders = field(default_factory=list)
+    is_store_failure: bool = False
+    """The call failed because of the database."""
     cause: str | None = None
     """Which dependency failed and how, for the access line of a 503 or 504."""
 
@@ -307,6 +310,7 @@ class Pipeline:
         if mapped is None:
             self._log.error("http_call_failed", request_id=request.request_id, route=request.template, exc_info=error)
             mapped = ApiError(Code.INTERNAL_ERROR)
+        request.is_store_failure = mapped.status >= 500 and is_store_failure(error)
         if isinstance(error, UnavailableError | OutcomeUnknownError):
             request.cause = str(error)
         headers: RawHeaders = [(b"content-type", _JSON), _NO_STORE, *mapped.headers]
@@ -320,6 +324,8 @@ class Pipeline:
         seconds = trio.current_time() - request.started_s
         template = request.template
         self._edge.observe(template, request.method, outgoing.status, seconds)
+        if self._edge.failures is not None and request.route is not None and request.route.operation is not None:
+            self._edge.failures.note(failed=request.is_store_failure)
         fields: dict[str, Any] = {}
         if outgoing.code is None and request.route is not None and request.route.rate is RateClass.LOCATION:
             every = self._options.log_heartbeat_every
