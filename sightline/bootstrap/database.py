@@ -106,9 +106,11 @@ async def open_migrated_database(
             await retry.run(keeper.begin)
             await retry.run(lambda: _migrate(database, server.place))
             await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
-            nursery.start_soon(keeper.run)
+            keeping = await stack.enter_async_context(trio.open_nursery())
+            keeping.start_soon(keeper.run)
             yield database
-            nursery.cancel_scope.cancel()
+            await keeper.end()
+            keeping.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
 
 

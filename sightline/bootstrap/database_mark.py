@@ -22,7 +22,9 @@ from sightline.system.files import write_durably
 
 FILE_NAME: Final = "database_mark.json"
 LOOK_EVERY_S: Final = 10.0
-RETRY_S: Final = 1.0
+SOON_S: Final = 1.0
+"""After the start, and after an error."""
+END_TIMEOUT_S: Final = 2.0
 HOST_TIMEOUT_MS: Final = 2_000
 
 log = structlog.get_logger("sightline")
@@ -91,7 +93,7 @@ class MarkKeeper:
         Raises:
             TakenOverError: Another host was promoted, and the one that is used here still accepts writes.
         """
-        wait_s = LOOK_EVERY_S
+        wait_s = SOON_S  # this server is taking its shards
         while True:
             await trio.sleep(wait_s)
             wait_s = LOOK_EVERY_S
@@ -101,7 +103,15 @@ class MarkKeeper:
             except OSError as error:
                 log.warning("database_mark_not_written", error=str(error))
             except SightlineError:
-                wait_s = RETRY_S  # the database does not answer, which readiness and the callers report
+                wait_s = SOON_S  # the database does not answer, which readiness and the callers report
+
+    async def end(self) -> None:
+        """Write the mark of an orderly stop. Errors are only logged."""
+        with trio.move_on_after(END_TIMEOUT_S):
+            try:
+                await self._note()
+            except (OSError, SightlineError) as error:
+                log.warning("database_mark_not_written", error=str(error))
 
     async def _require_one_primary(self, found: dict[str, DatabasePosition]) -> None:
         was, self._guard.primaries = self._guard.primaries, len(found) if self._has_several_hosts else 1

@@ -10,6 +10,8 @@ from sightline.ports.clock import Clock
 from sightline.ports.leases import ServerRole
 from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.durability import settings_not_durable
+from sightline.storage.database.url import urls_of_hosts
 from sightline.storage.postgres.operations.counts import Counts, read_counts
 from sightline.video.embedded import EmbeddedBackend
 
@@ -25,6 +27,8 @@ class Figures:
     video: dict[str, int] = field(default_factory=dict)
     """Sums over the video workers."""
     relayer_balance_wei: int | None = None
+    not_durable: tuple[str, ...] = ()
+    """Settings of the database server that give up durability."""
     counted_at_ms: int = 0
     """When the database was last counted; 0: not by this server."""
 
@@ -41,6 +45,7 @@ class Sampler:
     ) -> None:
         self._owned = owned
         self._database = database
+        self._has_standby = len(urls_of_hosts(database.options.pool.dsn)) > 1
         self._video = video
         self._chain = chain
         self._clock = clock
@@ -54,7 +59,11 @@ class Sampler:
         """
         failure: SightlineError | None = None
         counts, video, balance = self.figures.counts, self.figures.video, self.figures.relayer_balance_wei
-        counted_at_ms = self.figures.counted_at_ms
+        counted_at_ms, not_durable = self.figures.counted_at_ms, self.figures.not_durable
+        try:
+            not_durable = await settings_not_durable(self._database, has_standby=self._has_standby)
+        except SightlineError as error:
+            failure = error
         if self._owned.role_lease(ServerRole.HOUSEKEEPING) is None:
             counted_at_ms = 0
         else:
@@ -75,7 +84,13 @@ class Sampler:
                 video = _sums(await self._video.stats())
             except SightlineError as error:
                 failure = error
-        self.figures = Figures(counts=counts, video=video, relayer_balance_wei=balance, counted_at_ms=counted_at_ms)
+        self.figures = Figures(
+            counts=counts,
+            video=video,
+            relayer_balance_wei=balance,
+            not_durable=not_durable,
+            counted_at_ms=counted_at_ms,
+        )
         if failure is not None:
             raise failure
 

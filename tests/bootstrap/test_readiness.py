@@ -135,3 +135,23 @@ async def test_calls_that_fail_because_of_the_database_make_the_server_not_ready
     assert check["failed"] * 2 > check["calls"] >= 10
     await trio.to_thread.run_sync(execute, database_dsn, "ALTER TABLE session_gone RENAME TO session")
     await until_ready(server_on)
+
+
+async def test_settings_of_the_database_that_give_up_durability_are_shown_while_the_server_runs(
+    server_on: Server,
+) -> None:
+    """The tests' own Postgres runs without fsync, for speed."""
+    await server_on.start()
+
+    async def shown() -> list[str]:
+        _, checks = await readiness(server_on)
+        names: list[str] = checks["database"]["notDurable"]
+        return names
+
+    await until(shown, lambda names: "fsync" in names, "fsync is named")
+    where = read_server_addresses(server_on.directory / "data")
+    assert where is not None
+    async with httpx.AsyncClient() as http:
+        metrics = (await http.get(f"{where.internal_url}/metrics")).text.splitlines()
+    assert 'sightline_database_not_durable{setting="fsync"} 1.0' in metrics
+    assert 'sightline_database_not_durable{setting="synchronous_standby_names"} 0.0' in metrics

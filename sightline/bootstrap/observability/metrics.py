@@ -12,6 +12,7 @@ from sightline.bootstrap.observability.self_report import LoopDelay
 from sightline.http.metrics import MetricFamily
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS
+from sightline.storage.database.durability import SETTINGS, STANDBY
 
 WEI: Final = 10**18
 OPERATOR_STATES: Final = ("ONLINE", "BUSY")
@@ -132,6 +133,10 @@ def _database(core: Core) -> Iterator[MetricFamily]:
     yield MetricFamily(
         "database_primaries", "Hosts of the database that accept writes", 1 if guard is None else guard.primaries
     )
+    yield MetricFamily(
+        "database_not_durable", "1 for each setting of the database server that gives up durability",
+        {(name,): int(name in core.sampler.figures.not_durable) for name in (*SETTINGS, STANDBY)}, ("setting",),
+    )  # fmt: skip
     yield MetricFamily("database_units_in_flight", "Units of work on the database thread", database.in_flight)
     yield MetricFamily(
         "database_units_waiting", "Units of work that wait for a connection", database.waiting_for_connection

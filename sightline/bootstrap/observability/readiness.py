@@ -55,6 +55,7 @@ class Readiness:
                 detail="The database accepts writes."
                 if database.problem is None
                 else f"The database accepts no writes: {database.problem}.",
+                figures={"notDurable": list(self._core.sampler.figures.not_durable)},
             ),
             "ownership": self._ownership(database.fenced_shards),
             "actors": self._actors(),

@@ -15,9 +15,23 @@ so a connection cannot turn them on; it does set `synchronous_commit`."""
 
 STANDBY: Final = "synchronous_standby_names"
 _OFF: Final = """
-SELECT name FROM pg_settings WHERE (name = ANY($1) AND setting = 'off') OR ($2 AND name = $3 AND setting = '')
+SELECT name FROM unnest($1::text[]) AS name WHERE current_setting(name) = 'off'
+UNION ALL SELECT $3::text WHERE $2::boolean AND current_setting($3::text) = ''
 ORDER BY name
 """
+
+
+async def settings_not_durable(database: Database, *, has_standby: bool) -> tuple[str, ...]:
+    """Return the names of the settings of the database server that give up durability.
+
+    Args:
+        has_standby: As for `warn_if_not_durable`.
+
+    Raises:
+        StoreUnavailableError: The database did not answer.
+    """
+    rows = await database.read(lambda connection: connection.fetch(_OFF, list(SETTINGS), has_standby, STANDBY))
+    return tuple(str(row["name"]) for row in rows)
 
 
 async def warn_if_not_durable(database: Database, *, has_standby: bool = False) -> tuple[str, ...]:
@@ -32,8 +46,7 @@ async def warn_if_not_durable(database: Database, *, has_standby: bool = False) 
     Raises:
         StoreUnavailableError: The database did not answer.
     """
-    rows = await database.read(lambda connection: connection.fetch(_OFF, list(SETTINGS), has_standby, STANDBY))
-    off = tuple(str(row["name"]) for row in rows)
+    off = await settings_not_durable(database, has_standby=has_standby)
     for name in off:
         value = "the names of the standbys" if name == STANDBY else "on"
         log.error("database_not_durable", setting=name, advice=f"set {name} = {value} in postgresql.conf")
