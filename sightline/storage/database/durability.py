@@ -15,8 +15,8 @@ so a connection cannot turn them on; it does set `synchronous_commit`."""
 
 STANDBY: Final = "synchronous_standby_names"
 _OFF: Final = """
-SELECT name FROM unnest($1::text[]) AS name WHERE current_setting(name) = 'off'
-UNION ALL SELECT $3::text WHERE $2::boolean AND current_setting($3::text) = ''
+SELECT name FROM unnest($1::text[]) AS name WHERE current_setting(name, true) = 'off'
+UNION ALL SELECT $3::text WHERE $2::boolean AND current_setting($3::text, true) = ''
 ORDER BY name
 """
 
