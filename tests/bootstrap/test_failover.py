@@ -12,8 +12,8 @@ from typing import Final
 import httpx
 import pytest
 import trio
-from sightline.bootstrap.ownership.single import EXIT_FENCED
 
+from sightline.bootstrap.process import EXIT_FENCED
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, go_live, start_line, until
 from tests.nemesis.parts import ExternalChain, ExternalPostgres, on_database
