@@ -6,6 +6,7 @@ python contracts/build.py
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import vyper
 from vyper.compiler import compile_code
@@ -13,8 +14,21 @@ from vyper.compiler.settings import OptimizationLevel, Settings
 
 SOURCES = Path(__file__).resolve().parent
 ARTEFACTS = SOURCES.parent / "sightline" / "chain" / "contracts" / "compiled"
-NAMES = ("TestUSDC", "SessionSettlement")
+NAMES = ("TestUSDC", "SessionSettlement", "SessionEscrow")
 EVM_VERSION = "cancun"
+BYTES_FORMS = {
+    "TestUSDC": ("permit", "transferWithAuthorization", "receiveWithAuthorization", "cancelAuthorization"),
+}
+"""Functions that a contract also serves with a signature in bytes in place of v, r, s, from its __default__."""
+
+
+def bytes_forms(name: str, abi: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ABI of the functions that only __default__ knows, because Vyper has no overloading."""
+    signature = {"name": "signature", "type": "bytes"}
+    functions = {item["name"]: item for item in abi if item["type"] == "function"}
+    return [
+        functions[form] | {"inputs": [*functions[form]["inputs"][:-3], signature]} for form in BYTES_FORMS.get(name, ())
+    ]
 
 
 def compile_contract(name: str) -> dict[str, object]:
@@ -32,7 +46,7 @@ def compile_contract(name: str) -> dict[str, object]:
         "compiler": f"vyper {vyper.__version__}",
         "evmVersion": EVM_VERSION,
         "sourceSha256": hashlib.sha256(source).hexdigest(),
-        "abi": output["abi"],
+        "abi": output["abi"] + bytes_forms(name, output["abi"]),
         "bytecode": output["bytecode"],
         "runtimeBytecode": output["bytecode_runtime"],
     }

@@ -21,7 +21,7 @@ class Artefact:
 
 @cache
 def artefact(name: str) -> Artefact:
-    """Load the artefact of a contract: TestUSDC or SessionSettlement."""
+    """Load the artefact of a contract: TestUSDC, SessionSettlement or SessionEscrow."""
     text = files("sightline.chain.contracts").joinpath("compiled", f"{name}.json").read_text(encoding="ascii")
     content = json.loads(text)
     return Artefact(

@@ -52,6 +52,12 @@ def test_the_selectors_in_use_are_functions_of_the_contracts() -> None:
     asked = {"settled(bytes32)", "TOKEN()", "isRelayer(address)", "MAX_FEE_BPS()", "ADMIN_DELAY()"}
     assert asked | {"limits(address)", "spentOnDay(address,uint256)"} <= settlement
     assert {"balanceOf(address)", "allowance(address,address)", "mint(address,uint256)"} <= token
+    authorization = "address,address,uint256,uint256,uint256,bytes32"
+    assert {
+        f"{way}WithAuthorization({authorization},{signature})"
+        for way in ("transfer", "receive")
+        for signature in ("bytes", "uint8,bytes32,bytes32")
+    } <= token
 
 
 def test_the_topics_in_use_are_events_of_the_contracts() -> None:
