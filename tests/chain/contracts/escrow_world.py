@@ -54,6 +54,7 @@ class EscrowWorld:
     escrow: str
     domain: SigningDomain
     token_domain: SigningDomain
+    code: bytes | None = None
     sessions: int = 0
     holds: dict[bytes, EscrowHold] = field(default_factory=dict)
 
@@ -302,7 +303,7 @@ def escrow_world(
         token = ground.create(artefact("TestUSDC").bytecode + bytes(12) + owner)
     escrow = deploy_escrow(ground, token, code=code, **changed)
     token_domain = SigningDomain(name="Sightline Test USD Coin", version="1", chain_id=chain_id, contract=token)
-    return EscrowWorld(ground, token, escrow, escrow_domain(chain_id, escrow), token_domain)
+    return EscrowWorld(ground, token, escrow, escrow_domain(chain_id, escrow), token_domain, code)
 
 
 def funded(world: EscrowWorld) -> EscrowWorld:

@@ -107,6 +107,10 @@ class DirectGround:
     def close(self) -> None:
         self._machine.store.close()
 
+    def fork(self, chain_id: int) -> None:
+        """Go on as another chain with the same contracts."""
+        self._context._chain_id = chain_id
+
     @contextmanager
     def undone(self) -> Iterator[None]:
         """Undo at the end what was done inside."""
@@ -114,6 +118,7 @@ class DirectGround:
         yield
         self._state.revert(state)
         self.now_s = started_s
+        self._context._chain_id = self._machine.chain_id
 
     def create(self, code: bytes) -> str:
         self._created += 1
