@@ -20,8 +20,8 @@
         latestEnd = openedAt + maxAmount // ratePerSecond.
 
         WHO IS TRUSTED. A meter decides how many seconds a hold is charged, within I4, and names the payee where the
-        payer's terms leave it open. For openExact it chooses the terms within the amount that the payer sent. It
-        decides who gets stray money. A statement of a removed meter is void at once. The owner names meters, but not
+        payer's terms leave it open. For openExact it chooses the terms, up to MAX_RATE and the amount that the payer
+        sent. It decides who gets stray money. A statement of a removed meter is void at once. The owner names meters, but not
         before ADMIN_DELAY seconds after MeterProposed. It removes meters and pauses at once, and moves no money.
         The token is USDC: it moves the exact amount or nothing, and calls no receiver.
 """
@@ -199,6 +199,7 @@ TOKEN: public(immutable(address))
 FEE_RECEIVER: public(immutable(address))
 MAX_FEE_BPS: public(immutable(uint256))
 SESSION_CAP: public(immutable(uint256))
+MAX_RATE: public(immutable(uint256))
 ADMIN_DELAY: public(immutable(uint256))
 
 owner: public(address)
@@ -223,10 +224,12 @@ isStrayReturned: public(HashMap[bytes32, bool])
 @deploy
 def __init__(
     token: address, owner: address, meter: address, standby_meter: address, fee_receiver: address,
-    max_fee_bps: uint256, session_cap: uint256, admin_delay: uint256,
+    max_fee_bps: uint256, session_cap: uint256, max_rate: uint256, admin_delay: uint256,
 ):
     """
     @param standby_meter The second meter's key, for the day on which the first is removed; empty for none.
+    @param max_rate The highest rate of a hold. With openExact the payer signs no rate, so this bounds what a stolen
+           meter's key can charge for each second until it is removed.
     """
     assert token.is_contract, "SessionEscrow: the token has no code"
     assert owner != empty(address) and meter != empty(address), "SessionEscrow: zero address"
@@ -237,6 +240,7 @@ def __init__(
     FEE_RECEIVER = fee_receiver
     MAX_FEE_BPS = max_fee_bps
     SESSION_CAP = session_cap
+    MAX_RATE = max_rate
     ADMIN_DELAY = admin_delay
     self.owner = owner
     log OwnershipTransferred(previous=empty(address), owner=owner)
@@ -386,6 +390,7 @@ def _objection(hold: Hold, clean_seconds: uint256) -> uint256:
 @internal
 def _require_bounds(max_amount: uint256, rate_per_second: uint256):
     assert rate_per_second > 0, "SessionEscrow: rate is 0"
+    assert rate_per_second <= MAX_RATE, "SessionEscrow: over the highest rate"
     assert max_amount <= SESSION_CAP, "SessionEscrow: over the session cap"
     assert max_amount // rate_per_second > 0, "SessionEscrow: amount is less than a second"
     assert max_amount // rate_per_second <= MAX_SECONDS, "SessionEscrow: over the longest session"

@@ -16,7 +16,7 @@ CLOSED: Final = (1).to_bytes(32)
 """stateOf of a session that was captured, claimed or reclaimed. Before `open` it is 0, between them the hold's hash."""
 TERMS_TYPE: Final = "(bytes32,address,address,uint256,uint256,uint256,uint256)"
 MANDATE_TYPE: Final = "(address,address,uint256,uint256,uint256,uint256,uint256,bytes32)"
-CONSTRUCTOR_TYPES: Final = ("address", "address", "address", "address", "address", "uint256", "uint256", "uint256")
+CONSTRUCTOR_TYPES: Final = (*("address",) * 5, *("uint256",) * 4)
 FUNCTIONS: Final = {
     "openWithAuthorization": (TERMS_TYPE, "address", "bytes", "bytes"),
     "openExact": (TERMS_TYPE, "address", "uint256", "uint256", "bytes32", "bytes", "bytes"),
@@ -71,12 +71,12 @@ def _plain(value: Any) -> Any:
 
 def escrow_constructor(
     *, token: str, owner: str, meter: str, standby_meter: str, fee_receiver: str, max_fee_bps: int,
-    session_cap_micro: int, admin_delay_s: int,
+    session_cap_micro: int, max_rate: int, admin_delay_s: int,
 ) -> bytes:  # fmt: skip
     """Encode the constructor arguments of SessionEscrow."""
     return encode(
         CONSTRUCTOR_TYPES,
-        [token, owner, meter, standby_meter, fee_receiver, max_fee_bps, session_cap_micro, admin_delay_s],
+        [token, owner, meter, standby_meter, fee_receiver, max_fee_bps, session_cap_micro, max_rate, admin_delay_s],
     )
 
 

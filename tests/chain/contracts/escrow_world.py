@@ -35,6 +35,7 @@ RATE = 1_000
 SECONDS = 600
 MAX_FEE_BPS = 3_000
 SESSION_CAP = 100_000_000
+MAX_RATE = 1_000_000
 ADMIN_DELAY_S = 172_800
 FUNDS = 10**12
 
@@ -289,7 +290,7 @@ def deploy_escrow(ground: Ground, token: str, *, code: bytes | None = None, **ch
     arguments = {
         "token": token, "owner": address["owner"], "meter": address["meter"], "standby_meter": address["standby"],
         "fee_receiver": address["feeReceiver"], "max_fee_bps": MAX_FEE_BPS, "session_cap_micro": SESSION_CAP,
-        "admin_delay_s": ADMIN_DELAY_S,
+        "max_rate": MAX_RATE, "admin_delay_s": ADMIN_DELAY_S,
     }  # fmt: skip
     return ground.create((code or artefact("SessionEscrow").bytecode) + escrow_constructor(**(arguments | changed)))
 

@@ -68,9 +68,9 @@ def ask(ground: Ground, to: str, signature: str, *values: Any) -> int:
 
 
 @cache
-def compiled(source: str) -> bytes:
+def compiled(source: str, optimize: OptimizationLevel = OptimizationLevel.GAS) -> bytes:
     """Compile a source text to its creation code."""
-    settings = Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS)
+    settings = Settings(evm_version=EVM_VERSION, optimize=optimize)
     output = compile_code(source, output_formats=["bytecode"], settings=settings)
     return bytes.fromhex(output["bytecode"].removeprefix("0x"))
 

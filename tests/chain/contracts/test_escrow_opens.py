@@ -12,6 +12,7 @@ from sightline.chain.contracts.messages import MAX_SECONDS, NOBODY, EscrowHold, 
 from sightline.system.keccak import keccak256
 from tests.chain.contracts.escrow_world import (
     MAX_FEE_BPS,
+    MAX_RATE,
     RATE,
     SECONDS,
     SESSION_CAP,
@@ -139,13 +140,15 @@ def test_terms_have_bounds(world: EscrowWorld) -> None:
     escrow, stranger = world.escrow, world.address("stranger")
     longest = RATE * MAX_SECONDS
     world.open_consented(world.terms(max_amount=longest + RATE - 1))
-    world.open_consented(world.terms(max_amount=SESSION_CAP, rate=SESSION_CAP, fee_bps=MAX_FEE_BPS))
+    world.open_consented(world.terms(max_amount=SESSION_CAP, rate=MAX_RATE, fee_bps=MAX_FEE_BPS))
     for changed, reason in (
         ({"rate": 0}, "rate is 0"),
         ({"max_amount": RATE - 1}, "less than a second"),
         ({"max_amount": longest + RATE}, "over the longest session"),
         ({"max_amount": SESSION_CAP + 1, "rate": 10**6}, "over the session cap"),
-        ({"max_amount": 2**256 - 1, "rate": 2**255}, "over the session cap"),
+        ({"max_amount": SESSION_CAP, "rate": MAX_RATE + 1}, "over the highest rate"),
+        ({"max_amount": 2**256 - 1, "rate": MAX_RATE}, "over the session cap"),
+        ({"max_amount": 2**256 - 1, "rate": 2**255}, "over the highest rate"),
         ({"fee_bps": MAX_FEE_BPS + 1}, "fee over the bound"),
         ({"payer": NOBODY}, "zero address"),
         ({"payee": NOBODY}, "zero address"),
