@@ -37,7 +37,7 @@ SENDERS = (*PARTIES, "gas", "owner", "meter", "stranger")
 METERS = ("meter", "standby")
 DAY_S = 86_400
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(6 * 3_600 if EXAMPLES else 600)
 
 
 class EscrowMachine(RuleBasedStateMachine):

@@ -88,11 +88,12 @@ def test_the_functions_and_topics_in_use_are_those_of_the_contract() -> None:
     every = signatures("SessionEscrow", "function")
     assert functions <= every
     views_and_administration = {
-        "DOMAIN_SEPARATOR()", "TOKEN()", "FEE_RECEIVER()", "MAX_FEE_BPS()", "SESSION_CAP()", "MAX_RATE()", "ADMIN_DELAY()",
-        "owner()", "pendingOwner()", "paused()", "ownershipAcceptableFrom()", "isMeter(address)", "meterAllowedFrom(address)",
-        "stateOf(bytes32)", "totalHeld()", "credit(address)", "totalCredit()", "isMandateRevoked(bytes32)",
-        "openedOnDay(bytes32,uint256)", "isStrayReturned(bytes32)", "proposeMeter(address)", "allowMeter(address)",
-        "removeMeter(address)", "setPaused(bool)", "transferOwnership(address)", "acceptOwnership()",
+        "DOMAIN_SEPARATOR()", "TOKEN()", "FEE_RECEIVER()", "MAX_FEE_BPS()", "SESSION_CAP()", "MAX_RATE()",
+        "ADMIN_DELAY()", "owner()", "pendingOwner()", "paused()", "ownershipAcceptableFrom()", "isMeter(address)",
+        "meterAllowedFrom(address)", "stateOf(bytes32)", "totalHeld()", "credit(address)", "totalCredit()",
+        "isMandateRevoked(bytes32)", "openedOnDay(bytes32,uint256)", "isStrayReturned(bytes32)",
+        "proposeMeter(address)", "allowMeter(address)", "removeMeter(address)", "setPaused(bool)",
+        "transferOwnership(address)", "acceptOwnership()",
     }  # fmt: skip
     assert every == functions | views_and_administration
     topics = {escrow.topic(event) for event in signatures("SessionEscrow", "event")}
