@@ -20,7 +20,6 @@ class RatesElsewhere:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._spent: dict[tuple[str, str], int] = {}
-        self._is_due = trio.Event()
 
     @property
     def servers(self) -> int:
@@ -28,11 +27,9 @@ class RatesElsewhere:
         return len(self._peers.routes.servers)
 
     def spent(self, rate: str, key: str, cost: int) -> None:
-        """Send it to the other servers soon, if there are any."""
-        if self.servers > 1:
-            bucket = (str(rate), key)
-            self._spent[bucket] = self._spent.get(bucket, 0) + cost
-            self._is_due.set()
+        """Send it to the other servers soon."""
+        bucket = (str(rate), key)
+        self._spent[bucket] = self._spent.get(bucket, 0) + cost
 
     def attach(self, take: Callable[[str, str, int], None]) -> None:
         """Call `take` with the class, key and tokens of what others tell."""
@@ -46,8 +43,10 @@ class RatesElsewhere:
     async def run(self) -> NoReturn:
         """Tell the others until cancelled."""
         while True:
-            await self._is_due.wait()
-            self._is_due = trio.Event()
+            if self.servers < 2:  # a server that is alone has nothing to tell
+                await self._peers.routes.changed.wait()
+                continue
+            # At fixed times, not 100 ms after a request: the servers' buckets would be full at the same moment.
             await trio.sleep(TELL_EVERY_S)
             items = [(rate, key, cost) for (rate, key), cost in self._spent.items()]
             self._spent.clear()

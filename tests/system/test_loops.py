@@ -20,6 +20,7 @@ OTHER_LOOPS: Final = {
     "system/loops.py:run_forever": "the helper itself",
     "actors/recovery.py:_until_answered": "ends when the store has answered; catches what it raises",
     "cluster/shard_host.py:_assign_forever": "catches what the store raises; actors do not import system",
+    "bootstrap/database_mark.py:run": "catches what the store and the file raise; two primaries end the server",
     "bootstrap/database.py:_migrate": "ends when the leases of other servers have run out",
     "bootstrap/observability/self_report.py:run": "measures the event loop; nothing in it can fail",
     "actors/session/media_pump.py:_checkpoint": "catches what the store raises; actors do not import system",
