@@ -27,6 +27,8 @@ OTHERS_RENEW_S: Final = RENEW_EVERY_S + 2 * RENEW_DEADLINE_S
 """How long a server whose renewal failed takes nothing: the database may have been away for all, and the others need
 this long to renew too."""
 ASSIGN_EVERY_S: Final = 1.0
+ALONE_EVERY_S: Final = 15.0
+"""The same for a server that is alone and owns everything: no other one takes or gives."""
 EXPECTED_S: Final = 10.0
 REPORT_EVERY_S: Final = 5.0
 APART_S: Final = 5.0
@@ -162,6 +164,7 @@ class ShardHost:
             log.error("shards_lost", shards=len(lost))
             self._owned.remove(lost)
             self._nursery.start_soon(self._stop, lost, 0.0)
+            self._look.set()
 
     async def end(self) -> None:
         """Own nothing any more, because another server has ended this one; stop all actors at once."""
@@ -242,7 +245,8 @@ class ShardHost:
             except (UnavailableError, OutcomeUnknownError) as error:
                 log.warning("shards_not_assigned", error=str(error))
             await trio.sleep(LOOK_PAUSE_S)
-            with trio.move_on_after(ASSIGN_EVERY_S):
+            owns_all = self._server.is_alone and len(self._owned.epochs) == len(self._shards)
+            with trio.move_on_after(ALONE_EVERY_S if owns_all else ASSIGN_EVERY_S):
                 await self._look.wait()
             self._look = trio.Event()
 
