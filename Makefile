@@ -130,7 +130,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m bench.run $(ARGS)
 
 simulate: $(VENV)/.dev
-	$(BIN)/sightline simulate $(ARGS)
+	$(BIN)/python -m simulation $(ARGS)
 
 lock: $(BIN)/python
 	$(PIP_INSTALL) uv

@@ -42,11 +42,11 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.store import SessionWrite, ShardLease, WorkspaceWrite
 from sightline.ports.video import MediaEvent, MediaKind
 from sightline.ports.video import VideoInput as PortInput
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.shards import take_every_shard
 
 LAT, LNG = 52.52, 13.405

@@ -21,7 +21,7 @@ from sightline.chain.rpc.client import RpcOptions, open_rpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.ports.ledger import LedgerQuery
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.endpoint import open_endpoint
 from tests.chain.interop.anvil import INSTALLED, open_anvil
 from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, ScriptedNode, mint

@@ -75,7 +75,7 @@ GROUPS: Final[dict[str, Group]] = {
     "domain": Group(("sightline/domain/*.py",), RULE_TESTS),
     "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher"), CHAIN_TESTS),
     "ledgers": Group(
-        ("sightline/storage/memory/ledger.py", "sightline/storage/memory/ledger_outbox.py"),
+        ("simulation/memory/ledger.py", "simulation/memory/ledger_outbox.py"),
         (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),
     ),
     "postgres": Group(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sightline.actors.shards import EVERY_SHARD
-from sightline.storage.memory.store import MemoryStore
+from simulation.memory.store import MemoryStore
 
 _TAKE = "SELECT id, epoch FROM take_shards($1, $2)"
 

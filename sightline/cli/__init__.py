@@ -377,31 +377,6 @@ def dev(
     raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
 
 
-@app.command(rich_help_panel=DEVELOP)
-def simulate(
-    seed: Annotated[int, typer.Option(help="Seed of the simulation, or the first of --seeds.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to run.")] = 1,
-    scenario: Annotated[str | None, typer.Option(help="Scenario to run; default: chosen by each seed.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Run one long simulation of this many virtual hours.")] = None,
-    operators: Annotated[int, typer.Option(min=1, help="Operators in the long simulation.")] = 200,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions in the long simulation.")] = 2000,
-    processes: Annotated[int, typer.Option(min=0, help="Simulations in parallel; 0: one per processor.")] = 0,
-) -> None:
-    """Simulate whole servers on virtual time with injected faults, and check every invariant after every step."""
-    from sightline.sim.command import SimulateOptions, run_simulation
-
-    options = SimulateOptions(
-        seed=seed,
-        seeds=seeds,
-        scenario=scenario,
-        hours=hours,
-        operators=operators,
-        sessions=sessions,
-        processes=processes,
-    )
-    raise typer.Exit(run_simulation(options, typer.echo))
-
-
 def main() -> None:
     """Entry point of the command."""
     app()

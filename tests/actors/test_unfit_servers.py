@@ -11,10 +11,10 @@ import trio.testing
 from sightline.actors.kernel import Registry
 from sightline.actors.shards import OwnedShards
 from sightline.domain.errors import StoreUnavailableError
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.leases import MemoryShardLeases
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.leases import MemoryShardLeases
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.cluster.hosts import start_host
 
 SHARDS = range(12)

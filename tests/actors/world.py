@@ -28,9 +28,9 @@ from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.ports.relations import Staged
 from sightline.ports.store import IdempotencyKey
 from sightline.ports.video import MediaEvent, MediaKind, VideoInput
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.shards import take_every_shard
 
 LAT, LNG = 48.137154, 11.576124

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.evm import Evm, an_evm
 from tests.chain.relayer.desk import Desk, TrioClock
 from tests.chain.relayer.settling_node import SettlingNode, open_node

@@ -18,7 +18,7 @@ from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
 from sightline.ports.chain import CallRevertedError, ChainChangedError
 from sightline.ports.ledger import ChainIdentity, SettlementState
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.endpoint import answering, of_method
 from tests.chain.world import Wallet, World, clock, faucet_of, ids, options_for, running, until
 

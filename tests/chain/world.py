@@ -22,10 +22,10 @@ from sightline.ports.chain import SettlementUpdate
 from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementRecord, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.contract.builders import a_session, an_operator, in_phase
 

@@ -14,7 +14,6 @@ WITHOUT = {
     "backup": "writes a file",
     "restore": "writes a directory",
     "demo": "is for people",
-    "simulate": "is for developers",
 }
 """Commands without the option, and why. `admin` prints JSON always."""
 

@@ -9,7 +9,7 @@ from sightline.actors.kernel import Registry
 from sightline.actors.shards import OwnedShards
 from sightline.cluster.shard_host import ShardHost
 from sightline.ports.leases import ServerIdentity
-from sightline.storage.memory.leases import TrioLeaseKeeper
+from simulation.memory.leases import TrioLeaseKeeper
 
 
 async def recover_nothing(

@@ -10,13 +10,13 @@ from sightline.ports.relations import Relations
 from sightline.ports.store import Heartbeat, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.shards import take_every_shard
 
 from .builders import record

@@ -10,9 +10,9 @@ from sightline.ports.administration import AuditAction, AuditEntry, AuditLog
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.sqlstate import StatementRefusedError
-from sightline.storage.memory.audit import MemoryAuditLog
 from sightline.storage.postgres.administration import PostgresAuditLog
 from sightline.system.clock import SystemClock
+from simulation.memory.audit import MemoryAuditLog
 
 ENTRY = AuditEntry(
     act_id="3f0c8c8e-6a1b-4b51-9e0e-0a7f1c9d2b44",

@@ -11,10 +11,10 @@ from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose
 from sightline.ports.store import CallRecordedError, IdempotencyKey, IdempotencyRecord
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresIdentityStore
+from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 
 NOW = 1_800_000_000_000
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"

@@ -10,9 +10,9 @@ from sightline.domain.access import Role
 from sightline.domain.units import DAY_MS
 from sightline.ports.identity import Invitation, InvitationLimits, InvitationStore, NotInvited
 from sightline.ports.relations import PreconditionFailedError, TupleUpdate, member_edge
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.invitations import MemoryInvitations
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.invitations import MemoryInvitations
 
 from .conftest import Stored
 

@@ -10,12 +10,12 @@ from sightline.actors.shards import OwnedShards
 from sightline.ports.leases import LeaseKeeper, ServerIdentity, ShardLeases
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.leases import MemoryShardLeases, TrioLeaseKeeper
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.leases import PostgresLeaseKeeper, PostgresShardLeases
 from sightline.system.clock import boot_now_ms
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.leases import MemoryShardLeases, TrioLeaseKeeper
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 
 
 @dataclass

@@ -31,8 +31,8 @@ from sightline.ports.relations import (
 )
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryRelations
 from sightline.storage.postgres.identity import PostgresRelations
+from simulation.memory.identity import MemoryRelations
 
 TOKEN_KEY = b"t" * 32
 CONSUMER = "11111111-1111-4111-8111-111111111111"

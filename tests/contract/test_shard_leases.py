@@ -18,12 +18,12 @@ from sightline.ports.leases import (
 from sightline.ports.store import SHARDS, HeartbeatWrite, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.leases import MemoryShardLeases
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.leases import PostgresShardLeases
 from sightline.storage.postgres.store import PostgresStore
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.leases import MemoryShardLeases
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 
 from .builders import a_heartbeat, an_id
 

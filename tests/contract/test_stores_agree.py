@@ -26,12 +26,12 @@ from sightline.ports.store import (
     WorkspaceWrite,
 )
 from sightline.storage.database.bridge import Database
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.shards import take_every_shard
 
 from .builders import (

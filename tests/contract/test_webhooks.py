@@ -38,8 +38,8 @@ from sightline.ports.webhooks import (
     WebhookMessage,
     WebhookStore,
 )
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
+from simulation.memory.ledger import MemoryLedger
 from tests.contract.builders import (
     PAYEE,
     T0,

@@ -72,11 +72,6 @@ from sightline.ports.relations import Relations
 from sightline.ports.store import SHARDS, Store
 from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
-from sightline.storage.memory.audit import MemoryAuditLog
-from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
-from sightline.storage.memory.invitations import MemoryInvitations
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
@@ -85,6 +80,11 @@ from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.ids import SystemIds
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
+from simulation.memory.audit import MemoryAuditLog
+from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
+from simulation.memory.invitations import MemoryInvitations
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
 from tests.shards import take_every_shard
 

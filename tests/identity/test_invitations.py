@@ -13,7 +13,7 @@ from sightline.identity.invitations import LIFETIME_MS, SHOWN_MAX, Invitations
 from sightline.identity.members import Members
 from sightline.ports.identity import Withdrawal, WorkspaceBrief
 from sightline.ports.relations import RelationTuple, TupleUpdate
-from sightline.storage.memory.invitations import MemoryInvitations
+from simulation.memory.invitations import MemoryInvitations
 from tests.identity.test_keys_and_members import refusal_of
 from tests.identity.world import World
 

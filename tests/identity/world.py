@@ -22,8 +22,8 @@ from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessi
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
 from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
-from sightline.storage.memory.identity import MemoryIdentityStore, MemoryRelations
-from sightline.storage.memory.invitations import MemoryInvitations
+from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
+from simulation.memory.invitations import MemoryInvitations
 
 IDLE_MS = 4 * HOUR_MS
 

@@ -6,7 +6,7 @@ from sightline.actors.session.actor import SessionActor
 from sightline.cluster import connected_servers, shard_host
 from sightline.cluster.peers import peers as peers_module
 from sightline.domain.errors import UnavailableError
-from sightline.sim.simulate import SEVERAL, simulate
+from simulation.simulate import SEVERAL, simulate
 
 SEEDS = range(40)
 """Enough worlds for each bug to show."""

@@ -6,8 +6,8 @@ import sys
 import pytest
 import trio
 
-from sightline.sim.runtime import SeededIds, SimWallClock, run_virtual, seeded_scheduler
-from sightline.sim.simulate import SEVERAL, simulate
+from simulation.runtime import SeededIds, SimWallClock, run_virtual, seeded_scheduler
+from simulation.simulate import SEVERAL, simulate
 
 
 async def scheduler_trace():
@@ -97,7 +97,7 @@ def test_different_seeds_are_different_histories():
 
 @pytest.mark.parametrize("scenario", [None, SEVERAL])
 def test_hash_randomisation_and_another_process_change_nothing(scenario):
-    code = f"from sightline.sim.simulate import simulate; print(simulate(13, scenario={scenario!r}).trace_hash)"
+    code = f"from simulation.simulate import simulate; print(simulate(13, scenario={scenario!r}).trace_hash)"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True

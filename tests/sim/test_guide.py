@@ -16,7 +16,7 @@ def test_the_examples_of_the_guide_run(capsys):
 
 
 def test_the_guide_names_every_checker():
-    from sightline.sim.checkers import all_checkers
+    from simulation.checkers import all_checkers
 
     text = GUIDE.read_text()
     for checker in all_checkers():
@@ -24,8 +24,8 @@ def test_the_guide_names_every_checker():
 
 
 def test_the_guide_names_only_commands_that_there_are():
-    from sightline.sim.scenarios import SCENARIOS
-    from sightline.sim.simulate import SERVERS, SEVERAL
+    from simulation.scenarios import SCENARIOS
+    from simulation.simulate import SERVERS, SEVERAL
 
     for name in re.findall(r"--scenario ([a-z-]+)", GUIDE.read_text()):
         assert name in (*SCENARIOS, SERVERS, SEVERAL)

@@ -5,10 +5,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sightline.ports.relations import Staged
-from sightline.sim.adapters.relations import FaultyRelations
-from sightline.sim.faults import FaultRates
-from sightline.sim.operations import Deed, SimOperation, story_of
-from sightline.sim.simulate import play
+from simulation.adapters.relations import FaultyRelations
+from simulation.faults import FaultRates
+from simulation.operations import Deed, SimOperation, story_of
+from simulation.simulate import play
 
 OPERATIONS = st.lists(
     st.builds(

@@ -22,11 +22,11 @@ from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import Staged
 from sightline.ports.store import Committed, RejectedAssignment, RejectedWhy, ShardLease
-from sightline.sim.adapters.relations import FaultyRelations
-from sightline.sim.adapters.store import FaultyStore, Line
-from sightline.sim.simulate import simulate
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
+from simulation.adapters.relations import FaultyRelations
+from simulation.adapters.store import FaultyStore, Line
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
+from simulation.simulate import simulate
 
 SEEDS = range(100)
 """Enough worlds, of every scenario, for each bug to show."""

@@ -6,14 +6,14 @@ from sightline.cluster import shard_host
 from sightline.cluster.peers import peers as peers_module
 from sightline.cluster.shard_host import ShardHost
 from sightline.domain.errors import UnavailableError
-from sightline.sim.servers import member as member_module
-from sightline.sim.servers import server as server_module
-from sightline.sim.servers.server import SimServer
-from sightline.sim.servers.world import simulate_servers
-from sightline.sim.simulate import SERVERS, simulate
-from sightline.storage.memory import leases as leases_module
-from sightline.storage.memory.leases import MemoryShardLeases
-from sightline.storage.memory.store import MemoryStore
+from simulation.memory import leases as leases_module
+from simulation.memory.leases import MemoryShardLeases
+from simulation.memory.store import MemoryStore
+from simulation.servers import member as member_module
+from simulation.servers import server as server_module
+from simulation.servers.server import SimServer
+from simulation.servers.world import simulate_servers
+from simulation.simulate import SERVERS, simulate
 
 SEEDS = range(60)
 """Enough worlds for each bug to show."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sightline.sim.faults import FaultRates
-from sightline.sim.scenarios import SCENARIOS, scenario_of
-from sightline.sim.simulate import simulate, simulate_many
+from simulation.faults import FaultRates
+from simulation.scenarios import SCENARIOS, scenario_of
+from simulation.simulate import simulate, simulate_many
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -62,7 +62,7 @@ def test_all_faults_at_once_are_survived():
 
 
 def test_a_failure_names_the_promise_the_faults_the_last_steps_and_the_command_that_repeats_it(monkeypatch):
-    from sightline.sim.checkers.rows import Transitions
+    from simulation.checkers.rows import Transitions
 
     monkeypatch.setattr(Transitions, "on_session", lambda self, step: self.fail("a planted complaint"))
     report = simulate(7)
@@ -70,11 +70,11 @@ def test_a_failure_names_the_promise_the_faults_the_last_steps_and_the_command_t
     assert "transitions: a planted complaint" in text
     assert "faults: " in text
     assert "REQUESTED" in text
-    assert text.endswith("repeat it: sightline simulate --seed 7 --scenario city")
+    assert text.endswith("repeat it: python -m simulation --seed 7 --scenario city")
 
 
 def test_failures_are_collected_up_to_a_limit(monkeypatch):
-    from sightline.sim.checkers.rows import Transitions
+    from simulation.checkers.rows import Transitions
 
     monkeypatch.setattr(Transitions, "on_session", lambda self, step: self.fail("a planted complaint"))
     summary = simulate_many(range(50), failures_max=2)

@@ -46,7 +46,6 @@ OTHER_LOOPS: Final = {
     "http/resources/frames.py:_send_frames": "one request: an error ends the request",
     "http/server/serve.py:_sweep": "touches no store, chain or file",
     "http/server/serve.py:_accept": "catches OSError of accept",
-    "storage/memory/leases.py:run": "of simulated servers; catches what the leases raise",
     "storage/postgres/leases.py:_tick": "touches no store, chain or file",
     "system/kept_child.py:keep_child": "restarts the child process; catches what starting raises",
     "cluster/video/backend.py:_close_elsewhere": "catches what other servers answer",

@@ -22,12 +22,12 @@ from sightline.ports.webhooks import (
     OutboxRow,
     WebhookEndpoint,
 )
-from sightline.storage.memory.webhooks import MemoryWebhooks
 from sightline.system.ids import SystemIds
 from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
 from sightline.webhooks.http_client import SendOutcome
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
+from simulation.memory.webhooks import MemoryWebhooks
 
 IDLE_S = 60.0
 OK, BAD = SendOutcome(status=204), SendOutcome(503, "bad_status")

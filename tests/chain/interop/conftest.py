@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.endpoint import open_endpoint
 from tests.chain.interop.anvil import Anvil, open_anvil
 from tests.chain.world import World

@@ -21,8 +21,8 @@ from sightline.ports.ledger import (
     SettlementState,
     WalletReading,
 )
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.ids import SystemIds
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.settling_node import SettlingNode
 from tests.contract.builders import a_session, an_operator, in_phase
 

@@ -15,8 +15,8 @@ from sightline.ports.ledger import (
     SettlementLane,
     SettlementState,
 )
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.keccak import session_id_hash
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, TrioClock
 from tests.chain.relayer.settling_node import Settled
 

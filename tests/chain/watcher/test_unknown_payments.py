@@ -11,8 +11,8 @@ from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import UnknownPayments
 from sightline.ports.ledger import Attempt
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.system.keccak import session_id_hash
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import FixedIds, TrioClock
 from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, Block, ScriptedNode, open_scripted, settled
 from tests.contract.ledger.ledgers import OTHER_SESSION, SESSION, a_payload

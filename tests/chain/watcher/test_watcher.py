@@ -13,7 +13,7 @@ from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import FundsPolicy, LedgerEventKind, LedgerQuery, LedgerRow, WalletView
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.chain.watcher.scripted_node import (
     RELAYER,

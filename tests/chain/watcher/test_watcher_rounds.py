@@ -13,7 +13,7 @@ from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import LedgerQuery
-from sightline.storage.memory.ledger import MemoryLedger
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import FixedIds, TrioClock
 from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, ScriptedNode, approval, mint, open_scripted
 

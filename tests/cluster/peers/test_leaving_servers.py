@@ -11,11 +11,11 @@ from sightline.actors.kernel import Context, Envelope, KindName, KindOptions, Re
 from sightline.actors.shards import OwnedShards
 from sightline.cluster.routes import Routes
 from sightline.cluster.shard_host import ShardHost
-from sightline.storage.memory.identity import MemoryRelations
-from sightline.storage.memory.leases import MemoryShardLeases
-from sightline.storage.memory.ledger import MemoryLedger
-from sightline.storage.memory.store import MemoryStore
 from sightline.system.clock import SystemClock
+from simulation.memory.identity import MemoryRelations
+from simulation.memory.leases import MemoryShardLeases
+from simulation.memory.ledger import MemoryLedger
+from simulation.memory.store import MemoryStore
 from tests.cluster.hosts import start_host
 
 SHARDS = range(120)

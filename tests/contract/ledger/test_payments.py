@@ -12,10 +12,10 @@ from sightline.ports.ledger import FundsPolicy, Inclusion, Ledger, PaymentJourna
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.sqlstate import StatementRefusedError
-from sightline.storage.memory.ledger import MemoryLedger
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.payments import PostgresPayments
 from sightline.system.keccak import session_id_hash
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.world import insert_session
 from tests.contract.builders import a_session, an_operator, in_phase
 from tests.contract.ledger.ledgers import (

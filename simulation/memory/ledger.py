@@ -1,0 +1,471 @@
+"""The settlement outbox, holds and wallets in memory, with the contract of Postgres; for simulation and tests."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+from sightline.domain.session.model import Session, SessionState
+from sightline.domain.settlement import UnknownPayments
+from sightline.domain.units import DAY_MS
+from sightline.ports.ledger import (
+    WOKEN_MAX,
+    BlockApplication,
+    BlockRef,
+    ChainEvent,
+    ChainIdentity,
+    CursorMovedError,
+    FundsPolicy,
+    HoldState,
+    LedgerEventKind,
+    LedgerQuery,
+    LedgerRow,
+    LiveHold,
+    ReadingState,
+    SessionProof,
+    SettlementLane,
+    SettlementRecord,
+    SettlementState,
+    UsageDay,
+    UsageSide,
+    WalletReading,
+    WalletView,
+)
+from sightline.ports.store import DEMAND_PAID_MS, KeySpending
+from sightline.storage.postgres.ledger import HEADERS_KEPT
+from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
+from sightline.system.keccak import session_id_hash
+from simulation.memory.ledger_outbox import MemoryOutbox
+from simulation.memory.payments import MemoryPayments
+
+
+@dataclass(slots=True)
+class _Hold:
+    session_id: str
+    payer: str
+    amount: int
+    state: HoldState
+    released_block: int | None = None
+    key: tuple[str, int] | None = None
+    """The limited API key that it counts against, and the UTC day."""
+
+
+@dataclass(slots=True)
+class _Event:
+    sequence: int
+    event: ChainEvent
+    created_at_ms: int
+    confirmed_at_ms: int | None = None
+    removed: bool = False
+
+
+@final
+class MemoryLedger(MemoryOutbox):
+    """Implements `Ledger` in memory: outbox, wallets and holds."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """Create an empty ledger. Webhooks are due by `now_ms`, which is constant by default."""
+        super().__init__(now_ms)
+        self.session_of: Callable[[str], Session | None] = lambda _: None
+        """Finds the session for `proofs`; the store that uses this ledger sets it."""
+        self._given: dict[tuple[str, int], int] = {}
+        """Test money by lower-case address and UTC day."""
+        self._identity: ChainIdentity | None = None
+        self._tracked: dict[str, tuple[str, int]] = {}
+        self._readings: dict[str, tuple[WalletReading, bool, int]] = {}
+        self._events: dict[tuple[str, int, str], _Event] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._hold_by_hash: dict[str, _Hold] = {}
+        self._headers: dict[int, BlockRef] = {}
+        self._head: BlockRef | None = None
+        self._checked_at_ms = 0
+        self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
+
+    async def identify(self, identity: ChainIdentity) -> ChainIdentity:
+        """Record the chain's identity if there is none, and return the recorded one."""
+        if self._identity is None:
+            self._identity = ChainIdentity(
+                chain_id=identity.chain_id,
+                genesis_hash=identity.genesis_hash.lower(),
+                usdc_address=identity.usdc_address.lower(),
+                settlement_address=identity.settlement_address.lower(),
+            )
+        return self._identity
+
+    async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Track the wallet of a workspace."""
+        self.track_now(workspace_id, address, now_ms=now_ms)
+
+    def track_now(self, workspace_id: str, address: str, *, now_ms: int) -> None:
+        """Track the wallet of a workspace, as part of another store's step."""
+        self._tracked.setdefault(workspace_id, (address.lower(), now_ms))
+
+    async def tracked_among(self, addresses: Sequence[str]) -> dict[str, ReadingState]:
+        """Return which of these addresses are tracked, with the state of each reading."""
+        followed = {address for address, _ in self._tracked.values()}
+        return {address: self._known(address) for address in addresses if address in followed}
+
+    async def wallets_to_read(self, *, limit: int) -> dict[str, ReadingState]:
+        """Return the addresses whose reading is NEW or OUTDATED."""
+        followed = sorted({address for address, _ in self._tracked.values()})
+        found = {address: known for address in followed if (known := self._known(address)) is not ReadingState.CURRENT}
+        return dict(list(found.items())[:limit])
+
+    def _known(self, address: str) -> ReadingState:
+        known = self._readings.get(address)
+        if known is None:
+            return ReadingState.NEW
+        return ReadingState.OUTDATED if known[1] else ReadingState.CURRENT
+
+    async def oldest_readings(self, *, before_ms: int, limit: int) -> list[str]:
+        """Return the addresses whose reading is older than this, oldest first."""
+        old = [(known[2], address) for address, known in self._readings.items() if known[2] < before_ms]
+        return [address for _, address in sorted(old)[:limit]]
+
+    async def chain_head(self) -> BlockRef | None:
+        """Return the last applied block."""
+        return self._head
+
+    async def recent_headers(self) -> list[BlockRef]:
+        """Return the last applied blocks, newest first."""
+        return [self._headers[number] for number in sorted(self._headers, reverse=True)]
+
+    async def settlements_to_recheck(self) -> list[SettlementRecord]:
+        """Return mined settlements whose block is not the one that the watcher applied."""
+        mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+        hashes = {header.number: header.block_hash for header in self._headers.values()}
+        if not hashes:
+            return []
+        found = [
+            (row.block_number, row)
+            for row in self._ordered()
+            if row.state in mined and row.block_number is not None and row.block_number >= min(hashes)
+            and hashes.get(row.block_number) != row.block_hash
+        ]  # fmt: skip
+        return [row for _, row in sorted(found, key=lambda each: each[0])]
+
+    async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        known = {row.session_id_hash for row in self._settlements.values()}
+        return frozenset(each for each in hashes if each not in known and not self.payments.is_adopted(each))
+
+    async def relayers(self) -> frozenset[str]:
+        """Return the addresses of all keys that have signed settlements of this ledger."""
+        return frozenset(self._keys)
+
+    def _has_settlement_or_will(self, hashed: str) -> bool:
+        if any(row.session_id_hash == hashed for row in self._settlements.values()):
+            return True
+        hold = self._hold_by_hash.get(hashed)
+        session = None if hold is None else self.session_of(hold.session_id)
+        return session is not None and not session.is_terminal
+
+    def _sum_settled(self) -> UnknownPayments:
+        on_chain = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
+        paid = [row.on_chain or row.payload for row in self._settlements.values() if row.state in on_chain]
+        return UnknownPayments(count=len(paid), amount_micro=sum(each.to_amount + each.fee_amount for each in paid))
+
+    async def mark_checked(self, *, now_ms: int) -> None:
+        """Record that the endpoint still has the cursor's block as head."""
+        self._checked_at_ms = now_ms
+
+    async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
+        """Write events, readings, released holds and the cursor."""
+        if self._head != application.previous:
+            raise CursorMovedError(f"the cursor is {self._head}, not {application.previous}")
+        for event in application.events:
+            self._add_event(event, now_ms)
+        for reading in application.readings:
+            known = self._readings.get(reading.address)
+            if known is None or known[1] or known[0].block_number <= reading.block_number:
+                self._readings[reading.address] = (reading, False, now_ms)
+                if known is None or _funds(known[0]) != _funds(reading):
+                    self._wake(reading.address, partial(reading.covers, now_ms=now_ms), WOKEN_MAX, now_ms)
+        for hashed, number in application.settled:
+            hold = self._hold_by_hash.get(hashed)
+            if hold is not None and (hold.state is not HoldState.RELEASED or hold.released_block is not None):
+                hold.state, hold.released_block = HoldState.RELEASED, number
+        for header in application.headers:
+            self._headers[header.number] = header
+        for number in [old for old in self._headers if old <= application.head.number - HEADERS_KEPT]:
+            del self._headers[number]
+        self._head, self._checked_at_ms = application.head, now_ms
+        for row in self._events.values():
+            is_deep = row.event.block_number <= application.confirmed_block
+            if row.confirmed_at_ms is None and not row.removed and is_deep:
+                row.confirmed_at_ms = now_ms
+                if row.event.kind is LedgerEventKind.DEPOSIT:
+                    self._note_deposit(row)
+        self.payments.apply(application.unknown, application.confirmed_block)
+
+    def _note_deposit(self, row: _Event) -> None:
+        for workspace_id, (address, _) in self._tracked.items():
+            if address == row.event.address:
+                self.webhooks.note_deposit(self._ledger_row(workspace_id, row))
+
+    def _add_event(self, event: ChainEvent, now_ms: int) -> None:
+        key = (event.tx_hash, event.log_index, event.address)
+        row = self._events.get(key)
+        if row is None:
+            self._events[key] = _Event(len(self._events) + 1, event, now_ms)
+            return
+        if row.removed or row.event.block_hash != event.block_hash:
+            row.confirmed_at_ms = None
+        row.event, row.removed = event, False
+
+    async def roll_back(self, ancestor: BlockRef, *, cursor: BlockRef, now_ms: int) -> None:
+        """Remove everything that was applied above the common ancestor."""
+        if self._head != cursor:
+            raise CursorMovedError(f"the cursor is {self._head}, not {cursor}")
+        for row in self._events.values():
+            if row.event.block_number > ancestor.number and not row.removed:
+                row.removed, row.confirmed_at_ms = True, None
+        for hold in self._holds.values():
+            if hold.released_block is not None and hold.released_block > ancestor.number:
+                hold.state, hold.released_block = HoldState.CHARGE, None
+        for address, (reading, _, updated_at_ms) in self._readings.items():
+            if reading.block_number > ancestor.number:
+                self._readings[address] = (reading, True, updated_at_ms)
+        self._headers = {number: item for number, item in self._headers.items() if number <= ancestor.number}
+        self.payments.roll_back(ancestor.number)
+        self._head, self._checked_at_ms = ancestor, now_ms
+
+    async def wallet(self, workspace_id: str) -> WalletView | None:
+        """Return the wallet of a workspace."""
+        if workspace_id not in self._tracked:
+            return None
+        address, tracked_at_ms = self._tracked[workspace_id]
+        held = self._held(address)
+        known = self._readings.get(address)
+        if known is None:
+            return WalletView(
+                workspace_id=workspace_id, address=address, balance_micro=0, allowance_micro=0, held_micro=held,
+                last_sync_block=0, updated_at_ms=tracked_at_ms,
+            )  # fmt: skip
+        reading, is_outdated, updated_at_ms = known
+        head = reading.block_number if is_outdated or self._head is None else self._head.number
+        return WalletView(
+            workspace_id=workspace_id, address=address, balance_micro=reading.balance_micro,
+            allowance_micro=reading.allowance_micro, held_micro=held, last_sync_block=head,
+            updated_at_ms=updated_at_ms,
+        )  # fmt: skip
+
+    def _held(self, payer: str) -> int:
+        return sum(
+            hold.amount for hold in self._holds.values() if hold.payer == payer and hold.state is not HoldState.RELEASED
+        )
+
+    async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
+        """Return the workspace's ledger rows, newest first."""
+        if workspace_id not in self._tracked:
+            return []
+        address = self._tracked[workspace_id][0]
+        rows = [row for row in self._events.values() if row.event.address == address and _is_asked(row, query)]
+        rows.sort(key=lambda row: row.sequence, reverse=True)
+        return [self._ledger_row(workspace_id, row) for row in rows[: query.limit]]
+
+    def _ledger_row(self, workspace_id: str, row: _Event) -> LedgerRow:
+        event = row.event
+        assert self._head is not None, "rows are added with a block"
+        hold = None if event.session_id_hash is None else self._hold_by_hash.get(event.session_id_hash)
+        return LedgerRow(
+            sequence=row.sequence, workspace_id=workspace_id, kind=event.kind, tx_hash=event.tx_hash,
+            log_index=event.log_index, block_number=event.block_number, block_hash=event.block_hash,
+            from_address=event.from_address, to_address=event.to_address, amount_micro=event.amount_micro,
+            session_id=None if hold is None else hold.session_id, confirmed_at_ms=row.confirmed_at_ms,
+            removed=row.removed,
+            confirmations=0 if row.removed else max(0, self._head.number - event.block_number + 1),
+            created_at_ms=row.created_at_ms,
+        )  # fmt: skip
+
+    async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
+        """Return a workspace's ended sessions by day."""
+        days: dict[int, UsageDay] = {}
+        for row in self._settlements.values():
+            payload, day = row.payload, row.composed_at_ms // DAY_MS
+            party = payload.consumer_workspace_id if side is UsageSide.CONSUMER else payload.operator_workspace_id
+            if party != workspace_id or not first_day <= day <= last_day or row.state is SettlementState.WRITTEN_OFF:
+                continue
+            before = days.get(day, UsageDay(day, 0, 0, 0, 0))
+            days[day] = UsageDay(
+                day,
+                before.sessions + 1,
+                before.clean_seconds + payload.chargeable_seconds,
+                before.to_amount + payload.to_amount,
+                before.fee_amount + payload.fee_amount,
+            )
+        return [days[day] for day in sorted(days)]
+
+    async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
+        """Count test money for a wallet."""
+        left = await self.left_of_faucet(address, daily_max=daily_max, now_ms=now_ms) - amount_micro
+        if left < 0:
+            return None
+        self._given[address.lower(), now_ms // DAY_MS] = daily_max - left
+        return left
+
+    async def left_of_faucet(self, address: str, *, daily_max: int, now_ms: int) -> int:
+        """Return what the faucet may still give to a wallet."""
+        return max(0, daily_max - self._given.get((address.lower(), now_ms // DAY_MS), 0))
+
+    async def take_hold(
+        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+    ) -> bool:
+        """Reserve an amount for a session."""
+        return self.take_hold_now(session_id, payer, amount_micro, policy, now_ms=now_ms)
+
+    def take_hold_now(
+        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+    ) -> bool:
+        """Reserve an amount for a session, as part of another store's step."""
+        if session_id in self._holds:
+            return True
+        wallet = payer.lower()
+        if policy is FundsPolicy.ENFORCED and not self._may_hold(wallet, amount_micro, now_ms):
+            return False
+        hold = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
+        self._holds[session_id] = self._hold_by_hash[session_id_hash(session_id)] = hold
+        return True
+
+    def is_funded(self, session_id: str, now_ms: int) -> bool:
+        """Return whether the payer's wallet covers the hold of a session, and all its holds together."""
+        hold = self._holds.get(session_id)
+        known = None if hold is None else self._readings.get(hold.payer)
+        if hold is None or known is None or known[1]:
+            return False
+        reading = known[0]
+        return reading.covers(hold.amount, now_ms) and reading.spendable(now_ms) >= self._held(hold.payer)
+
+    def is_unpaid(self, payer: str) -> bool:
+        """Return whether the charge of an earlier session of the payer could not be collected."""
+        refused = (SettlementState.REVERTED, SettlementState.FAILED)
+        return any(
+            row.state in refused and row.lane is SettlementLane.RETRY and row.total > 0
+            for row in self._settlements.values()
+            if row.payload.from_address.lower() == payer.lower()
+        )
+
+    def has_paid(self, payer: str, now_ms: int) -> bool:
+        """Return whether a charge of the payer was confirmed within `DEMAND_PAID_MS`."""
+        return any(
+            row.state is SettlementState.CONFIRMED
+            and row.total > 0
+            and row.confirmed_at_ms is not None
+            and row.confirmed_at_ms >= now_ms - DEMAND_PAID_MS
+            for row in self._settlements.values()
+            if row.payload.from_address.lower() == payer.lower()
+        )
+
+    def has_unfunded(self, payer: str, amount: int, most: int, now_ms: int) -> bool:
+        """Return whether the payer has `most` open sessions and its wallet covers no further hold; False if 0."""
+        wallet = payer.lower()
+        opened = sum(hold.payer == wallet and hold.state is HoldState.OPEN for hold in self._holds.values())
+        if not most or opened < most:
+            return False
+        known = self._readings.get(wallet)
+        if known is None or known[1]:
+            return True
+        reading = known[0]
+        return not reading.covers(amount, now_ms) or reading.spendable(now_ms) < amount + self._held(wallet)
+
+    def left_for_key(self, spending: KeySpending, amount: int, *, now_ms: int) -> int | None:
+        """Return what is left of the limits of an API key if a hold would exceed them; None if it fits."""
+        per_session, per_day = spending.limits.per_session, spending.limits.per_day
+        spent = sum(
+            hold.amount
+            for hold in self._holds.values()
+            if hold.key == (spending.key_id, now_ms // DAY_MS)
+            and (hold.state is not HoldState.RELEASED or hold.released_block is not None)
+        )
+        left = [limit for limit in (per_session, None if per_day is None else per_day - spent) if limit is not None]
+        return max(0, min(left)) if left and amount > min(left) else None
+
+    def count_for_key(self, session_id: str, spending: KeySpending, *, now_ms: int) -> None:
+        """Count a session's hold against the limits of an API key."""
+        self._holds[session_id].key = (spending.key_id, now_ms // DAY_MS)
+
+    def _may_hold(self, wallet: str, amount: int, now_ms: int) -> bool:
+        known = self._readings.get(wallet)
+        if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:
+            return False
+        reading = known[0]
+        return reading.covers(amount, now_ms) and reading.spendable(now_ms) - self._held(wallet) >= amount
+
+    def _covers(self, wallet: str, amount: int, now_ms: int) -> bool | None:
+        known = self._readings.get(wallet)
+        return None if known is None or known[1] else known[0].covers(amount, now_ms)
+
+    async def spendable(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Return the amount that could be charged to each wallet now, by its last reading."""
+        known = {payer: self._readings.get(payer.lower()) for payer in payers}
+        return {payer: found[0].spendable(now_ms) for payer, found in known.items() if found and not found[1]}
+
+    async def funds_beside_charges(self, payers: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Return what each payer could pay besides its charges that are not settled yet."""
+        charges: dict[str, int] = {}
+        for hold in self._holds.values():
+            if hold.state is HoldState.CHARGE:
+                charges[hold.payer] = charges.get(hold.payer, 0) + hold.amount
+        spendable = await self.spendable(payers, now_ms=now_ms)
+        return {payer: amount - charges.get(payer.lower(), 0) for payer, amount in spendable.items()}
+
+    async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
+        """Return the recorded ends and holds of sessions."""
+        found: dict[str, SessionProof] = {}
+        for session_id in session_ids:
+            session, hold = self.session_of(session_id), self._holds.get(session_id)
+            if session is not None and hold is not None and hold.state is HoldState.CHARGE:
+                proof = SessionProof.of(session, held_of=hold.payer, held_micro=hold.amount)
+                if proof is not None:
+                    found[session_id] = proof
+        return found
+
+    async def live_holds(self, payer: str | None = None) -> list[LiveHold]:
+        """Return the holds of LIVE sessions, of one payer or of all."""
+        found: list[LiveHold] = []
+        for hold in self._holds.values():
+            session = self.session_of(hold.session_id)
+            is_wanted = hold.state is HoldState.OPEN and payer in (None, hold.payer)
+            if is_wanted and session is not None and session.state is SessionState.LIVE:
+                found.append(LiveHold(hold.session_id, hold.payer, hold.amount))
+        return found
+
+    async def charge_hold(self, session_id: str, charged_micro: int) -> None:
+        """Lower the hold to the charge."""
+        self.charge_hold_now(session_id, charged_micro)
+
+    def charge_hold_now(self, session_id: str, charged_micro: int) -> None:
+        """Lower the hold to the charge, as part of another store's step."""
+        hold = self._holds.get(session_id)
+        if hold is not None and hold.state is HoldState.OPEN:
+            hold.amount, hold.state = charged_micro, HoldState.CHARGE
+
+    async def release_hold(self, session_id: str) -> None:
+        """Release the hold."""
+        self.release_hold_now(session_id)
+
+    def release_hold_now(self, session_id: str) -> None:
+        """Release the hold, as part of another store's step."""
+        hold = self._holds.get(session_id)
+        if hold is not None and hold.state is not HoldState.CHARGE:
+            hold.state = HoldState.RELEASED
+
+    def _give_up_hold(self, session_id: str) -> None:
+        hold = self._holds.get(session_id)
+        if hold is not None:
+            hold.state = HoldState.RELEASED
+
+
+def _funds(reading: WalletReading) -> tuple[object, ...]:
+    """Return the numbers that decide whether a charge is covered."""
+    return reading.balance_micro, reading.allowance_micro, reading.limits
+
+
+def _is_asked(row: _Event, query: LedgerQuery) -> bool:
+    if query.before_sequence is not None and row.sequence >= query.before_sequence:
+        return False
+    if query.kinds and row.event.kind not in query.kinds:
+        return False
+    if query.from_block is not None and row.event.block_number < query.from_block:
+        return False
+    return query.to_block is None or row.event.block_number <= query.to_block
