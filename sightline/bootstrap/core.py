@@ -41,23 +41,23 @@ from sightline.chain.refunds import Refunds
 from sightline.chain.service import ChainService, open_chain, open_place
 from sightline.cluster.membership import ServiceMember
 from sightline.cluster.roles import RoleWork, run_roles
+from sightline.cluster.video.backend import ClusterBackend
 from sightline.config import Settings
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import DAY_MS
+from sightline.evidence.signing import C2paEvidence
 from sightline.http.audit import Audit
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.ports.administration import AdminStore
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.clock import Clock
-from sightline.ports.evidence import FrameEvidence
-from sightline.ports.identity import Withdrawals
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerIdentity, ServerRole
 from sightline.ports.ledger import Ledger, PaymentJournal, SettlementState
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
-from sightline.ports.video import VideoBackend, WatchAccess
+from sightline.ports.video import LocalVideo, WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore, PostgresAuditLog
 from sightline.storage.postgres.ledger import PostgresLedger
@@ -104,17 +104,17 @@ class Core:
     payments: PaymentJournal
     relations: Relations
     chain: ChainService
-    video: VideoBackend
+    video: ClusterBackend
     watch_access: WatchAccess
     """To be connected to identity."""
-    own_video: VideoBackend
+    own_video: LocalVideo
     """The part of `video` on this server's own media workers."""
-    evidence: FrameEvidence
+    evidence: C2paEvidence
     actors: Actors
     administration: Administration
     admin_store: AdminStore
     audit: Audit
-    withdrawals: Withdrawals
+    withdrawals: WithdrawalLog
     membership: ServiceMember
     server: ServerIdentity
     webhooks: Webhooks
@@ -201,7 +201,9 @@ async def open_core(
             withdrawals = WithdrawalLog(settings.withdrawals_path, database)
             await retry.run(lambda: _apply_withdrawals(withdrawals, settings.withdrawals_path))
             refunds = chain.refunds(admin_store)
-            administration = Administration(actors.registry, deps, actors.broker, admin_store, refunds.pay, withdrawals)
+            administration = Administration(
+                actors.registry, deps, actors.broker, admin_store, refunds.pay, withdrawals.record
+            )
             await retry.run(administration.suspensions.load)
             connect_hints(membership.peers, chain, administration.suspensions)
             sampler = Sampler(database, own_video, chain, clock, membership.owned)

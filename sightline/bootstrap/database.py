@@ -1,9 +1,9 @@
 """Open the database, embedded or external, and the relations graph."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 import structlog
 import trio
@@ -12,10 +12,8 @@ from sightline.bootstrap.database_mark import MarkKeeper, read_mark
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
-from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.leases import TTL_MS, ServerIdentity
 from sightline.ports.relations import Relations
-from sightline.ports.store import Store
 from sightline.ports.tracing import Tracer
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.compatibility import require_direct_connections
@@ -32,28 +30,6 @@ from sightline.system.secrets import Secrets
 LEASE_ENDS_S: Final = TTL_MS / 1_000 + 1
 
 log = structlog.get_logger("sightline")
-
-
-@final
-class StoredDirectory:
-    """Reads workspaces from the store in the form that the identity package needs."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
-        """Return the workspaces with these ids; unknown ids are left out; any order."""
-        found = await self._store.workspaces(workspace_ids)
-        return tuple(
-            WorkspaceBrief(
-                id=workspace.id,
-                slug=workspace.slug,
-                name=workspace.name,
-                roles=tuple(role.value for role in workspace.roles),
-                wallet_address=workspace.wallet_address,
-            )
-            for workspace in found
-        )
 
 
 @asynccontextmanager

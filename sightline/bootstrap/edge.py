@@ -7,7 +7,6 @@ from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
-from sightline.bootstrap.database import StoredDirectory
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
@@ -51,8 +50,6 @@ from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.identity import IdentityStore
-from sightline.ports.video import EngineHooks
-from sightline.ports.video_peers import FrameSource
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
 from sightline.storage.postgres.operations.ownership import read_ownership
@@ -103,8 +100,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
         audience=settings.public_url or LOCAL_AUDIENCE,
         is_https=public_url.startswith("https:"),
     )
-    directory = StoredDirectory(core.store)
-    members = Members(core.relations, directory, core.clock, withdrawals=core.withdrawals)
+    members = Members(core.relations, core.store.workspaces, core.clock, record=core.withdrawals.record)
     is_suspended = core.administration.suspensions.is_suspended
     sign_in_options = SignInOptions(
         domain=urlsplit(public_url).netloc, uri=public_url, chain_id=core.chain.config.chain_id
@@ -115,7 +111,7 @@ def make_identity(core: Core, public_url: str) -> Identity:
         core.clock,
         core.ids,
         WalletSessionOptions(idle_timeout_ms=settings.session_idle_minutes * MINUTE_MS),
-        withdrawals=core.withdrawals,
+        record=core.withdrawals.record,
     )
     connect_sign_ins(core.membership.peers, sessions)
     authenticator = Authenticator(store, cookies, sessions, hasher, core.clock)
@@ -143,12 +139,12 @@ def make_identity(core: Core, public_url: str) -> Identity:
             PostgresInvitations(core.database),
             members,
             core.relations,
-            directory,
+            core.store.workspaces,
             core.clock,
             core.ids,
             is_suspended=is_suspended,
         ),
-        api_keys=ApiKeys(store, hasher, core.clock, core.ids, withdrawals=core.withdrawals),
+        api_keys=ApiKeys(store, hasher, core.clock, core.ids, record=core.withdrawals.record),
         cookies=cookies,
         sessions=sessions,
         authorizer=authorizer,
@@ -239,8 +235,8 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics, readines
         clock=core.clock,
         ids=core.ids,
     )
-    hooks = routes_of(EngineHookResources(core.video)) if isinstance(core.video, EngineHooks) else ()
-    frames = routes_of(PeerFrameResources(core.video)) if isinstance(core.video, FrameSource) else ()
+    has_engine = core.settings.video_backend != "embedded"
+    hooks = routes_of(EngineHookResources(core.video.engine_hook)) if has_engine else ()
     routes = (
         *internal_routes(deps),
         *routes_of(
@@ -251,7 +247,7 @@ def make_internal_app(core: Core, identity: Identity, metrics: Metrics, readines
         *routes_of(AdminResources(core.administration, core.admin_store, core.audit)),
         *routes_of(PaymentResources(core.payments, core.actors.deps.payment_hold, core.audit)),
         *hooks,
-        *frames,
+        *routes_of(PeerFrameResources(core.video.answer_frame)),
     )
     settings, token = core.settings, core.settings.internal_token
     access = ListenerAccess(

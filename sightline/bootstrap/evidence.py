@@ -7,11 +7,10 @@ from sightline.config import Settings
 from sightline.evidence.certificates import SigningIdentity, load_identity
 from sightline.evidence.signing import C2paEvidence
 from sightline.ports.clock import Clock
-from sightline.ports.evidence import FrameEvidence
 from sightline.ports.ids import Ids
 
 
-def open_evidence(settings: Settings, ids: Ids, clock: Clock, public_url: str) -> FrameEvidence:
+def open_evidence(settings: Settings, ids: Ids, clock: Clock, public_url: str) -> C2paEvidence:
     """Load the signing identity: the one of the settings, else one issued by the root in the data directory."""
     if settings.frame_signing_key is not None and settings.frame_signing_cert is not None:
         with check_setting("SIGHTLINE_FRAME_SIGNING_KEY"):

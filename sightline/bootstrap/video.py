@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 from sightline.bootstrap.start_errors import check_setting
 from sightline.cluster.membership import ServiceMember
-from sightline.cluster.video.backend import OwnBackend, open_cluster_backend
+from sightline.cluster.video.backend import ClusterBackend, open_cluster_backend
 from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.video import VideoBackend, WatchAccess
+from sightline.ports.video import LocalVideo, WatchAccess
 from sightline.system.secrets import Secrets
 from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
@@ -76,7 +76,7 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock, access: 
 @asynccontextmanager
 async def open_video_backend(
     settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock, access: WatchAccess
-) -> AsyncIterator[OwnBackend]:
+) -> AsyncIterator[LocalVideo]:
     """Run the chosen video backend until the block ends. It asks `access` who may watch."""
     options = video_options(settings, secrets, public_url)
     engine = external_engine(settings, secrets, clock, access)
@@ -90,8 +90,8 @@ async def open_video_backend(
 
 @asynccontextmanager
 async def join_video(
-    own: OwnBackend, membership: ServiceMember, *, secrets: Secrets, clock: Clock, ids: Ids
-) -> AsyncIterator[VideoBackend]:
+    own: LocalVideo, membership: ServiceMember, *, secrets: Secrets, clock: Clock, ids: Ids
+) -> AsyncIterator[ClusterBackend]:
     """Join the video of this server with that of the other servers of its service."""
     peers = RemoteVideoPeers(membership.peers, membership.owned.owns)
     url, secret = membership.server.url, secrets.servers_key

@@ -23,7 +23,10 @@ _FORMAT: Final = "image/jpeg"
 
 @final
 class C2paEvidence:
-    """Implements FrameEvidence. One signature takes about 6 ms of a worker thread; see docs/ops/video.md."""
+    """Embeds the facts of a frame in its JPEG, and signs it.
+
+    One signature takes about 6 ms of a worker thread; see docs/ops/video.md.
+    """
 
     def __init__(self, identity: SigningIdentity, version: str) -> None:
         self._identity = identity
@@ -32,15 +35,19 @@ class C2paEvidence:
         self._threads = trio.CapacityLimiter(_SIGNING_THREADS)
 
     def describe(self, facts: FrameFacts) -> bytes:
-        """See FrameEvidence."""
+        """Return the JPEG with EXIF and XMP metadata. The encoded picture is not changed."""
         return with_metadata(facts, self._software)
 
     async def sign(self, jpeg: bytes, facts: FrameFacts) -> bytes:
-        """See FrameEvidence."""
+        """Return the JPEG with a signed C2PA manifest that covers the picture and its metadata.
+
+        Raises:
+            EvidenceUnavailableError: The signing library or the certificate cannot be used.
+        """
         return await trio.to_thread.run_sync(self._sign, jpeg, self._manifest(facts), limiter=self._threads)
 
     def certificates(self) -> bytes:
-        """See FrameEvidence."""
+        """The signing certificate and its issuers as PEM, in that order."""
         return self._identity.chain
 
     def _manifest(self, facts: FrameFacts) -> dict[str, object]:

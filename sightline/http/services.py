@@ -5,25 +5,23 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
+from sightline.evidence.signing import C2paEvidence
 from sightline.http.audit import Audit
 from sightline.http.pipeline.stream_tickets import StreamTickets
+from sightline.identity.api_keys import ApiKeys
+from sightline.identity.invitations import Invitations
+from sightline.identity.members import Members
+from sightline.identity.sign_in import SignIn
+from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.chain import ChainConfig, Faucet, RpcGuest
 from sightline.ports.clock import Clock
-from sightline.ports.evidence import FrameEvidence
 from sightline.ports.health import ReadinessCheck
-from sightline.ports.identity import (
-    ApiKeyService,
-    InvitationService,
-    MemberService,
-    SignInService,
-    WalletSessionService,
-)
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, VideoBackend
-from sightline.ports.webhooks import WebhookService
+from sightline.webhooks.service import WebhookEndpoints
 
 RpcEndpoint: TypeAlias = Callable[[bytes, RpcGuest], Awaitable[bytes]]
 """The guarded JSON-RPC endpoint of the chain: request body to response body. Never raises for invalid input."""
@@ -72,20 +70,20 @@ class Services:
     """Keeps recorded answers of calls that no actor handles."""
     relations: Relations
     video: VideoBackend
-    evidence: FrameEvidence
+    evidence: C2paEvidence
     ledger: Ledger
     chain: ChainConfig
     rpc: RpcEndpoint | None
     """None when `chain.rpc_url` is a public node."""
     wake_watcher: Callable[[], None]
     """Makes the chain watcher read at once; called when a workspace and its wallet are new."""
-    sign_in: SignInService
-    wallet_sessions: WalletSessionService
-    members: MemberService
-    invitations: InvitationService
-    api_keys: ApiKeyService
+    sign_in: SignIn
+    wallet_sessions: WalletSessions
+    members: Members
+    invitations: Invitations
+    api_keys: ApiKeys
     audit: Audit
-    webhooks: WebhookService
+    webhooks: WebhookEndpoints
     tickets: StreamTickets
     """Also redeemed by the pipeline, which must get the same object."""
     clear_cookies: Callable[[], Sequence[str]]

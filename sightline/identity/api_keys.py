@@ -11,13 +11,13 @@ from sightline.identity import refusals
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
 from sightline.ports.clock import Clock
 from sightline.ports.identity import (
-    NOT_RECORDED,
     ApiKeyRecord,
     IdentityStore,
     MintedKey,
+    RecordWithdrawal,
     Withdrawal,
     WithdrawalKind,
-    Withdrawals,
+    record_nothing,
 )
 from sightline.ports.ids import Ids
 from sightline.ports.store import IdempotencyRecord
@@ -48,9 +48,9 @@ class ApiKeys:
         ids: Ids,
         options: ApiKeyOptions | None = None,
         *,
-        withdrawals: Withdrawals = NOT_RECORDED,
+        record: RecordWithdrawal = record_nothing,
     ) -> None:
-        self._withdrawals = withdrawals
+        self._record = record
         self._store = store
         self._hasher = hasher
         self._clock = clock
@@ -116,7 +116,7 @@ class ApiKeys:
         if record is None:
             raise RefusedError(refusals.UNKNOWN_KEY)
         revoked_at_ms = record.revoked_at_ms or self._clock.now_ms()
-        await self._withdrawals.record(
+        await self._record(
             Withdrawal(kind=WithdrawalKind.KEY, at_ms=revoked_at_ms, workspace_id=workspace_id, subject=key_id)
         )
         return record

@@ -20,6 +20,7 @@ from sightline.identity import refusals
 from sightline.identity.members import Members, parse_member
 from sightline.ports.clock import Clock
 from sightline.ports.identity import (
+    FindWorkspaces,
     Invitation,
     InvitationLimits,
     InvitationStore,
@@ -27,7 +28,6 @@ from sightline.ports.identity import (
     Membership,
     NotInvited,
     ReceivedInvitation,
-    WorkspaceDirectory,
 )
 from sightline.ports.ids import Ids
 from sightline.ports.relations import PreconditionFailedError, Relations, TupleUpdate, member_edge
@@ -51,7 +51,7 @@ class Invitations:
         store: InvitationStore,
         members: Members,
         relations: Relations,
-        directory: WorkspaceDirectory,
+        find_workspaces: FindWorkspaces,
         clock: Clock,
         ids: Ids,
         *,
@@ -61,7 +61,7 @@ class Invitations:
         self._store = store
         self._members = members
         self._relations = relations
-        self._directory = directory
+        self._find_workspaces = find_workspaces
         self._clock = clock
         self._ids = ids
         self._is_suspended = is_suspended
@@ -204,7 +204,7 @@ class Invitations:
     async def _with_workspaces(self, invitations: Sequence[Invitation]) -> tuple[ReceivedInvitation, ...]:
         """Add the workspaces; leaves out those that are deleted or suspended."""
         wanted = tuple({each.workspace_id for each in invitations if not self._is_suspended(each.workspace_id)})
-        found = {each.id: each for each in (await self._directory.by_ids(wanted) if wanted else ())}
+        found = {each.id: each for each in (await self._find_workspaces(wanted) if wanted else ())}
         return tuple(
             ReceivedInvitation(invitation=each, workspace=found[each.workspace_id])
             for each in invitations

@@ -15,13 +15,13 @@ from sightline.domain.errors import AuthzUnavailableError, RefusedError
 from sightline.identity import refusals
 from sightline.ports.clock import Clock
 from sightline.ports.identity import (
-    NOT_RECORDED,
+    FindWorkspaces,
     Member,
     Membership,
+    RecordWithdrawal,
     Withdrawal,
     WithdrawalKind,
-    Withdrawals,
-    WorkspaceDirectory,
+    record_nothing,
 )
 from sightline.ports.relations import (
     ROLE_OF_RELATION,
@@ -45,16 +45,16 @@ class Members:
     def __init__(
         self,
         relations: Relations,
-        directory: WorkspaceDirectory,
+        find_workspaces: FindWorkspaces,
         clock: Clock | None = None,
         *,
-        withdrawals: Withdrawals = NOT_RECORDED,
+        record: RecordWithdrawal = record_nothing,
     ) -> None:
-        """Create the service. `withdrawals` needs a clock."""
+        """Create the service. `record` needs a clock."""
         self._clock = clock
-        self._withdrawals = withdrawals
+        self._record = record
         self._relations = relations
-        self._directory = directory
+        self._find_workspaces = find_workspaces
 
     async def members_of(self, workspace_id: str) -> tuple[Member, ...]:
         """List members, owners first, then by address."""
@@ -74,7 +74,7 @@ class Members:
     async def memberships_of(self, address: str) -> tuple[Membership, ...]:
         """List the workspaces that a wallet can access, by slug."""
         roles = await self._roles_of(address)
-        workspaces = await self._directory.by_ids(tuple(roles)) if roles else ()
+        workspaces = await self._find_workspaces(tuple(roles)) if roles else ()
         return tuple(Membership(each, roles[each.id]) for each in sorted(workspaces, key=lambda each: each.slug))
 
     async def set_role(self, workspace_id: str, address: str, role: str) -> Member:
@@ -125,7 +125,7 @@ class Members:
     async def record(self, workspace_id: str, address: str, role: Role | None) -> None:
         """Record, where a restore finds it, the role that the wallet has now; None: it is not a member."""
         if self._clock is not None:
-            await self._withdrawals.record(
+            await self._record(
                 Withdrawal(
                     kind=WithdrawalKind.MEMBER,
                     at_ms=self._clock.now_ms(),

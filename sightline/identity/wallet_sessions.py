@@ -15,7 +15,14 @@ from sightline.identity import refusals
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.identity.recent import LastUses, RecentReads
 from sightline.ports.clock import Clock
-from sightline.ports.identity import NOT_RECORDED, IdentityStore, WalletSession, Withdrawal, WithdrawalKind, Withdrawals
+from sightline.ports.identity import (
+    IdentityStore,
+    RecordWithdrawal,
+    WalletSession,
+    Withdrawal,
+    WithdrawalKind,
+    record_nothing,
+)
 from sightline.ports.ids import Ids
 
 _USER_AGENT_LENGTH_MAX: Final = 200
@@ -44,9 +51,9 @@ class WalletSessions:
         ids: Ids,
         options: WalletSessionOptions | None = None,
         *,
-        withdrawals: Withdrawals = NOT_RECORDED,
+        record: RecordWithdrawal = record_nothing,
     ) -> None:
-        self._withdrawals = withdrawals
+        self._record = record
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -140,7 +147,7 @@ class WalletSessions:
         if ended is None:
             raise RefusedError(refusals.UNKNOWN_WALLET_SESSION)
         ended_at_ms = ended.ended_at_ms or self._clock.now_ms()
-        await self._withdrawals.record(Withdrawal(kind=WithdrawalKind.SIGN_IN, at_ms=ended_at_ms, subject=session_id))
+        await self._record(Withdrawal(kind=WithdrawalKind.SIGN_IN, at_ms=ended_at_ms, subject=session_id))
         self._recent.put(session_id, ended, read_at_ms=self._clock.now_ms())
         self.on_ended(session_id)
         return ended

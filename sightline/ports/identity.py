@@ -1,15 +1,15 @@
-"""Ports of identity: stores for nonces, API keys, wallet sessions and invitations, a directory of workspaces, and
-withdrawals.
+"""Ports of identity: stores for nonces, API keys, wallet sessions and invitations, and the record of withdrawals.
 
 Members have no table: a membership is an edge of the authorization graph (`sightline.ports.relations`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import Final, Protocol, final
+from typing import Protocol, TypeAlias, final
 
 from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
+from sightline.domain.operator.model import Workspace
 from sightline.domain.units import DAY_MS
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import IdempotencyRecord
@@ -85,21 +85,6 @@ class Member:
     wallet_address: str
     role: Role
     invitation: "Invitation | None" = None
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceBrief:
-    """The fields of a workspace that lists show. `roles` holds CONSUMER and/or SUPPLIER.
-
-    `wallet_address` is the wallet that pays and is paid.
-    """
-
-    id: str
-    slug: str
-    name: str
-    roles: tuple[str, ...]
-    wallet_address: str
 
 
 class IdentityStore(Protocol):
@@ -194,14 +179,6 @@ class IdentityStore(Protocol):
         ...
 
 
-class WorkspaceDirectory(Protocol):
-    """Looks up workspaces by id."""
-
-    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
-        """Return those that exist and are not deleted, in any order."""
-        ...
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
@@ -223,7 +200,7 @@ class ReceivedInvitation:
     """An invitation as the invited wallet sees it."""
 
     invitation: Invitation
-    workspace: WorkspaceBrief
+    workspace: Workspace
 
 
 @final
@@ -334,7 +311,7 @@ class Challenge:
 class Membership:
     """A workspace that a wallet can access, and the wallet's role in it."""
 
-    workspace: WorkspaceBrief
+    workspace: Workspace
     role: Role
 
 
@@ -356,103 +333,6 @@ class MintedKey:
 
     record: ApiKeyRecord
     plaintext: str = field(repr=False)
-
-
-class SignInService(Protocol):
-    """Opens sessions for wallets that prove their key by a signature."""
-
-    async def challenge(self, address: str, purpose: Purpose) -> Challenge:
-        """Compose a text for the wallet to sign."""
-        ...
-
-    async def login(
-        self, address: str, nonce: str, signature: str, *, client_ip: str = "", user_agent: str = ""
-    ) -> SignedIn:
-        """Open a wallet session."""
-        ...
-
-    async def select(self, principal: WalletPrincipal, workspace_id: str) -> SignedIn:
-        """Select the workspace that the session acts for."""
-        ...
-
-    async def prove(self, address: str, nonce: str, signature: str, purpose: Purpose) -> str:
-        """Verify a signature and use its nonce up. Returns the address in EIP-55 form."""
-        ...
-
-    async def give_back(self, nonce: str) -> None:
-        """Make a used nonce valid again after a dependency failed before the proof had any effect."""
-        ...
-
-
-class WalletSessionService(Protocol):
-    """Lists and ends the sign-ins of wallets."""
-
-    async def open_of(self, wallet_address: str) -> Sequence[WalletSession]:
-        """List the open sign-ins of a wallet, newest first."""
-        ...
-
-    async def end(self, wallet_address: str, session_id: str) -> WalletSession:
-        """End a sign-in."""
-        ...
-
-
-class MemberService(Protocol):
-    """Lists the workspaces of wallets."""
-
-    async def memberships_of(self, address: str) -> Sequence[Membership]:
-        """List the workspaces of a wallet, by slug."""
-        ...
-
-
-class InvitationService(Protocol):
-    """Changes the members of workspaces, with the consent of each wallet that is new in one."""
-
-    async def members_of(self, workspace_id: str) -> Sequence[Member]:
-        """List members, owners first, then invited wallets."""
-        ...
-
-    async def invite(self, workspace_id: str, address: str, role: str, *, invited_by: str) -> Member:
-        """Invite a wallet, or change the role of a member."""
-        ...
-
-    async def remove(self, workspace_id: str, address: str) -> Member:
-        """Withdraw an invitation, or remove a member; returns the member as it was."""
-        ...
-
-    async def received(self, address: str) -> Sequence[ReceivedInvitation]:
-        """List the open invitations of a wallet, oldest first."""
-        ...
-
-    async def received_invitation(self, address: str, invitation_id: str) -> ReceivedInvitation:
-        """Find an open invitation of a wallet."""
-        ...
-
-    async def accept(self, address: str, invitation_id: str) -> Membership:
-        """Make the wallet a member."""
-        ...
-
-    async def decline(self, address: str, invitation_id: str) -> ReceivedInvitation:
-        """End an invitation of the wallet."""
-        ...
-
-
-class ApiKeyService(Protocol):
-    """Mints, lists and revokes the API keys of workspaces."""
-
-    async def mint(
-        self, workspace_id: str, *, created_by: str, label: str, environment: str, scopes: Sequence[str],
-        limits: KeyLimits | None = None, call: IdempotencyRecord | None = None,
-    ) -> MintedKey:  # fmt: skip
-        """Create a key."""
-        ...
-
-    async def keys_in(self, workspace_id: str) -> Sequence[ApiKeyRecord]:
-        """List keys, newest first."""
-        ...
-
-    async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
-        """Revoke a key."""
-        ...
 
 
 @final
@@ -484,24 +364,15 @@ class Withdrawal:
     actor: str = ""
 
 
-class Withdrawals(Protocol):
-    """Records changes outside of the database too."""
+RecordWithdrawal: TypeAlias = Callable[[Withdrawal], Awaitable[None]]
+"""Records a change that the database has outside of the database too; when it returns, it survives a loss of power.
 
-    async def record(self, withdrawal: Withdrawal) -> None:
-        """Record a change that the database has; when this returns, it survives the loss of the machine's power.
+Raises OutcomeUnknownError if it could not be recorded. The change is done; repeat the call to record it.
+"""
 
-        Raises:
-            OutcomeUnknownError: It could not be recorded. The change is done; repeat the call to record it.
-        """
-        ...
+FindWorkspaces: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Workspace]]]
+"""The workspaces with these ids that exist and are not deleted, in any order."""
 
 
-@final
-class _NotRecorded:
-    """Records nothing: the database of a simulation or test is never restored."""
-
-    async def record(self, withdrawal: Withdrawal) -> None:
-        """Nothing to do."""
-
-
-NOT_RECORDED: Final[Withdrawals] = _NotRecorded()
+async def record_nothing(_withdrawal: Withdrawal) -> None:
+    """Record nothing: the database of a simulation or test is never restored."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeAlias, final, runtime_checkable
+from typing import Protocol, TypeAlias, final
 
 import trio
 
@@ -224,14 +224,17 @@ class VideoBackend(Protocol):
         ...
 
 
-@runtime_checkable
-class EngineHooks(Protocol):
-    """A backend on an external media server that calls this server's webhook."""
+class LocalVideo(VideoBackend, Protocol):
+    """The backend on the media workers, or the media server, of this server alone."""
+
+    def has_input(self, session_id: str) -> bool:
+        """Whether the session's input is open here."""
+        ...
+
+    def session_of_signal(self, request: SignalRequest) -> str | None:
+        """The session that a WHIP or WHEP request names, if this backend answers those of other servers' inputs."""
+        ...
 
     async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Handle a callback of the named media server; returns the HTTP status to answer.
-
-        Args:
-            headers: With lower-case names.
-        """
+        """Handle a callback of an external media server; returns the HTTP status, 404 for an unknown one."""
         ...

@@ -6,7 +6,7 @@ store's clock, so that several processes, and steps of their clocks, cannot send
 Every method may raise `StoreUnavailableError` (nothing was written) and, if it writes, `OutcomeUnknownError`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, final
 
@@ -269,65 +269,4 @@ class WebhookStore(Protocol):
 
     async def backlog(self) -> WebhookBacklog:
         """Count what waits."""
-        ...
-
-
-class WebhookService(Protocol):
-    """What a workspace does with its webhooks.
-
-    Methods raise RefusedError: NOT_FOUND for an endpoint or delivery that the workspace does not have, INVALID_INPUT
-    `webhook:url` for a URL that is not allowed, CONFLICT `webhook:limit`, and INVALID_STATE `webhook:disabled` where
-    something is to be sent to a disabled endpoint.
-    """
-
-    async def create(
-        self, workspace_id: str, *, url: str, description: str, event_types: Collection[WebhookEventType],
-        call: IdempotencyRecord | None = None,
-    ) -> tuple[WebhookEndpoint, str]:  # fmt: skip
-        """Add an endpoint; returns it with its signing secret. `call` is recorded together with it."""
-        ...
-
-    async def endpoints(self, workspace_id: str) -> Sequence[WebhookEndpoint]:
-        """The endpoints of a workspace, oldest first."""
-        ...
-
-    async def endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint:
-        """One endpoint."""
-        ...
-
-    async def change(self, workspace_id: str, endpoint_id: str, change: EndpointChange) -> WebhookEndpoint:
-        """Change an endpoint."""
-        ...
-
-    async def remove(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint:
-        """Delete an endpoint; returns it as it was."""
-        ...
-
-    async def rotate(
-        self, workspace_id: str, endpoint_id: str, *, call: IdempotencyRecord | None = None
-    ) -> tuple[WebhookEndpoint, str]:
-        """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once.
-
-        `call` is recorded together with the rotation.
-        """
-        ...
-
-    async def ping(self, workspace_id: str, endpoint_id: str) -> WebhookDelivery:
-        """Queue a test event for one endpoint."""
-        ...
-
-    async def deliveries(self, workspace_id: str, query: DeliveryQuery) -> Sequence[WebhookDelivery]:
-        """A page of an endpoint's deliveries."""
-        ...
-
-    async def delivery(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
-        """One delivery, by the id of its message."""
-        ...
-
-    async def resend(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
-        """Send a message again now, with the retry schedule from its start."""
-        ...
-
-    async def replay(self, workspace_id: str, endpoint_id: str, *, since_ms: int) -> ReplayedEvents:
-        """Send the events since an instant again."""
         ...

@@ -4,7 +4,7 @@ A worker that dies is restarted with its inputs; its publishers and viewers reco
 Nothing is stored: the tokens in the URLs derive from one secret and the session's id.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, final
 
@@ -126,6 +126,10 @@ class EmbeddedBackend:
         except UnavailableError:
             return signalling.problem(503, "Access cannot be checked now", headers=[("Retry-After", "2")])
         return None if is_allowed else signalling.problem(403, "Access was withdrawn", "get a new viewer token")
+
+    async def engine_hook(self, _engine: str, _headers: Mapping[str, str], _body: bytes) -> int:
+        """No media server calls back: 404."""
+        return 404
 
     async def _is_allowed(self, token: str) -> bool:
         if self._access is None:

@@ -37,7 +37,12 @@ DISABLED: Final = Refusal(
 
 @final
 class WebhookEndpoints:
-    """Implements `ports.webhooks.WebhookService`."""
+    """What a workspace does with its webhooks.
+
+    Methods raise RefusedError: NOT_FOUND for an endpoint or delivery that the workspace does not have, INVALID_INPUT
+    `webhook:url` for a URL that is not allowed, CONFLICT `webhook:limit`, and INVALID_STATE `webhook:disabled` where
+    something is to be sent to a disabled endpoint.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,10 @@ class WebhookEndpoints:
     async def rotate(
         self, workspace_id: str, endpoint_id: str, *, call: IdempotencyRecord | None = None
     ) -> tuple[WebhookEndpoint, str]:
-        """Give an endpoint a new signing secret; returns both. `call` is recorded together with it."""
+        """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once.
+
+        `call` is recorded together with the rotation.
+        """
         now_ms, old = self._clock.now_ms(), await self.endpoint(workspace_id, endpoint_id)
         rotated = _existing(
             await self._store.rotate_endpoint(
@@ -134,12 +142,12 @@ class WebhookEndpoints:
         return await self._store.deliveries(query)
 
     async def delivery(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
-        """One delivery."""
+        """One delivery, by the id of its message."""
         await self.endpoint(workspace_id, endpoint_id)
         return _known(await self._store.delivery(endpoint_id, message_id))
 
     async def resend(self, workspace_id: str, endpoint_id: str, message_id: str) -> WebhookDelivery:
-        """Send a message again now."""
+        """Send a message again now, with the retry schedule from its start."""
         await self._enabled(workspace_id, endpoint_id)
         return _known(await self._store.resend(endpoint_id, message_id))
 

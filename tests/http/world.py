@@ -65,7 +65,7 @@ from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.chain import RpcGuest
 from sightline.ports.health import ReadinessCheck
-from sightline.ports.identity import IdentityStore, InvitationStore, WorkspaceBrief
+from sightline.ports.identity import IdentityStore, InvitationStore
 from sightline.ports.leases import OwnershipReport, ServerFigures, ServerReport, ServerRole
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
@@ -270,26 +270,6 @@ def error_of(answer: httpx.Response) -> tuple[int, str, str | None]:
     return answer.status_code, envelope["code"], envelope.get("detail")
 
 
-class Directory:
-    """The store's workspaces as identity wants them."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
-        found = await self._store.workspaces(workspace_ids)
-        return tuple(
-            WorkspaceBrief(
-                id=each.id,
-                slug=each.slug,
-                name=each.name,
-                roles=tuple(role.value for role in each.roles),
-                wallet_address=each.wallet_address,
-            )
-            for each in found
-        )
-
-
 def judge_origin(
     principal: Principal | None, method: str, headers: Headers, own: frozenset[str], is_websocket: bool, /
 ) -> Refusal | None:
@@ -379,8 +359,7 @@ class World:
         hasher = KeyHasher(b"p" * 32)
         sessions = WalletSessions(self.identity, self.clock, self.ids)
         self.authenticator = Authenticator(self.identity, cookies, sessions, hasher, self.clock)
-        directory = Directory(self.store)
-        self.members = members = Members(self.relations, directory)
+        self.members = members = Members(self.relations, self.store.workspaces)
         verifier = SignatureVerifier(self.chain)
         named = SignInOptions(domain="sightline.test", uri="http://sightline.test", chain_id=CHAIN.chain_id)
         return Services(
@@ -396,7 +375,9 @@ class World:
             wake_watcher=lambda: None,
             sign_in=SignIn(self.identity, members, verifier, sessions, cookies, self.clock, self.ids, named),
             members=members,
-            invitations=Invitations(self._invitations, members, self.relations, directory, self.clock, self.ids),
+            invitations=Invitations(
+                self._invitations, members, self.relations, self.store.workspaces, self.clock, self.ids
+            ),
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
             tickets=self.tickets,
             webhooks=WebhookEndpoints(

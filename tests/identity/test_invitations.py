@@ -11,11 +11,11 @@ from sightline.domain.errors import AuthzUnavailableError, RefusedError
 from sightline.identity import refusals
 from sightline.identity.invitations import LIFETIME_MS, SHOWN_MAX, Invitations
 from sightline.identity.members import Members
-from sightline.ports.identity import Withdrawal, WorkspaceBrief
+from sightline.ports.identity import Withdrawal
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from simulation.memory.invitations import MemoryInvitations
 from tests.identity.test_keys_and_members import refusal_of
-from tests.identity.world import World
+from tests.identity.world import World, a_workspace
 
 OWNER, GUEST, OTHER = 1, 2, 3
 
@@ -150,32 +150,34 @@ async def test_invitations_of_suspended_and_deleted_workspaces_are_not_shown(
 ) -> None:
     workspace_id, gone = await world.workspace(owner, "bad"), await world.workspace(owner, "gone")
     invitations = Invitations(
-        MemoryInvitations(world.relations), world.members, world.relations, world.directory, world.clock, world.ids,
+        MemoryInvitations(world.relations),
+        world.members,
+        world.relations,
+        world.directory.by_ids,
+        world.clock,
+        world.ids,
         is_suspended=lambda each: each == workspace_id,
-    )  # fmt: skip
+    )
     for each in (workspace_id, gone):
         invited = await invitations.invite(each, guest, "ADMIN", invited_by=owner)
         del world.directory.workspaces[gone]
         assert invited.invitation is not None
         assert await refusal_of(invitations.accept(guest, invited.invitation.id)) == refusals.UNKNOWN_INVITATION
-        world.directory.workspaces[gone] = WorkspaceBrief(
-            id=gone, slug="gone", name="Gone", roles=("CONSUMER",), wallet_address=owner
-        )
+        world.directory.workspaces[gone] = a_workspace(gone, "gone", owner)
     assert [each.workspace.slug for each in await invitations.received(guest)] == ["gone"]
 
 
 async def test_acceptance_and_withdrawal_are_recorded_for_a_restore(world: World, owner: str, guest: str) -> None:
     recorded: list[str] = []
 
-    class Recording:
-        async def record(self, withdrawal: Withdrawal) -> None:
-            assert (withdrawal.workspace_id, withdrawal.subject) == (workspace_id, guest.lower())
-            recorded.append(withdrawal.state)
+    async def record(withdrawal: Withdrawal) -> None:
+        assert (withdrawal.workspace_id, withdrawal.subject) == (workspace_id, guest.lower())
+        recorded.append(withdrawal.state)
 
     workspace_id = await world.workspace(owner)
-    members = Members(world.relations, world.directory, world.clock, withdrawals=Recording())
+    members = Members(world.relations, world.directory.by_ids, world.clock, record=record)
     world.invitations = Invitations(
-        MemoryInvitations(world.relations), members, world.relations, world.directory, world.clock, world.ids
+        MemoryInvitations(world.relations), members, world.relations, world.directory.by_ids, world.clock, world.ids
     )
     await invite(world, workspace_id, guest, owner)
     assert recorded == []
@@ -212,7 +214,7 @@ async def test_with_an_external_graph_an_acceptance_that_failed_can_be_repeated_
 ) -> None:
     apart = ApartRelations(world)
     world.invitations = Invitations(
-        MemoryInvitations(world.relations), world.members, apart, world.directory, world.clock, world.ids
+        MemoryInvitations(world.relations), world.members, apart, world.directory.by_ids, world.clock, world.ids
     )
     workspace_id = await world.workspace(owner)
     invitation_id = await invite(world, workspace_id, guest, owner)

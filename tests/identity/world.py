@@ -9,6 +9,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
 from sightline.domain.access import Role
+from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.units import HOUR_MS
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.authenticate import Authenticator
@@ -20,7 +21,6 @@ from sightline.identity.sign_in import Challenge, SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainUnavailableError
-from sightline.ports.identity import WorkspaceBrief
 from sightline.ports.relations import TupleUpdate, member_edge
 from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
 from simulation.memory.invitations import MemoryInvitations
@@ -76,13 +76,25 @@ class PlainChain:
         return await self.call(address, b"")
 
 
+def a_workspace(workspace_id: str, slug: str, owner: str) -> Workspace:
+    return Workspace(
+        id=workspace_id,
+        slug=slug,
+        name=slug.title(),
+        wallet_address=owner,
+        roles=(WorkspaceRole.CONSUMER,),
+        created_at_ms=0,
+        created_by_wallet=owner,
+    )
+
+
 @dataclass
 class Directory:
     """An in-memory directory of workspaces."""
 
-    workspaces: dict[str, WorkspaceBrief] = field(default_factory=dict)
+    workspaces: dict[str, Workspace] = field(default_factory=dict)
 
-    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[WorkspaceBrief, ...]:
+    async def by_ids(self, workspace_ids: Sequence[str]) -> tuple[Workspace, ...]:
         return tuple(self.workspaces[each] for each in workspace_ids if each in self.workspaces)
 
 
@@ -98,9 +110,9 @@ class World:
         self.sessions = WalletSessions(self.store, self.clock, self.ids, WalletSessionOptions(idle_timeout_ms=IDLE_MS))
         self.authenticator = Authenticator(self.store, self.cookies, self.sessions, self.hasher, self.clock)
         self.keys = ApiKeys(self.store, self.hasher, self.clock, self.ids)
-        self.members = Members(self.relations, self.directory)
+        self.members = Members(self.relations, self.directory.by_ids)
         self.invitations = Invitations(
-            MemoryInvitations(self.relations), self.members, self.relations, self.directory, self.clock, self.ids
+            MemoryInvitations(self.relations), self.members, self.relations, self.directory.by_ids, self.clock, self.ids
         )
         self.sign_in = SignIn(
             self.store,
@@ -128,9 +140,7 @@ class World:
 
     async def workspace(self, owner: str, slug: str = "roof-cam") -> str:
         """Create a workspace with its owner's edge; returns its id."""
-        brief = WorkspaceBrief(
-            id=self.ids.uuid(), slug=slug, name=slug.title(), roles=("CONSUMER",), wallet_address=owner
-        )
-        self.directory.workspaces[brief.id] = brief
-        await self.relations.write([TupleUpdate(member_edge(brief.id, owner, Role.OWNER))])
-        return brief.id
+        workspace = a_workspace(self.ids.uuid(), slug, owner)
+        self.directory.workspaces[workspace.id] = workspace
+        await self.relations.write([TupleUpdate(member_edge(workspace.id, owner, Role.OWNER))])
+        return workspace.id

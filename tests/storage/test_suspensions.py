@@ -23,7 +23,9 @@ def a_suspension() -> Suspension:
 @pytest.fixture
 def servers(database: Database, tmp_path: Path) -> tuple[Suspensions, Suspensions]:
     def server() -> Suspensions:
-        return Suspensions(PostgresAdminStore(database), SystemClock(), WithdrawalLog(tmp_path / "log", database))
+        return Suspensions(
+            PostgresAdminStore(database), SystemClock(), WithdrawalLog(tmp_path / "log", database).record
+        )
 
     return server(), server()
 

@@ -11,7 +11,6 @@ from sightline.config import Settings
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.pipeline.call import Raw
 from sightline.http.pipeline.routes import routes_of
-from sightline.ports.video import EngineHooks
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.secrets import load_secrets
@@ -52,12 +51,11 @@ def test_settings_choose_the_backend(tmp_path: Path):
             chosen(tmp_path, video_backend=name)
 
 
-async def test_only_an_external_engine_has_a_door_and_it_checks_who_knocks(tmp_path: Path):
+async def test_only_an_external_engine_takes_callbacks_and_it_checks_their_credential(tmp_path: Path):
     options = Options(secret=SECRET, public_url="http://unused", workers=1)
-    assert not isinstance(EmbeddedBackend(options, clock=SystemClock()), EngineHooks)
+    assert await EmbeddedBackend(options, clock=SystemClock()).engine_hook("mediamtx", {}, b"{}") == 404
     mediamtx = chosen(tmp_path, **MEDIAMTX)
     backend = ExternalBackend(mediamtx, options, clock=SystemClock())
-    assert isinstance(backend, EngineHooks)
     session_id = a_session_id()
     mediamtx._open.add(session_id)
     made = mediamtx.describe(session_id)

@@ -20,7 +20,7 @@ from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.session.status import SessionStatus, session_status
 from sightline.ports.administration import AdminStore, Refund, SessionFilter, SessionNote, Suspension
 from sightline.ports.chain import RefundRequest
-from sightline.ports.identity import NOT_RECORDED, Withdrawals
+from sightline.ports.identity import RecordWithdrawal, record_nothing
 
 UNFINISHED: Final = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 SWEPT_MAX: Final = 1_000
@@ -51,7 +51,7 @@ class Administration:
         broker: Broker,
         store: AdminStore,
         pay: Callable[[RefundRequest], Awaitable[Refund]],
-        withdrawals: Withdrawals = NOT_RECORDED,
+        record: RecordWithdrawal = record_nothing,
     ) -> None:
         """`pay` transfers a refund on the chain."""
         self._registry = registry
@@ -60,7 +60,7 @@ class Administration:
         self._look_up = LookUp(registry, deps)
         self._store = store
         self._pay = pay
-        self.suspensions = Suspensions(store, deps.clock, withdrawals)
+        self.suspensions = Suspensions(store, deps.clock, record)
 
     async def session(self, session_id: str) -> SessionStatus:
         """Read one session."""

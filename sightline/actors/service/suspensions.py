@@ -7,7 +7,7 @@ import trio
 
 from sightline.ports.administration import AdminStore, Suspension
 from sightline.ports.clock import Clock
-from sightline.ports.identity import Withdrawal, WithdrawalKind, Withdrawals
+from sightline.ports.identity import RecordWithdrawal, Withdrawal, WithdrawalKind
 
 LOAD_EVERY_S: Final = 5.0
 """A suspension by another server takes effect after this."""
@@ -21,10 +21,10 @@ class Suspensions:
     Call `watch` for ever.
     """
 
-    def __init__(self, store: AdminStore, clock: Clock, withdrawals: Withdrawals) -> None:
+    def __init__(self, store: AdminStore, clock: Clock, record: RecordWithdrawal) -> None:
         self._store = store
         self._clock = clock
-        self._withdrawals = withdrawals
+        self._record = record
         self._suspended: dict[str, Suspension] = {}
         self.on_changed: Callable[[], None] = lambda: None
         """Called after this server has changed a suspension."""
@@ -68,7 +68,7 @@ class Suspensions:
     async def add(self, suspension: Suspension) -> None:
         """Suspend a workspace; an earlier suspension stays as it is."""
         await self._store.suspend(suspension)
-        await self._withdrawals.record(
+        await self._record(
             Withdrawal(
                 kind=WithdrawalKind.SUSPENSION,
                 at_ms=suspension.at_ms,
@@ -85,9 +85,7 @@ class Suspensions:
         """End a suspension."""
         await self._store.unsuspend(workspace_id)
         lifted_at_ms = self._clock.now_ms()
-        await self._withdrawals.record(
-            Withdrawal(kind=WithdrawalKind.SUSPENSION, at_ms=lifted_at_ms, workspace_id=workspace_id)
-        )
+        await self._record(Withdrawal(kind=WithdrawalKind.SUSPENSION, at_ms=lifted_at_ms, workspace_id=workspace_id))
         self._changes += 1
         self._suspended.pop(workspace_id, None)
         self.on_changed()

@@ -30,7 +30,7 @@ from sightline.domain.operator import model as operator_model
 from sightline.domain.session import messages as session_messages
 from sightline.domain.session import model as session_model
 from sightline.domain.session import status
-from sightline.ports import relations, store, video, video_peers
+from sightline.ports import relations, store, video
 
 Packed: TypeAlias = Any
 """Numbers, texts, bytes and lists of them."""
@@ -172,7 +172,7 @@ CLASSES: Final[dict[int, type]] = {
     302: video_messages.SignalHeldInput,
     303: video_messages.HandleEngineHook,
     304: video_messages.InputOpened,
-    305: video_peers.HeldInput,
+    305: video_messages.HeldInput,
     306: video.SignalRequest,
     307: video.SignalReply,
 }

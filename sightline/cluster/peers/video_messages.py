@@ -1,12 +1,21 @@
-"""Messages between servers about video inputs, of the port `ports/video_peers.py`."""
+"""Messages between servers about video inputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
 from sightline.actors.kernel import Command
+from sightline.domain.session.model import VideoInput
 from sightline.ports.video import SignalReply, SignalRequest
-from sightline.ports.video_peers import HeldInput
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeldInput:
+    """An input that a server holds."""
+
+    session_id: str
+    input: VideoInput
 
 
 @final

@@ -1,38 +1,38 @@
-"""The video backend of one of several servers.
+"""The video backend of a server in its service.
 
-An input is opened on the server that owns the session when it starts: its home. The home stays when another server
-becomes the owner. The other servers forward WHIP and WHEP to the home over the bus and read its frames over HTTP; media
-goes to the addresses of the home itself. When the home has ended, the owner opens the input on its own media workers.
+An input is opened on the server that owns the session when it starts, and stays there when another server becomes the
+owner. The other servers forward WHIP and WHEP to it over the bus and read its frames over HTTP; media goes to its own
+addresses. When it has ended, the owner opens the input on its own media workers.
 """
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Protocol
+from typing import Final, final
 
 import structlog
 import trio
 
+from sightline.cluster.peers.video_messages import HeldInput
 from sightline.cluster.video import frames
-from sightline.cluster.video.homes import Homes, servers_of
+from sightline.cluster.video.input_locations import InputLocations, servers_of
+from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.video import (
-    EngineHooks,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
     FrameReply,
+    LocalVideo,
     MediaEvent,
     MediaKind,
     SignalReply,
     SignalRequest,
-    VideoBackend,
     VideoInput,
 )
-from sightline.ports.video_peers import HeldInput, VideoPeers
 from sightline.video import signalling
 from sightline.video.tokens import ref_of, session_of_ref
 
@@ -46,22 +46,13 @@ NO_SERVER: Final = signalling.problem(
 log = structlog.get_logger()
 
 
-class OwnBackend(VideoBackend, Protocol):
-    """The backend on this server's own media workers."""
-
-    def has_input(self, session_id: str) -> bool:
-        """Whether the session's input is open here."""
-        ...
-
-    def session_of_signal(self, request: SignalRequest) -> str | None:
-        """The session that a WHIP or WHEP request names, if this backend answers those of other servers' inputs."""
-        ...
-
-
+@final
 class ClusterBackend:
-    """Implements `VideoBackend` and `FrameSource`, and answers the other servers. Made by `open_cluster_backend`."""
+    """Implements `VideoBackend` for a service, and answers the other servers. Made by `open_cluster_backend`."""
 
-    def __init__(self, own: OwnBackend, peers: VideoPeers, *, url: str, secret: bytes, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, own: LocalVideo, peers: RemoteVideoPeers, *, url: str, secret: bytes, clock: Clock, ids: Ids
+    ) -> None:
         """Create the backend of one server.
 
         Args:
@@ -74,14 +65,20 @@ class ClusterBackend:
         keys = frames.FrameKeys(secret)
         self._door = frames.FrameDoor(keys, url, clock, ids)
         self._frames = frames.FrameClient(keys, clock, ids)
-        self._homes = Homes(peers)
+        self._locations = InputLocations(peers)
         self._opening: Counter[str] = Counter()
         self._settled_at = 0.0
         self._unclosed: set[tuple[str, str]] = set()
         """Servers that may still hold an input that is to be closed, and its ref."""
         self._to_close_here, self._closed_here = trio.open_memory_channel[str](1_000)
         self._send, self._receive = trio.open_memory_channel[MediaEvent](0)
-        peers.attach(self)
+        peers.attach(
+            held=self.held,
+            close=self.close_held,
+            signal=self.signal_held,
+            hook=own.engine_hook,
+            opened=self.opened_elsewhere,
+        )
 
     # For this server.
 
@@ -94,16 +91,16 @@ class ClusterBackend:
         finally:
             self._opening -= Counter((session_id,))
         if is_new:
-            self._homes.forget(session_id)
+            self._locations.forget(session_id)
             self._peers.tell_opened(session_id)
         return opened
 
     async def reopen_input(self, session_id: str) -> VideoInput:
         """Find the input on this server or another one; open it on this one if no server has it."""
         if not self._is_here(session_id):
-            home = await self._homes.find(session_id)
-            if home is not None:
-                return home[1].input
+            found = await self._locations.find(session_id)
+            if found is not None:
+                return found[1].input
         return await self.create_input(session_id)
 
     async def close_input(self, ref: str) -> None:
@@ -112,8 +109,8 @@ class ClusterBackend:
         if session_id is None or self._is_here(session_id):
             await self._own.close_input(ref)
             return
-        servers = servers_of(self._homes.known(session_id), self._peers.servers())
-        self._homes.forget(session_id)
+        servers = servers_of(self._locations.known(session_id), self._peers.servers())
+        self._locations.forget(session_id)
         self._unclosed.update((server, ref) for server in servers)
         await self._close_on(servers, ref)
 
@@ -130,17 +127,17 @@ class ClusterBackend:
         return self._receive
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
-        """The newest frame that satisfies the query, from this server or the input's home."""
+        """The newest frame that satisfies the query, from the server that has the input."""
         session_id = session_of_ref(ref)
         if session_id is None or self._is_here(session_id):
             return await self._own.frame(ref, query)
-        home = self._homes.known(session_id)
-        if home is not None:
-            reply = await self._fetch(home[0], ref, query)
+        found = self._locations.known(session_id)
+        if found is not None:
+            reply = await self._fetch(found[0], ref, query)
             if reply is not None:
                 return reply
-        home = await self._homes.find(session_id)
-        reply = None if home is None else await self._fetch(home[0], ref, query)
+        found = await self._locations.find(session_id)
+        reply = None if found is None else await self._fetch(found[0], ref, query)
         return reply or FrameMissing(reason=FrameMissingReason.NOT_DECODED)
 
     async def _fetch(self, server: str, ref: str, query: FrameQuery) -> FrameReply | None:
@@ -151,21 +148,43 @@ class ClusterBackend:
         return await self._frames.fetch(url, ref, query)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
-        """Answer a WHIP or WHEP request, or let the input's home answer it."""
+        """Answer a WHIP or WHEP request, or let the server answer it that has the input."""
         session_id = self._own.session_of_signal(request)
         if session_id is None or self._is_here(session_id):
             return await self._own.signal(request)
         try:
-            home = self._homes.known(session_id)
-            reply = None if home is None else await self._peers.signal(home[0], request)
+            found = self._locations.known(session_id)
+            reply = None if found is None else await self._peers.signal(found[0], request)
             if reply is None:
-                home = await self._homes.find(session_id)
-                reply = None if home is None else await self._peers.signal(home[0], request)
+                found = await self._locations.find(session_id)
+                reply = None if found is None else await self._peers.signal(found[0], request)
         except VideoUnavailableError:
             return NO_SERVER
         if reply is None and trio.current_time() < self._settled_at:
             return NO_SERVER  # and not 404, after which a publisher need not try again
         return reply or await self._own.signal(request)
+
+    async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Let every server handle an authentic callback: only the one that has opened the input knows it.
+
+        A callback without its secret (401) is not passed on, so that a flood of them costs one server only.
+
+        Returns:
+            The first status below 300, else this server's own.
+        """
+        own = await self._own.engine_hook(engine, headers, body)
+        statuses = [own]
+
+        async def ask(server: str) -> None:
+            try:
+                statuses.append(await self._peers.hook(server, engine, headers, body))
+            except VideoUnavailableError as error:
+                log.warning("engine_hook_not_forwarded", error=str(error))
+
+        async with trio.open_nursery() as nursery:
+            for server in self._peers.servers() if own not in (401, 404) else ():
+                nursery.start_soon(ask, server)
+        return next((status for status in statuses if status < 300), own)
 
     # For the other servers.
 
@@ -185,13 +204,9 @@ class ClusterBackend:
             return None
         return await self._own.signal(request)
 
-    async def hook_held(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Handle a callback of an external media server that another server received."""
-        return await self._own.engine_hook(engine, headers, body) if isinstance(self._own, EngineHooks) else 404
-
     def opened_elsewhere(self, session_id: str) -> None:
         """Close an input that another server has opened, unless this one has become the session's owner."""
-        self._homes.forget(session_id)
+        self._locations.forget(session_id)
         if self._own.has_input(session_id) and not self._peers.owns(session_id):
             log.warning("input_opened_elsewhere", session_id=session_id)
             with suppress(trio.WouldBlock):  # the sender's next opening tells of it again
@@ -218,7 +233,7 @@ class ClusterBackend:
         """Search for inputs, pass events on and close what other servers hold, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._homes.run)
+                nursery.start_soon(self._locations.run)
                 nursery.start_soon(self._pass_events_on)
                 nursery.start_soon(self._report_lost)
                 nursery.start_soon(self._close_here)
@@ -236,10 +251,10 @@ class ClusterBackend:
             await self._send.send(event)
 
     async def _report_lost(self) -> None:
-        """Report the inputs of sessions of this server whose home has ended."""
+        """Report the inputs of sessions of this server that were on a server that has ended."""
         servers = self._peers.servers()
         while True:
-            for session_id, held in self._homes.take_lost(servers):
+            for session_id, held in self._locations.take_lost(servers):
                 if self._peers.owns(session_id):
                     log.warning("input_lost", session_id=session_id)
                     now_ms = self._clock.now_ms()
@@ -278,39 +293,12 @@ class ClusterBackend:
                 nursery.start_soon(close, server)
 
 
-class ClusterEngineBackend(ClusterBackend):
-    """The same for an external media server. Implements `EngineHooks` too."""
-
-    async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Let every server handle an authentic callback: only the one that has opened the input knows it.
-
-        A callback without its secret (401) is not passed on, so that a flood of them costs one server only.
-
-        Returns:
-            The first status below 300, else this server's own.
-        """
-        own = await self.hook_held(engine, headers, body)
-        statuses = [own]
-
-        async def ask(server: str) -> None:
-            try:
-                statuses.append(await self._peers.hook(server, engine, headers, body))
-            except VideoUnavailableError as error:
-                log.warning("engine_hook_not_forwarded", error=str(error))
-
-        async with trio.open_nursery() as nursery:
-            for server in self._peers.servers() if own not in (401, 404) else ():
-                nursery.start_soon(ask, server)
-        return next((status for status in statuses if status < 300), own)
-
-
 @asynccontextmanager
 async def open_cluster_backend(
-    own: OwnBackend, peers: VideoPeers, *, url: str, secret: bytes, clock: Clock, ids: Ids
+    own: LocalVideo, peers: RemoteVideoPeers, *, url: str, secret: bytes, clock: Clock, ids: Ids
 ) -> AsyncIterator[ClusterBackend]:
-    """Run the video backend of one of several servers during the block."""
-    kind = ClusterEngineBackend if isinstance(own, EngineHooks) else ClusterBackend
-    backend = kind(own, peers, url=url, secret=secret, clock=clock, ids=ids)
+    """Run the video backend of a server during the block."""
+    backend = ClusterBackend(own, peers, url=url, secret=secret, clock=clock, ids=ids)
     async with trio.open_nursery() as nursery:
         await nursery.start(backend.run)
         try:

@@ -1,6 +1,6 @@
 """The other servers, as the video backend of this one uses them: questions and messages through `Peers`."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar, final
 
@@ -10,12 +10,12 @@ from sightline.cluster.peers.video_messages import (
     CloseHeldInput,
     FindInputs,
     HandleEngineHook,
+    HeldInput,
     InputOpened,
     SignalHeldInput,
 )
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError, VideoUnavailableError
 from sightline.ports.video import SignalReply, SignalRequest
-from sightline.ports.video_peers import HeldInput, InputHolder
 
 FIND_TIMEOUT_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -30,10 +30,10 @@ R = TypeVar("R")
 
 @final
 class RemoteVideoPeers:
-    """Implements `ports.video_peers.VideoPeers`."""
+    """The other servers. Every question raises VideoUnavailableError if the server did not answer in time."""
 
     def __init__(self, peers: Peers, owns: Callable[[str], bool]) -> None:
-        """Create the port.
+        """Ask through `peers`.
 
         Args:
             owns: Whether this server owns the shard of a session.
@@ -41,26 +41,42 @@ class RemoteVideoPeers:
         self._peers = peers
         self.owns = owns
 
-    def attach(self, holder: InputHolder) -> None:
-        """Answer the other servers by this holder."""
+    def attach(
+        self,
+        *,
+        held: Callable[[Collection[str]], tuple[HeldInput, ...]],
+        close: Callable[[str], Awaitable[None]],
+        signal: Callable[[SignalRequest], Awaitable[SignalReply | None]],
+        hook: Callable[[str, Mapping[str, str], bytes], Awaitable[int]],
+        opened: Callable[[str], None],
+    ) -> None:
+        """Answer the other servers about the inputs of this one.
 
-        async def find(command: FindInputs) -> tuple[HeldInput, ...]:
-            return holder.held(command.session_ids)
+        Args:
+            held: Those of these sessions whose input is open here, or is being opened.
+            close: Closes the input of a ref. Idempotent.
+            signal: Answers a WHIP or WHEP request; None if the input is not open here.
+            hook: Handles a callback of an external media server that another server received.
+            opened: Called when another server has opened the input of a session.
+        """
 
-        async def close(command: CloseHeldInput) -> None:
-            await holder.close_held(command.ref)
+        async def find_inputs(command: FindInputs) -> tuple[HeldInput, ...]:
+            return held(command.session_ids)
 
-        async def signal(command: SignalHeldInput) -> SignalReply | None:
-            return await holder.signal_held(command.request)
+        async def close_input(command: CloseHeldInput) -> None:
+            await close(command.ref)
 
-        async def hook(command: HandleEngineHook) -> int:
-            return await holder.hook_held(command.engine, command.headers, command.body)
+        async def answer_signal(command: SignalHeldInput) -> SignalReply | None:
+            return await signal(command.request)
 
-        self._peers.answer(FindInputs, find)
-        self._peers.answer(CloseHeldInput, close)
-        self._peers.answer(SignalHeldInput, signal)
-        self._peers.answer(HandleEngineHook, hook)
-        self._peers.listen(InputOpened, lambda _sender, opened: holder.opened_elsewhere(opened.session_id))
+        async def handle_hook(command: HandleEngineHook) -> int:
+            return await hook(command.engine, command.headers, command.body)
+
+        self._peers.answer(FindInputs, find_inputs)
+        self._peers.answer(CloseHeldInput, close_input)
+        self._peers.answer(SignalHeldInput, answer_signal)
+        self._peers.answer(HandleEngineHook, handle_hook)
+        self._peers.listen(InputOpened, lambda _sender, message: opened(message.session_id))
 
     def servers(self) -> frozenset[str]:
         """The other servers that have a valid lease by the last look at the database."""

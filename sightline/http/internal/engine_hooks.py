@@ -4,20 +4,23 @@ POST /internal/engines/mediamtx is MediaMTX's auth callback, POST /internal/engi
 notifications. The adapter of the media server checks the credential and parses the body.
 """
 
-from typing import final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, final
 
 from sightline.http.pipeline.call import Call, Raw
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
-from sightline.ports.video import EngineHooks
+
+HandleHook: TypeAlias = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
+"""Handles a callback: name of the media server, headers with lower-case names, and body; returns the HTTP status."""
 
 
 @final
 class EngineHookResources:
     """/internal/engines/{engine}."""
 
-    def __init__(self, hooks: EngineHooks) -> None:
-        self._hooks = hooks
+    def __init__(self, handle: HandleHook) -> None:
+        self._handle = handle
 
     @Route(
         "POST",
@@ -33,5 +36,5 @@ class EngineHookResources:
     )
     async def take(self, call: Call) -> Raw:
         """Pass the callback to the adapter, and answer with its status and an empty body."""
-        status = await self._hooks.engine_hook(call.params["engine"], call.headers.as_dict(), call.raw_body)
+        status = await self._handle(call.params["engine"], call.headers.as_dict(), call.raw_body)
         return Raw(status=status)

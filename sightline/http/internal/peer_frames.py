@@ -1,19 +1,23 @@
 """The internal listener's call by which the servers of one service read frames from each other."""
 
-from typing import final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, final
 
 from sightline.http.pipeline.call import Call, Raw
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
-from sightline.ports.video_peers import FrameSource
+from sightline.ports.video import SignalReply
+
+AnswerFrame: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[SignalReply]]
+"""Answers a request for the newest frame of a ref. The headers, with lower-case names, must have the credential."""
 
 
 @final
 class PeerFrameResources:
     """/internal/frames/{ref}."""
 
-    def __init__(self, source: FrameSource) -> None:
-        self._source = source
+    def __init__(self, answer: AnswerFrame) -> None:
+        self._answer = answer
 
     @Route(
         "GET",
@@ -29,5 +33,5 @@ class PeerFrameResources:
     )
     async def frame(self, call: Call) -> Raw:
         """The video backend checks the credential and answers."""
-        reply = await self._source.answer_frame(call.params["ref"], call.headers.as_dict())
+        reply = await self._answer(call.params["ref"], call.headers.as_dict())
         return Raw(status=reply.status, headers=reply.headers, body=reply.body)

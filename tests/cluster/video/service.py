@@ -49,10 +49,6 @@ class OwnVideo(ShownVideo):
     def session_of_signal(self, request: SignalRequest) -> str | None:
         return self.mint.session_of(request.kind, request.token)
 
-
-class OwnEngine(OwnVideo):
-    """The same, with an external engine that calls back."""
-
     async def engine_hook(self, engine: str, headers: Mapping[str, str], body: bytes) -> int:
         await trio.lowlevel.checkpoint()
         self.hooks.append(body)
@@ -90,20 +86,20 @@ class Service:
 
 
 @asynccontextmanager
-async def a_service(*names: str, own: type[OwnVideo] = OwnVideo) -> AsyncIterator[Service]:
+async def a_service(*names: str) -> AsyncIterator[Service]:
     service = Service(MemoryNetwork())
     async with trio.open_nursery() as nursery:
         for name in names:
-            await nursery.start(_run_member, service, name, own)
+            await nursery.start(_run_member, service, name)
         service.lease(*names)
         yield service
         nursery.cancel_scope.cancel()
 
 
 async def _run_member(
-    service: Service, name: str, kind: type[OwnVideo], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    service: Service, name: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    own, bus = kind(name), service.network.join(name)
+    own, bus = OwnVideo(name), service.network.join(name)
     owned: set[str] = set()
     peers = Peers(bus, Routes(name))
     port, clock = RemoteVideoPeers(peers, owned.__contains__), SystemClock()

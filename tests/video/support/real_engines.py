@@ -15,7 +15,7 @@ import httpx
 import orjson
 import trio
 
-from sightline.ports.video import EngineHooks
+from sightline.ports.video import LocalVideo
 from tests.video.support.http_server import Handler, Reply
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -73,7 +73,7 @@ async def _answers(process: trio.Process, url: str) -> bool:
     return False
 
 
-def hooks_of(backend: EngineHooks) -> Handler:
+def hooks_of(backend: LocalVideo) -> Handler:
     """The routes of the internal listener that engines call."""
 
     async def handle(method: str, target: str, headers: dict[str, str], body: bytes) -> Reply:

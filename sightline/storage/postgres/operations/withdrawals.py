@@ -77,7 +77,7 @@ SELECT (SELECT count(*) FROM keys) || ' keys revoked, ' || (SELECT count(*) FROM
 
 @final
 class WithdrawalLog:
-    """Implements `Withdrawals`."""
+    """The file of this server and the table, which both have every withdrawal."""
 
     def __init__(self, path: Path, database: Database) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Finds the home of an input: the server whose media workers hold it."""
+"""Finds the server whose media workers hold an input."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -7,8 +7,9 @@ from typing import Final, TypeAlias, final
 import structlog
 import trio
 
+from sightline.cluster.peers.video_messages import HeldInput
+from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.domain.errors import VideoUnavailableError
-from sightline.ports.video_peers import HeldInput, VideoPeers
 
 KNOWN_MAX: Final = 65_536
 ASKED_MAX: Final = 1_000
@@ -16,7 +17,7 @@ ASKED_MAX: Final = 1_000
 
 log = structlog.get_logger()
 
-Home: TypeAlias = tuple[str, HeldInput]
+Location: TypeAlias = tuple[str, HeldInput]
 """A server, and the input that it holds."""
 
 
@@ -26,33 +27,33 @@ class _Question:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.home: Home | None = None
+        self.found: Location | None = None
         self.error: VideoUnavailableError | None = None
 
 
 @final
-class Homes:
-    """The homes that this server has found, among other servers with a valid lease.
+class InputLocations:
+    """Where the inputs of other servers are, as this server has found it among servers with a valid lease.
 
     Searches that are due at the same time are one question to each server: after a take-over, many sessions load.
     """
 
-    def __init__(self, peers: VideoPeers) -> None:
+    def __init__(self, peers: RemoteVideoPeers) -> None:
         self._peers = peers
-        self._known: OrderedDict[str, Home] = OrderedDict()
+        self._known: OrderedDict[str, Location] = OrderedDict()
         self._due: dict[str, _Question] = {}
         self._wakeup = trio.Event()
 
-    def known(self, session_id: str) -> Home | None:
-        """The home as it was last found, while its server has a valid lease."""
-        home = self._known.get(session_id)
-        return home if home is not None and home[0] in self._peers.servers() else None
+    def known(self, session_id: str) -> Location | None:
+        """The location as it was last found, while its server has a valid lease."""
+        location = self._known.get(session_id)
+        return location if location is not None and location[0] in self._peers.servers() else None
 
     def forget(self, session_id: str) -> None:
         """Forget where an input is. The next request searches for it."""
         self._known.pop(session_id, None)
 
-    async def find(self, session_id: str) -> Home | None:
+    async def find(self, session_id: str) -> Location | None:
         """Ask all other servers; None if none of them has the input.
 
         Raises:
@@ -65,10 +66,10 @@ class Homes:
         await question.done.wait()
         if question.error is not None:
             raise question.error
-        return question.home
+        return question.found
 
     def take_lost(self, servers: frozenset[str]) -> list[tuple[str, HeldInput]]:
-        """Forget, and return, the sessions whose home is none of these servers."""
+        """Forget, and return, the sessions whose input is on none of these servers."""
         lost = [(session_id, held) for session_id, (server, held) in self._known.items() if server not in servers]
         for session_id, _held in lost:
             del self._known[session_id]
@@ -102,19 +103,19 @@ class Homes:
             for server in self._peers.servers():
                 nursery.start_soon(ask, server)
         for question in asked.values():
-            if question.home is None and failures:
+            if question.found is None and failures:
                 question.error = failures[0]
             question.done.set()
 
     def _note(self, server: str, found: Sequence[HeldInput], asked: dict[str, _Question]) -> None:
         for held in found:
             question = asked[held.session_id]  # it answers what it was asked
-            question.home = self._known[held.session_id] = (server, held)
+            question.found = self._known[held.session_id] = (server, held)
             question.done.set()
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
 
-def servers_of(home: Home | None, servers: frozenset[str]) -> Collection[str]:
-    """The servers that may hold an input: its home, or all while that is not known."""
-    return servers if home is None else (home[0],)
+def servers_of(location: Location | None, servers: frozenset[str]) -> Collection[str]:
+    """The servers that may hold an input: the one known, or all while none is known."""
+    return servers if location is None else (location[0],)
