@@ -44,6 +44,7 @@ from sightline.ports.video import MediaEvent, MediaKind
 from sightline.ports.video import VideoInput as PortInput
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from simulation.adapters.no_other_servers import NoOtherServers
 from simulation.memory.identity import MemoryRelations
 from simulation.memory.ledger import MemoryLedger
 from simulation.memory.store import MemoryStore
@@ -313,7 +314,7 @@ class City:
             owned=OwnedShards(await take_every_shard(self.store, "bench", "run")),
             on_settlement=lambda: None,
         )
-        return build_actors(deps)
+        return build_actors(deps, NoOtherServers())
 
     async def open(self, nursery: trio.Nursery) -> Actors:
         """Start the actors without recovery, so that none is in memory yet."""

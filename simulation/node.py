@@ -214,10 +214,10 @@ class Node:
         )
         actors = self._actors = build_actors(
             deps,
+            membership.others,
             options=KernelOptions(sweep_every_s=30, clock_check_s=3600, detect_ask_cycles=True),
             wire=FaultyWire(faults, nursery, outside.history),
             log=CrashReporter(outside, self.name),
-            others=membership.others,
         )
         self._registry = actors.registry
         membership.attach(actors.registry, partial(recover, store, actors.registry))

@@ -11,7 +11,7 @@ import trio
 from sightline.actors.deps import DISPATCHER, SESSION, WORKSPACE, Deps
 from sightline.actors.dispatch.actor import DispatcherActor
 from sightline.actors.kernel import KernelLog, KernelOptions, KindOptions, Registry, Wire
-from sightline.actors.other_servers import NoOtherServers, OtherServers
+from sightline.actors.other_servers import OtherServers
 from sightline.actors.service.broker import Broker
 from sightline.actors.session.actor import SessionActor
 from sightline.actors.session.media_pump import MediaPump
@@ -55,12 +55,12 @@ class Actors:
 
 def build_actors(
     deps: Deps,
+    others: OtherServers,
     *,
     options: KernelOptions | None = None,
     wire: Wire | None = None,
     log: KernelLog | None = None,
     tracer: Tracer | None = None,
-    others: OtherServers | None = None,
 ) -> Actors:
     """Build every kind of actor and the services beside them; nothing runs yet.
 
@@ -69,9 +69,7 @@ def build_actors(
         wire: Carries the tells between actors, for a simulation that delays or duplicates them.
         log: Receives the kernel's log events.
         tracer: Records the turns of asks; None adds nothing to a turn.
-        others: The other servers of the service; None: every actor runs here.
     """
-    others = NoOtherServers() if others is None else others
     turns = None if tracer is None else TracedTurns(tracer)
     on_ask = None if turns is None else turns.note_ask
     registry = Registry(

@@ -195,7 +195,7 @@ async def open_core(
                 owned=membership.owned,
                 on_settlement=chain.notify,
             )
-            actors = build_actors(deps, tracer=tracer, others=membership.others)
+            actors = build_actors(deps, membership.others, tracer=tracer)
             membership.attach(actors.registry, partial(recover, store, actors.registry), clock_ms=clock.now_ms)
             admin_store = PostgresAdminStore(database)
             withdrawals = WithdrawalLog(settings.withdrawals_path, database)

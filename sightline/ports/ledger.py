@@ -229,13 +229,6 @@ class LiveHold:
 class SettlementOutbox(Protocol):
     """The relayer's records. A lease allows one writer per relayer key."""
 
-    async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
-        """Add the settlement of an ended session. A second payload for the same session is ignored.
-
-        A charge of 0 is put into the FREE lane, and one that the payer's last reading does not cover into RETRY.
-        """
-        ...
-
     async def settlement(self, session_id: str) -> SettlementRecord | None:
         """Return the settlement of one session."""
         ...
@@ -608,22 +601,8 @@ class WalletLedger(Protocol):
         """Return what the faucet may still give to a wallet on this UTC day."""
         ...
 
-    async def take_hold(
-        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
-    ) -> bool:
-        """Reserve an amount for a session. False, with nothing reserved, when ENFORCED and not covered."""
-        ...
-
     async def live_holds(self, payer: str | None = None) -> list[LiveHold]:
         """Return the holds of LIVE sessions, of one payer or of all."""
-        ...
-
-    async def charge_hold(self, session_id: str, charged_micro: int) -> None:
-        """Lower the hold to the charge; it stays until the settlement is on the chain."""
-        ...
-
-    async def release_hold(self, session_id: str) -> None:
-        """Release the hold."""
         ...
 
 

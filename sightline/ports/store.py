@@ -394,10 +394,6 @@ class Store(Protocol):
         """
         ...
 
-    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
-        """The newest recorded heartbeat by sequence."""
-        ...
-
     async def insert_quote(self, quote: Quote) -> None:
         """Record a quote."""
         ...

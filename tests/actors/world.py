@@ -28,6 +28,7 @@ from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from sightline.ports.relations import Staged
 from sightline.ports.store import IdempotencyKey
 from sightline.ports.video import MediaEvent, MediaKind, VideoInput
+from simulation.adapters.no_other_servers import NoOtherServers
 from simulation.memory.identity import MemoryRelations
 from simulation.memory.ledger import MemoryLedger
 from simulation.memory.store import MemoryStore
@@ -197,7 +198,7 @@ class World:
                     owned=OwnedShards(epochs),
                     on_settlement=self._settled,
                 )
-                actors = build_actors(deps, options=self.kernel)
+                actors = build_actors(deps, NoOtherServers(), options=self.kernel)
                 self.deps = deps
                 self.registry, self.writer, self.pump = actors.registry, actors.writer, actors.pump
                 await nursery.start(actors.run)

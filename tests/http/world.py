@@ -80,6 +80,7 @@ from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.ids import SystemIds
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
+from simulation.adapters.no_other_servers import NoOtherServers
 from simulation.memory.audit import MemoryAuditLog
 from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
 from simulation.memory.invitations import MemoryInvitations
@@ -349,7 +350,7 @@ class World:
             owned=OwnedShards(epochs),
             on_settlement=lambda: None,
         )
-        actors = build_actors(deps)
+        actors = build_actors(deps, NoOtherServers())
         self.registry, self.pump, self.broker = actors.registry, actors.pump, actors.broker
         await nursery.start(actors.run)
         return self.broker

@@ -5,11 +5,11 @@ import trio
 
 from sightline.actors.deps import ActorLimits
 from sightline.actors.dispatch.in_flight import KEPT_MS, DispatchesInFlight
-from sightline.actors.other_servers import NoOtherServers
 from sightline.actors.service.broker import Broker
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.domain.session.messages import Party
+from simulation.adapters.no_other_servers import NoOtherServers
 from tests.actors.world import World, refusal_of
 
 

@@ -3,15 +3,7 @@ import { signal } from "@preact/signals";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
 import { config, forget, keep, remembered } from "../store";
 import { mined } from "./rpc";
-
-export interface Signer {
-  kind: "test" | "extension";
-  name: string;
-  address: string;
-  sign: (text: string) => Promise<string>;
-  /** Send a call to a contract; resolves when it is mined. */
-  send: (to: string, data: string) => Promise<void>;
-}
+import type { Signer } from "./wallet";
 
 interface Provider {
   request: (call: { method: string; params?: unknown[] }) => Promise<unknown>;

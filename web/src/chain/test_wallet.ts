@@ -2,7 +2,7 @@
 import { addr, eip191Signer, Transaction } from "micro-eth-signer";
 import { keep, remembered } from "../store";
 import { mined, rpc } from "./rpc";
-import type { Signer } from "./signer";
+import type { Signer } from "./wallet";
 
 export const addressOf = (key: string): string => addr.fromPrivateKey(key);
 
