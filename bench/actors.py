@@ -32,7 +32,7 @@ from sightline.actors.messages import GetSession
 from sightline.actors.shards import OwnedShards
 from sightline.actors.types import HeartbeatReport
 from sightline.actors.watchers import Watchers
-from sightline.bootstrap.core import GC_THRESHOLDS
+from sightline.bootstrap.start import GC_THRESHOLDS
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole

@@ -9,6 +9,7 @@ import structlog
 import trio
 
 from sightline.bootstrap.database_mark import MarkKeeper, read_mark
+from sightline.bootstrap.options.core import embedded_postgres_options
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
@@ -22,7 +23,7 @@ from sightline.storage.database.history import HistoryGuard
 from sightline.storage.database.migrate import OlderServersError, migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.url import urls_of_hosts
-from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
+from sightline.storage.embedded.server import run_embedded_postgres
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.operations.secrets_check import are_same_secrets
 from sightline.system.secrets import Secrets
@@ -33,18 +34,28 @@ log = structlog.get_logger("sightline")
 
 
 @asynccontextmanager
+async def open_dsn(settings: Settings) -> AsyncIterator[str]:
+    """The DSN of the external database, or of the embedded one, which runs until the block ends.
+
+    Raises:
+        ChildFailedError: The embedded database does not start.
+    """
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+        return
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(run_embedded_postgres, embedded_postgres_options(settings))
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def open_migrated_database(
-    settings: Settings,
-    retry: StartRetry,
-    server: ServerIdentity,
-    tracer: Tracer | None = None,
-    *,
-    directory: Path | None = None,
+    settings: Settings, retry: StartRetry, server: ServerIdentity, directory: Path, tracer: Tracer | None
 ) -> AsyncIterator[Database]:
     """Connect to the external database or start the embedded one, and bring its schema up to date.
 
     Args:
-        directory: Where the mark of the database is kept; None: in the data directory.
+        directory: Where the mark of the database is kept.
 
     Raises:
         ChildFailedError: The embedded database does not start.
@@ -54,18 +65,8 @@ async def open_migrated_database(
         StoreUnavailableError: As `StartRetry.run`.
         TakenOverError: While it is open: another host was promoted.
     """
-    directory = directory or settings.data_dir
-    async with trio.open_nursery() as nursery:
+    async with open_dsn(settings) as dsn:
         guard = HistoryGuard(read_mark(directory))
-        if settings.database_url is not None:
-            dsn = settings.database_url.get_secret_value()
-        else:
-            embedded = EmbeddedPostgresOptions(
-                directory=settings.data_dir / "postgres",
-                log_path=settings.data_dir / "log" / "postgres.log",
-                run_as=settings.database_account,
-            )
-            dsn = await nursery.start(run_embedded_postgres, embedded)
         options = DatabaseOptions(
             pool=PoolOptions(
                 dsn=dsn,
@@ -87,7 +88,6 @@ async def open_migrated_database(
             yield database
             await keeper.end()
             keeping.cancel_scope.cancel()
-        nursery.cancel_scope.cancel()
 
 
 async def _migrate(database: Database, place: str) -> None:

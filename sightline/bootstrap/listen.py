@@ -7,33 +7,31 @@ from functools import partial
 import trio
 
 from sightline.bootstrap.core import Core
-from sightline.bootstrap.edge import (
-    internal_limits,
+from sightline.bootstrap.http_wiring import (
     internal_listener,
-    make_identity,
     make_internal_app,
     make_public_app,
-    public_hosts,
-    public_limits,
     public_listener,
     server_options,
 )
+from sightline.bootstrap.identity import make_identity
 from sightline.bootstrap.listeners.ports import Ports, listen_error
 from sightline.bootstrap.observability.metrics import read_metrics
 from sightline.bootstrap.observability.readiness import CHECK_EVERY_S, Readiness
 from sightline.bootstrap.observability.self_report import LoopDelay, SelfReport
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
+from sightline.bootstrap.options.http import internal_limits, public_hosts, public_limits
 from sightline.cluster.rates import RatesElsewhere
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
+from sightline.http.audit import Audit
 from sightline.http.metrics import Metrics
 from sightline.http.recent_failures import RecentFailures
 from sightline.http.server import ASGIApp, Bound, ServerOptions, serve
+from sightline.storage.postgres.administration import PostgresAuditLog
 from sightline.system.loops import run_forever
 
 
-async def serve_http(
-    core: Core, ports: Ports, public_url: str, stop: trio.Event, on_ready: Callable[[str], None]
-) -> None:
+async def serve_http(core: Core, ports: Ports, stop: trio.Event, on_ready: Callable[[str], None]) -> None:
     """Serve both listeners until `stop` is set and the calls in flight have ended.
 
     Args:
@@ -43,18 +41,19 @@ async def serve_http(
         StartError: A listener cannot open its port.
     """
     delay = LoopDelay()
-    settings = core.settings
-    failures = RecentFailures(core.clock)
+    settings = core.base.settings
+    failures = RecentFailures(core.base.clock)
     readiness = Readiness(core, SiblingWorkers.of(settings, ports), failures)
     metrics = Metrics(partial(read_metrics, core, delay, readiness))
-    identity = make_identity(core, public_url)
+    identity = make_identity(core)
+    audit = Audit(PostgresAuditLog(core.stores.database), core.base.clock, core.base.ids)
     rates = RatesElsewhere(core.membership.peers)
-    internal_app = make_internal_app(core, identity, metrics, readiness)
+    internal_app = make_internal_app(core, identity, audit, metrics, readiness)
     public_app = McpEndpoint(
-        make_public_app(core, identity, metrics, failures, rates),
-        public_url,
+        make_public_app(core, identity, audit, metrics, failures, rates),
+        core.base.public_url,
         public_hosts(settings),
-        core.secrets.mcp_state_key,
+        core.base.secrets.mcp_state_key,
     )
     internal_options = server_options(core, internal_listener(ports), internal_limits(settings))
     public_options = server_options(

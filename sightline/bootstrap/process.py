@@ -17,13 +17,15 @@ from typing import Final, TypeAlias, final
 import structlog
 import trio
 
-from sightline.bootstrap.core import Core, open_core
+from sightline.bootstrap.core import Base, Core
 from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
+from sightline.bootstrap.start import open_core
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
+from sightline.ports.tracing import Tracer
 from sightline.system.clock import SystemClock
 from sightline.system.data_directory import (
     CHAIN_DATABASE,
@@ -153,26 +155,25 @@ class ServerRun:
             self.is_ready = True
             on_ready(internal_url)
 
-        settings, url = self._settings, self._public_url
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal, self._stop, nursery.cancel_scope, lambda: self.is_ready)
             # Half of the imports are not needed before the children are ready: import them while the children start.
             nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
-            async with (
-                open_tracer(settings) as tracer,
-                open_core(
-                    settings,
-                    self._secrets,
-                    url,
-                    tracer,
-                    directory=self._directory,
-                    incarnation=self._incarnation,
-                    internal_url=self._ports.internal_url,
-                ) as core,
-            ):
+            async with open_tracer(self._settings) as tracer, open_core(self._base(tracer)) as core:
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
-                await serve_http(core, self._ports, url, self._stop, note_ready)
+                await serve_http(core, self._ports, self._stop, note_ready)
             nursery.cancel_scope.cancel()
+
+    def _base(self, tracer: Tracer | None) -> Base:
+        return Base.of(
+            self._settings,
+            self._secrets,
+            public_url=self._public_url,
+            internal_url=self._ports.internal_url,
+            tracer=tracer,
+            worker_directory=self._directory,
+            incarnation=self._incarnation,
+        )
 
 
 async def stop_on_signal(stop: trio.Event, start: trio.CancelScope, is_ready: Callable[[], bool]) -> None:
@@ -217,7 +218,7 @@ def say_url(url: str) -> None:
     sys.stdout.flush()
 
 
-ServeHttp: TypeAlias = Callable[[Core, Ports, str, trio.Event, Callable[[str], None]], Awaitable[None]]
+ServeHttp: TypeAlias = Callable[[Core, Ports, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
 def _import_listeners() -> ServeHttp:

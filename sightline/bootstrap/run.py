@@ -6,8 +6,8 @@ from collections.abc import Callable
 import structlog
 import trio
 
+from sightline.bootstrap.observability.service_manager import ServiceManager
 from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_url
-from sightline.bootstrap.service_manager import ServiceManager
 from sightline.bootstrap.workers.supervisor import WorkerSupervisor
 from sightline.config import Settings
 from sightline.system.logs import configure_logs

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.options.core import video_options
 from sightline.cluster.membership import ServiceMember
 from sightline.cluster.video.backend import ClusterBackend, open_cluster_backend
 from sightline.cluster.video.peers import RemoteVideoPeers
@@ -16,36 +16,6 @@ from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
-from sightline.video.options import NetOptions, Options, read_ice_servers
-
-
-def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Options:
-    """Build the video package's options."""
-    net = NetOptions(
-        bind_addresses=settings.video_bind_addresses,
-        advertised_addresses=settings.video_advertised_addresses,
-        udp_port_min=settings.video_udp_port_min,
-        udp_port_max=settings.video_udp_port_max,
-        private_candidates=settings.video_private_candidates,
-    )
-    servers = settings.video_ice_servers
-    with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
-        ice_servers = read_ice_servers("" if servers is None else servers.get_secret_value())
-    picture_width, picture_height = (int(side) for side in settings.video_picture_max.split("x"))
-    return Options(
-        secret=secrets.video_secret,
-        public_url=public_url,
-        workers=settings.video_workers,
-        net=net,
-        poll_key_ms=settings.video_poll_key_ms,
-        picture_max_width=picture_width,
-        picture_max_height=picture_height,
-        worker_memory_mb=settings.video_worker_memory_mb,
-        publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
-        turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",
-        turn_ttl_s=settings.video_turn_ttl_seconds,
-        ice_servers=ice_servers,
-    )
 
 
 def external_engine(settings: Settings, secrets: Secrets, clock: Clock, access: WatchAccess) -> Engine | None:

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from sightline.bootstrap.last_backup import last_backup_ms
 from sightline.bootstrap.maintenance.archive import read_archive
 from sightline.bootstrap.maintenance.backup import run_backup
 from sightline.bootstrap.maintenance.restore import DRAFT, run_restore
+from sightline.bootstrap.observability.last_backup import last_backup_ms
 from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
 from sightline.system.data_directory import PartMissingError, check_parts

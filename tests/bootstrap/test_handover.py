@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.bootstrap import edge
-from sightline.bootstrap.edge import internal_limits, public_limits, share_of_worker
+from sightline.bootstrap.options import http
+from sightline.bootstrap.options.http import internal_limits, public_limits, share_of_worker
 from sightline.bootstrap.start_errors import StartError
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.config import load_settings
@@ -59,7 +59,7 @@ def test_a_pool_that_was_set_is_not_divided_and_each_worker_has_a_media_process(
 
 
 def test_limits_of_connections_and_streams_are_divided_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge.resource, "getrlimit", lambda _which: (1_000_000, 1_000_000))
+    monkeypatch.setattr(http.resource, "getrlimit", lambda _which: (1_000_000, 1_000_000))
     alone, *others = (
         load_settings(ENVIRONMENT | {"SIGHTLINE_WORKERS": workers}).settings for workers in ("1", "4", "16")
     )

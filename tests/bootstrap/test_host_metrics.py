@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.bootstrap.last_backup import note_backup
 from sightline.bootstrap.observability.host_metrics import host_metrics
+from sightline.bootstrap.observability.last_backup import note_backup
 from sightline.config import Settings
 from tests.http.server.certificate import write_certificate
 

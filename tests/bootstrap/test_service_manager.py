@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.bootstrap.service_manager import ServiceManager
+from sightline.bootstrap.observability.service_manager import ServiceManager
 from tests.e2e.server import Server
 
 

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import trio
 
+from sightline.bootstrap.database import open_dsn
 from sightline.bootstrap.database_mark import FILE_NAME, read_mark, write_mark
 from sightline.bootstrap.start_errors import StartError, leaves_of
 from sightline.config import Settings
@@ -14,7 +14,6 @@ from sightline.domain.errors import SightlineError
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.history import DatabasePosition, read_position
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.system.children import ChildFailedError
 from sightline.system.lock import DataDirectoryInUseError, lock_directory
 
@@ -66,22 +65,7 @@ def _compared(settings: Settings, found: DatabasePosition) -> str:
 
 
 async def _read(settings: Settings) -> DatabasePosition:
-    async with _open_dsn(settings) as dsn:
+    async with open_dsn(settings) as dsn:
         pool = PoolOptions(dsn=dsn, application_name="sightline reconcile", connections_min=1, connections_max=1)
         async with open_database(DatabaseOptions(pool=pool)) as database:
             return await database.read(read_position)
-
-
-@asynccontextmanager
-async def _open_dsn(settings: Settings) -> AsyncIterator[str]:
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-        return
-    options = EmbeddedPostgresOptions(
-        directory=settings.data_dir.resolve() / "postgres",
-        log_path=settings.data_dir.resolve() / "log" / "postgres.log",
-        run_as=settings.database_account,
-    )
-    async with trio.open_nursery() as nursery:
-        yield await nursery.start(run_embedded_postgres, options)
-        nursery.cancel_scope.cancel()

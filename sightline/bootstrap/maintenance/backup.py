@@ -20,7 +20,6 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.last_backup import note_backup
 from sightline.bootstrap.maintenance.archive import (
     CHAIN_FILE,
     CHAIN_KEYS_FILE,
@@ -34,6 +33,7 @@ from sightline.bootstrap.maintenance.archive import (
     file_digest,
     write_archive,
 )
+from sightline.bootstrap.observability.last_backup import note_backup
 from sightline.bootstrap.start_errors import leaves_of
 from sightline.chain.embedded.copy import ChainSnapshot, hold_mining, open_chain_snapshot
 from sightline.config import Settings

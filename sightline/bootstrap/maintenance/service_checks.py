@@ -6,9 +6,9 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.chain import relayer_key
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.membership.bus import NATS_ADVICE, unprotected_nats
+from sightline.bootstrap.options.core import relayer_key
 from sightline.chain.embedded.copy import open_chain_snapshot
 from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int

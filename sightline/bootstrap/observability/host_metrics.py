@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from sightline.bootstrap.last_backup import last_backup_ms
+from sightline.bootstrap.observability.last_backup import last_backup_ms
 from sightline.config import Settings
 from sightline.http.metrics import MetricFamily
 

@@ -25,10 +25,10 @@ def read_metrics(core: Core, delay: LoopDelay, readiness: Readiness) -> Iterator
         "ready", "1 for each readiness check that passed when it was last run",
         {(check,): int(is_ok) for check, is_ok in readiness.latest.items()}, ("check",),
     )  # fmt: skip
-    yield from host_metrics(core.settings)
+    yield from host_metrics(core.base.settings)
     yield MetricFamily(
         "build_info", "Version of the server; the value is 1",
-        {(version("sightline-live"), core.settings.build_sha): 1}, ("version", "build_sha"),
+        {(version("sightline-live"), core.base.settings.build_sha): 1}, ("version", "build_sha"),
     )  # fmt: skip
     yield MetricFamily(
         "event_loop_delay_seconds", "The longest time that the event loop was late, of the last 10 s", delay.worst_s
@@ -109,7 +109,7 @@ def _sampled(core: Core) -> Iterator[MetricFamily]:
             {(state,): count for state, count in sorted(counts.settlements.items())}, ("state",),
         )  # fmt: skip
         oldest_ms = counts.oldest_settlement_ms
-        age_s = 0.0 if oldest_ms is None else max(0, core.clock.now_ms() - oldest_ms) / 1_000
+        age_s = 0.0 if oldest_ms is None else max(0, core.base.clock.now_ms() - oldest_ms) / 1_000
         yield MetricFamily("settlement_oldest_age_seconds", "Age of the oldest settlement not confirmed", age_s)
         yield MetricFamily(
             "sample_timestamp_seconds", "When the figures above were counted", figures.counted_at_ms / 1_000
@@ -129,7 +129,7 @@ def _sampled(core: Core) -> Iterator[MetricFamily]:
 
 
 def _database(core: Core) -> Iterator[MetricFamily]:
-    database, guard = core.database.statistics(), core.database.options.pool.guard
+    database, guard = core.stores.database.statistics(), core.stores.database.options.pool.guard
     yield MetricFamily(
         "database_primaries", "Hosts of the database that accept writes", 1 if guard is None else guard.primaries
     )

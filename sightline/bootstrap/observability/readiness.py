@@ -48,7 +48,7 @@ class Readiness:
         return checks
 
     async def _check_itself(self) -> dict[str, ReadinessCheck]:
-        database = await probe_database(self._core.database, self._core.actors.deps.owned.epochs)
+        database = await probe_database(self._core.stores.database, self._core.actors.deps.owned.epochs)
         checks = {
             "database": ReadinessCheck(
                 is_ok=database.problem is None,
@@ -65,8 +65,8 @@ class Readiness:
             "calls": calls_check(*self._failures.counts()),
             "disk": self._disk(),
         }
-        if isinstance(self._core.own_video, EmbeddedBackend):
-            ready, wanted = self._core.own_video.worker_counts()
+        if isinstance(self._core.video.own, EmbeddedBackend):
+            ready, wanted = self._core.video.own.worker_counts()
             checks["video"] = ReadinessCheck(
                 is_ok=ready > 0,
                 detail=f"{ready} of {wanted} video workers are ready.",
@@ -87,7 +87,7 @@ class Readiness:
         )
 
     def _actors(self) -> ReadinessCheck:
-        registry, bound = self._core.actors.registry, self._core.settings.ready_parked_actors
+        registry, bound = self._core.actors.registry, self._core.base.settings.ready_parked_actors
         parked = {
             f"{kind}/{actor_id}": reason
             for kind, counts in registry.statistics().kinds.items()
@@ -105,13 +105,13 @@ class Readiness:
         )
 
     def _relayer(self) -> ReadinessCheck:
-        status, bound = self._core.chain.relayer_status(), self._core.settings.ready_relayer_lag_seconds
+        status, bound = self._core.chain.relayer_status(), self._core.base.settings.ready_relayer_lag_seconds
         if status is None:
             return ReadinessCheck(is_ok=True, detail="The relayer does not run on this server.")
         return self._lag("The relayer's last round", status.round_at_ms, bound, status.halted_because)
 
     def _watcher(self) -> ReadinessCheck:
-        status, bound = self._core.chain.watcher_status(), self._core.settings.ready_watcher_lag_seconds
+        status, bound = self._core.chain.watcher_status(), self._core.base.settings.ready_watcher_lag_seconds
         if status is None:
             return ReadinessCheck(is_ok=True, detail="The watcher does not run on this server.")
         check = self._lag("The watcher's last round", status.seen_at_ms, bound, status.halted_because)
@@ -133,7 +133,7 @@ class Readiness:
         )  # fmt: skip
 
     def _lag(self, what: str, at_ms: int, bound_s: int, halted_because: str | None) -> ReadinessCheck:
-        age_s = max(0, self._core.clock.now_ms() - at_ms) / 1_000
+        age_s = max(0, self._core.base.clock.now_ms() - at_ms) / 1_000
         detail = f"{what} was {age_s:.0f} s ago (at most {bound_s} s)."
         if halted_because is not None:
             detail = f"Halted: {halted_because}."
@@ -142,7 +142,7 @@ class Readiness:
         )
 
     def _disk(self) -> ReadinessCheck:
-        directory, bound = self._core.settings.data_dir, self._core.settings.ready_disk_free_mb
+        directory, bound = self._core.base.settings.data_dir, self._core.base.settings.ready_disk_free_mb
         try:
             free = shutil.disk_usage(directory).free // MEGABYTE
         except OSError as error:

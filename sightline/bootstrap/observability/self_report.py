@@ -44,8 +44,8 @@ class SelfReport:
     def __init__(self, core: Core, ports: Ports, delay: LoopDelay) -> None:
         self._core = core
         self._delay = delay
-        worker, build = ports.shared_from, core.settings.build_sha
-        self._name = core.server.host if worker is None else f"{core.server.host}/{worker.name}"
+        worker, build = ports.shared_from, core.base.settings.build_sha
+        self._name = core.base.server.host if worker is None else f"{core.base.server.host}/{worker.name}"
         self._url = ports.internal_url
         self._version = version("sightline-live") + ("" if build == "unknown" else f"+{build[:10]}")
 
@@ -59,4 +59,4 @@ class SelfReport:
         figures = ServerFigures(
             name=self._name, url=self._url, version=self._version, loop_delay_ms=round(self._delay.worst_s * 1_000)
         )
-        await report_figures(self._core.database, self._core.server.incarnation, figures)
+        await report_figures(self._core.stores.database, self._core.base.server.incarnation, figures)

@@ -18,11 +18,12 @@ import structlog
 import trio
 from pydantic import SecretStr
 
-from sightline.bootstrap.chain import chain_options
+from sightline.bootstrap.database import open_dsn
 from sightline.bootstrap.membership.bus import require_protected_nats
-from sightline.bootstrap.parts import open_parts
+from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.process import Prepared, stop_on_signal
 from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.units import open_units
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.chain.embedded.node import open_embedded_node
 from sightline.chain.service import embedded_options
@@ -33,7 +34,6 @@ from sightline.evidence.certificates import load_identity
 from sightline.http.server import ListenerOptions
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.storage.postgres.leases import end_server
 from sightline.system.children import Child, ChildCommand
 from sightline.system.clock import SystemClock
@@ -96,10 +96,10 @@ class WorkerSupervisor:
     async def _shared_parts(self) -> AsyncIterator[Settings]:
         """Run what the workers share; yields settings that name it."""
         settings = self._prepared.settings
-        async with open_parts() as parts:
-            database = parts.open(_open_postgres(settings))
-            chain = parts.open(_open_chain(settings, self._prepared.public_url))
-            nats = parts.open(_open_nats(settings, self._ids))
+        async with open_units() as units:
+            database = units.open(open_dsn(settings))
+            chain = units.open(_open_chain(settings, self._prepared.public_url))
+            nats = units.open(_open_nats(settings, self._ids))
             await chain.ready()
             yield settings.model_copy(update={"database_url": await database.ready(), "nats_url": await nats.ready()})
 
@@ -195,21 +195,6 @@ async def _end_lease(settings: Settings, number: int, incarnation: str) -> None:
             return
         return
     log.warning("worker_lease_not_ended", worker=number, error=f"no answer within {END_LEASE_TIMEOUT_S:g} s")
-
-
-@asynccontextmanager
-async def _open_postgres(settings: Settings) -> AsyncIterator[SecretStr]:
-    if settings.database_url is not None:
-        yield settings.database_url
-        return
-    options = EmbeddedPostgresOptions(
-        directory=settings.data_dir / "postgres",
-        log_path=settings.data_dir / "log" / "postgres.log",
-        run_as=settings.database_account,
-    )
-    async with trio.open_nursery() as nursery:
-        yield SecretStr(await nursery.start(run_embedded_postgres, options))
-        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

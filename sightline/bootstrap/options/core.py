@@ -1,10 +1,15 @@
-"""Build the chain package's options from the settings."""
+"""Options of what runs below HTTP: chain, database, video, retention."""
 
 from sightline.bootstrap.start_errors import check_setting
 from sightline.chain.service import ChainOptions
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.units import SECOND_MS
+from sightline.identity.cookies import LIFETIME_MS
+from sightline.storage.embedded.server import EmbeddedPostgresOptions
+from sightline.storage.postgres.operations.retention import RetentionOptions
+from sightline.system.secrets import Secrets
+from sightline.video.options import NetOptions, Options, read_ice_servers
 
 
 def relayer_key(settings: Settings) -> bytes | None:
@@ -60,4 +65,52 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         depth=settings.chain_confirmations,
         free_every_ms=settings.chain_free_settle_seconds * SECOND_MS,
         platform_fee_bps=settings.platform_fee_bps,
+    )
+
+
+def embedded_postgres_options(settings: Settings) -> EmbeddedPostgresOptions:
+    """Build the options of the embedded database."""
+    return EmbeddedPostgresOptions(
+        directory=settings.data_dir / "postgres",
+        log_path=settings.data_dir / "log" / "postgres.log",
+        run_as=settings.database_account,
+    )
+
+
+def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Options:
+    """Build the video package's options."""
+    net = NetOptions(
+        bind_addresses=settings.video_bind_addresses,
+        advertised_addresses=settings.video_advertised_addresses,
+        udp_port_min=settings.video_udp_port_min,
+        udp_port_max=settings.video_udp_port_max,
+        private_candidates=settings.video_private_candidates,
+    )
+    servers = settings.video_ice_servers
+    with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
+        ice_servers = read_ice_servers("" if servers is None else servers.get_secret_value())
+    picture_width, picture_height = (int(side) for side in settings.video_picture_max.split("x"))
+    return Options(
+        secret=secrets.video_secret,
+        public_url=public_url,
+        workers=settings.video_workers,
+        net=net,
+        poll_key_ms=settings.video_poll_key_ms,
+        picture_max_width=picture_width,
+        picture_max_height=picture_height,
+        worker_memory_mb=settings.video_worker_memory_mb,
+        publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
+        turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",
+        turn_ttl_s=settings.video_turn_ttl_seconds,
+        ice_servers=ice_servers,
+    )
+
+
+def retention_options(settings: Settings) -> RetentionOptions:
+    """Retention periods of stored rows, from the settings."""
+    return RetentionOptions(
+        heartbeat_days=settings.heartbeat_keep_days,
+        history_days=settings.history_keep_days,
+        audit_days=settings.audit_keep_days,
+        sign_in_ms=LIFETIME_MS,
     )

@@ -1,0 +1,102 @@
+"""The loops of a running core: the roles that this server owns, figures, and what must be read again and again."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from sightline.actors.deps import SESSION
+from sightline.actors.kernel import Lane, Registry
+from sightline.actors.messages import RecordSettlement
+from sightline.actors.service.look_up import LookUp
+from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
+from sightline.bootstrap.core import Core
+from sightline.bootstrap.options.core import retention_options
+from sightline.bootstrap.retry import StartRetry
+from sightline.bootstrap.sampler import SAMPLE_EVERY_S
+from sightline.chain.service import ChainService
+from sightline.cluster.roles import RoleWork, run_roles
+from sightline.domain.session.messages import SettlementMined
+from sightline.ports.chain import SettlementUpdate
+from sightline.ports.leases import ServerRole
+from sightline.ports.ledger import SettlementState
+from sightline.storage.postgres.operations.retention import Retention
+from sightline.system.log_files import rotate_logs
+from sightline.system.loops import run_forever
+
+SETTLEMENT_TIMEOUT_S: Final = 10.0
+ADMINISTRATION_EVERY_S: Final = 30.0
+RETENTION_EVERY_S: Final = 3_600.0
+PAYMENTS_EVERY_S: Final = 2.0
+"""How soon each server holds new sessions after the watcher has found a payment that the database does not know."""
+
+
+async def start_background(core: Core, nursery: trio.Nursery, retry: StartRetry) -> None:
+    """Start the loops. Returns when the payments that the database does not know were read once."""
+    read_payments = partial(core.actors.deps.payment_hold.load, core.stores.payments.unknown)
+    await retry.run(read_payments)
+    nursery.start_soon(run_roles, core.membership.owned, _role_works(core))
+    loops = (
+        ("suspensions", core.administration.suspensions.watch, 0),
+        ("unknown_payments", read_payments, PAYMENTS_EVERY_S),
+        ("metrics_sample", core.sampler.run_once, SAMPLE_EVERY_S),
+    )
+    for name, step, every_s in loops:
+        nursery.start_soon(partial(run_forever, name, step, every_s=every_s))
+    if not core.base.is_worker:
+        nursery.start_soon(rotate_logs, core.base.settings.data_dir)
+
+
+def _role_works(core: Core) -> Mapping[ServerRole, RoleWork]:
+    """What this server does while it owns a role."""
+    registry, chain, stores = core.actors.registry, core.chain, core.stores
+    retention = Retention(stores.database, stores.rows, core.base.clock, retention_options(core.base.settings))
+    loops = (
+        ("suspension_sweep", core.administration.sweep, ADMINISTRATION_EVERY_S),
+        ("refunds", core.refunds.resume, ADMINISTRATION_EVERY_S),
+        ("retention", retention.run_once, RETENTION_EVERY_S),
+    )
+    housekeeping = (partial(run_forever, name, step, every_s=every_s) for name, step, every_s in loops)
+    return {
+        ServerRole.RELAYER: RoleWork(
+            run=partial(chain.run_relayer, partial(_tell_settlement, registry)), bind=stores.outbox.bind
+        ),
+        ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, _payer_funds(core)), bind=stores.wallets.bind),
+        ServerRole.HOUSEKEEPING: RoleWork(run=partial(_run_all, core.webhooks.dispatcher.run, *housekeeping)),
+    }
+
+
+def _payer_funds(core: Core) -> PayerFunds | None:
+    """What tells sessions what their payers can still pay; None where holds are not enforced."""
+    deps, registry = core.actors.deps, core.actors.registry
+    if deps.limits.funds_policy != "enforced":
+        return None
+    read_session = LookUp(registry, deps).find_session
+    return PayerFunds(registry, core.stores.ledger, read_session, core.base.clock, deps.limits.session)
+
+
+async def _watch(chain: ChainService, funds: PayerFunds | None) -> None:
+    """Follow the chain."""
+    if funds is None:
+        await chain.run_watcher()
+    else:
+        await _run_all(
+            partial(chain.run_watcher, funds.report),
+            partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S),
+        )
+
+
+async def _run_all(*loops: Callable[[], Awaitable[object]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for loop in loops:
+            nursery.start_soon(loop)
+
+
+async def _tell_settlement(registry: Registry, update: SettlementUpdate) -> None:
+    """Tell a session that its settlement is confirmed. If this raises, the relayer tries again."""
+    if update.state is SettlementState.CONFIRMED and update.tx_hash is not None:
+        session = registry.ref(SESSION, update.session_id)
+        await session.ask(
+            RecordSettlement(SettlementMined(update.tx_hash)), timeout_s=SETTLEMENT_TIMEOUT_S, lane=Lane.CONTROL
+        )

@@ -1,0 +1,1 @@
+"""Turn the settings into the options of each package."""
