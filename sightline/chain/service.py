@@ -35,9 +35,9 @@ from sightline.ports.chain import (
     ChainChangedError,
     ChainConfig,
     ChainReader,
-    Faucet,
     OnFunds,
     OnSettlement,
+    PayTestMoney,
     RpcGuest,
     SettlementUpdate,
 )
@@ -134,7 +134,7 @@ class ChainService:
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
-        faucet: Faucet | None, clock: Clock, session_cap_micro: int, refund_signer: Signer | None = None,
+        faucet: PayTestMoney | None, clock: Clock, session_cap_micro: int, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         """Args: session_cap_micro: maximum charge of one session by the deployed contract, in micro-USDC."""
         self.session_cap_micro = session_cap_micro
@@ -169,7 +169,7 @@ class ChainService:
 
         async def top_up(address: str) -> None:
             if faucet is not None:
-                await faucet.fund(address, 0)
+                await faucet(address, 0)
 
         return Refunds(
             self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
@@ -301,7 +301,7 @@ class Place:
     chain_name: str
     depth: int
     poll_ms: int
-    faucet: Faucet | None
+    faucet: PayTestMoney | None
 
 
 @asynccontextmanager
@@ -439,7 +439,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> P
         chain_name=options.chain_name or "Sightline embedded test chain",
         depth=options.depth or 0,
         poll_ms=options.poll_ms or 200,
-        faucet=EmbeddedFaucet(rpc, options.data_dir),
+        faucet=EmbeddedFaucet(rpc, options.data_dir).fund,
     )
 
 

@@ -13,7 +13,7 @@ from sightline.identity.invitations import Invitations
 from sightline.identity.members import Members
 from sightline.identity.sign_in import SignIn
 from sightline.identity.wallet_sessions import WalletSessions
-from sightline.ports.chain import ChainConfig, Faucet, RpcGuest
+from sightline.ports.chain import ChainConfig, PayTestMoney, RpcGuest
 from sightline.ports.clock import Clock
 from sightline.ports.health import ReadinessCheck
 from sightline.ports.ids import Ids
@@ -91,8 +91,8 @@ class Services:
     clock: Clock
     ids: Ids
     options: ResourceOptions
-    faucet: Faucet | None = None
-    """Pays test money; None on an external chain."""
+    faucet: PayTestMoney | None = None
+    """None on an external chain."""
 
 
 Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, ReadinessCheck]]]

@@ -14,10 +14,10 @@ __all__ = [
     "ChainConfig",
     "ChainReader",
     "ChainUnavailableError",
-    "Faucet",
     "FaucetPayment",
     "OnFunds",
     "OnSettlement",
+    "PayTestMoney",
     "RefundRequest",
     "SettlementUpdate",
 ]
@@ -123,16 +123,11 @@ class FaucetPayment:
     amount_micro: int
 
 
-class Faucet(Protocol):
-    """Gives test money; exists on the embedded chain only."""
+PayTestMoney: TypeAlias = Callable[[str, int], Awaitable[FaucetPayment]]
+"""Mints micro-USDC to an address and tops up the native coin that an approval costs; the embedded chain has it.
 
-    async def fund(self, address: str, amount_micro: int) -> FaucetPayment:
-        """Mint test USDC to the address and top up the native coin that an approval costs.
-
-        Raises:
-            ChainUnavailableError: The payment failed, or its outcome is unknown.
-        """
-        ...
+Raises ChainUnavailableError: the payment failed, or its outcome is unknown.
+"""
 
 
 class RpcGuest(Protocol):

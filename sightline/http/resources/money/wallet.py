@@ -135,7 +135,7 @@ class MoneyResources:
                 message = f"The wallet may get {left} micro-USDC more on this UTC day"
                 raise RefusedError(Refusal(Code.CONFLICT, "faucet:dailyMax", message, left_micro=MicroUsdc(left)))
             try:
-                payment = await faucet.fund(address, amount)
+                payment = await faucet(address, amount)
             except ChainUnavailableError as error:
                 # The transaction may have been mined although its answer was lost.
                 raise OutcomeUnknownError(str(error)) from error
