@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from simulation.faults import Faults
     from simulation.history import History
     from simulation.memory.store import MemoryStore
-    from simulation.node import Surroundings
+    from simulation.node import WorldParts
 
 RESTART_S: Final = 4.0
 """Longest time until a process is started again."""
@@ -112,14 +112,14 @@ class Cluster:
 
     # Running.
 
-    async def run(self, outside: Surroundings) -> None:
+    async def run(self, outside: WorldParts) -> None:
         """Run every server, and start it again whenever it has ended."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.network.run)
             for place in self.places:
                 nursery.start_soon(self._run_place, place, outside)
 
-    async def _run_place(self, place: ServerPlace, outside: Surroundings) -> None:
+    async def _run_place(self, place: ServerPlace, outside: WorldParts) -> None:
         while True:
             place.starts += 1
             name = f"node-{place.machine.number}.{place.starts}"
@@ -131,7 +131,7 @@ class Cluster:
             await trio.sleep(self._chance.random() * RESTART_S)
 
     def _joining(self, machine: SimMachine) -> Callable[[Node], SimMember]:
-        return lambda node: SimMember(self.network, machine, node.name, node.line)
+        return lambda node: SimMember(self.network, machine, node.name, node.process)
 
     # What callers reach.
 
@@ -223,11 +223,11 @@ class Cluster:
         if node is None:
             return
         self._history.note("pause", node.name, seconds)
-        node.line.pause()
+        node.process.pause()
         try:
             await trio.sleep(seconds)
         finally:
-            node.line.resume()
+            node.process.resume()
 
     async def _cut(self) -> None:
         """Cut one server off the database."""

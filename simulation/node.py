@@ -22,7 +22,7 @@ from sightline.actors.watchers import Watchers
 from sightline.cluster.membership import LeaseEndedError, NotCompleteError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
 from simulation.adapters.relations import FaultyRelations
-from simulation.adapters.store import FaultyStore, Line
+from simulation.adapters.store import FaultyStore, Process
 from simulation.adapters.video import SimVideo
 from simulation.adapters.wire import FaultyWire
 
@@ -46,11 +46,11 @@ CLOSE_S: Final = 5.0
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class WorldParts:
     """The parts of a world that each of its server processes uses.
 
     Attributes:
-        has_graph_apart: The authorization graph is a separate system and does not commit with the store.
+        has_external_graph: The authorization graph is a separate system and does not commit with the store.
         on_crash: Called with an exception of an actor that no injected fault explains.
     """
 
@@ -62,7 +62,7 @@ class Surroundings:
     clock: Clock
     ids: Ids
     funds_policy: str
-    has_graph_apart: bool
+    has_external_graph: bool
     on_crash: Callable[[str, BaseException | None], None]
 
 
@@ -72,7 +72,7 @@ class CrashReporter:
 
     BUGS = frozenset({"actor_crashed", "actor_load_failed", "actor_parked", "may_passivate_failed", "helper_failed"})
 
-    def __init__(self, outside: Surroundings, node: str) -> None:
+    def __init__(self, outside: WorldParts, node: str) -> None:
         self._outside = outside
         self._node = node
 
@@ -94,7 +94,7 @@ class Node:
 
     def __init__(
         self,
-        outside: Surroundings,
+        outside: WorldParts,
         name: str,
         *,
         machine: SimMachine,
@@ -108,7 +108,7 @@ class Node:
         """
         self._outside = outside
         self.name = name
-        self.line = Line()
+        self.process = Process()
         self._machine = machine
         self.member = join(self)
         self._actors: Actors | None = None
@@ -123,7 +123,7 @@ class Node:
     @property
     def is_ready(self) -> bool:
         """Whether the server has recovered and answers."""
-        return self._broker is not None and not self.line.is_dead
+        return self._broker is not None and not self.process.is_dead
 
     @property
     def broker(self) -> Broker:
@@ -175,16 +175,16 @@ class Node:
         Raises:
             StoreUnavailableError: The lease is not valid.
         """
-        await self.line.pass_through()
+        await self.process.pass_through()
         if not self.member.membership.is_valid():
             raise StoreUnavailableError("the lease was not renewed")
         answer = await act(self.broker)
-        await self.line.pass_through()
+        await self.process.pass_through()
         return answer
 
     def kill(self) -> None:
         """Kill the process now: nothing is sent any more, and the callers' connections break."""
-        self.line.cut()
+        self.process.cut()
         self._outside.history.note("killed", self.name)
         for scope in self.calls:
             scope.cancel()
@@ -194,11 +194,11 @@ class Node:
         outside, faults = self._outside, self._outside.faults
         membership = self.member.membership
         is_reachable = self._machine.reaches_database
-        store = FaultyStore(outside.store, faults, self.line, outside.history, self.name, is_reachable)
+        store = FaultyStore(outside.store, faults, self.process, outside.history, self.name, is_reachable)
         await self.member.join()
         nursery.start_soon(self._keep)
-        self._video = SimVideo(faults, self.line, outside.clock, nursery)
-        relations = FaultyRelations(outside.relations, faults, self.line, is_apart=outside.has_graph_apart)
+        self._video = SimVideo(faults, self.process, outside.clock, nursery)
+        relations = FaultyRelations(outside.relations, faults, self.process, is_external=outside.has_external_graph)
         limits = ActorLimits(funds_policy=outside.funds_policy)
         deps = Deps(
             store=store,
@@ -241,7 +241,7 @@ class Node:
 
     async def _check_funds(self, funds: PayerFunds) -> None:
         while True:
-            await self.line.pass_through()
+            await self.process.pass_through()
             with suppress(UnavailableError, OutcomeUnknownError):  # the next check tries again
                 await funds.check()
             await trio.sleep(CHECK_EVERY_S)

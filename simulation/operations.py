@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
+from simulation.clients.consumer import Consumer, Wishes
+from simulation.clients.device import STEADY, Device
 from simulation.faults import FaultRates
-from simulation.people.consumer import Consumer, Wishes
-from simulation.people.device import STEADY, Device
 from simulation.scenarios import Scenario
 from simulation.world import WorldOptions
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
+from simulation.clients.consumer import Consumer, Wishes
+from simulation.clients.device import Device, Habits
+from simulation.clients.founder import Founder
+from simulation.clients.reader import Reader
 from simulation.faults import FaultRates
-from simulation.people.consumer import Consumer, Wishes
-from simulation.people.device import Device, Habits
-from simulation.people.founder import Founder
-from simulation.people.reader import Reader
 from simulation.world import WorldOptions
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from simulation.history import History
 from simulation.memory.identity import MemoryRelations
 from simulation.memory.ledger import MemoryLedger
 from simulation.memory.store import MemoryStore
-from simulation.node import Node, Surroundings
+from simulation.node import Node, WorldParts
 from simulation.runtime import SeededIds, SimWallClock, VirtualClock
 from simulation.servers.member import SimMachine, SimMember
 from simulation.servers.network import WorldNetwork
@@ -104,7 +104,7 @@ class World:
         self.born_ms = self.clock.now_ms()
         self.is_over = False
         """Whether the quiet phase has begun, in which no new sessions are requested."""
-        self.has_graph_apart = self.rng("graph").random() < GRAPH_APART
+        self.has_external_graph = self.rng("graph").random() < GRAPH_APART
         """Whether the authorization graph is a separate system in this world."""
         self.report = ""
         self._network = self.cluster.network if self.cluster is not None else self._quiet_network()
@@ -196,7 +196,7 @@ class World:
             raise
         finally:
             del node.calls[scope]
-        if node.line.is_dead or self.cluster is not None:
+        if node.process.is_dead or self.cluster is not None:
             raise NodeLostError(f"the server died or was suspended during {what}")
         self.history.violate("answered", f"{what} was not answered within {CALL_LIMIT_S} s")
         raise NodeLostError(what)
@@ -212,9 +212,9 @@ class World:
             self._surroundings(),
             f"node-{self._starts}",
             machine=machine,
-            join=lambda node: SimMember(self._network, machine, node.name, node.line, is_alone=True),
+            join=lambda node: SimMember(self._network, machine, node.name, node.process, is_alone=True),
         )
-        self._running = [*(each for each in self._running if not each.line.is_dead), node]
+        self._running = [*(each for each in self._running if not each.process.is_dead), node]
         self._nursery.start_soon(node.run)
         return node
 
@@ -223,8 +223,8 @@ class World:
         self._machine = SimMachine(self._machine.number + 1, 0)
         return self.start_node()
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _surroundings(self) -> WorldParts:
+        return WorldParts(
             seed=self.seed,
             store=self.store,
             relations=self.relations,
@@ -233,7 +233,7 @@ class World:
             clock=self.clock,
             ids=self.ids,
             funds_policy=self.options.funds_policy,
-            has_graph_apart=self.has_graph_apart,
+            has_external_graph=self.has_external_graph,
             on_crash=self.crashed,
         )
 
@@ -241,7 +241,7 @@ class World:
         """Wait for a server that answers; start one if necessary. That none does for long is a violation."""
         asked_s = trio.current_time()
         while (node := self.node) is None:
-            if self.cluster is None and all(each.line.is_dead for each in self._running):
+            if self.cluster is None and all(each.process.is_dead for each in self._running):
                 self.start_node()
             if trio.current_time() > asked_s + READY_LIMIT_S:
                 self.history.violate("healed", f"no server has answered for {READY_LIMIT_S:g} s")
@@ -265,14 +265,14 @@ class World:
             return
         self.disturbed()
         self.history.note("paused", node.name, take_over)
-        node.line.pause()
+        node.process.pause()
         try:
             if take_over:
                 await trio.sleep(seconds / 2)
                 self.start_spare()
             await trio.sleep(seconds / 2 if take_over else seconds)
         finally:
-            node.line.resume()
+            node.process.resume()
             self.disturbed()
         if take_over:
             try:

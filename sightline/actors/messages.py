@@ -15,7 +15,7 @@ from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Pa
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.messages import (
-    ConsumerSeen,
+    ConsumerActive,
     FixReported,
     FundsReported,
     MediaBroke,
@@ -107,7 +107,7 @@ class GetSession(Command["GetSession", Session | None]):
     """Apply passed deadlines and read the session. Answered None for an unknown id."""
 
 
-class ClaimStanding(Enum):
+class ClaimState(Enum):
     """How a session stands to an operator's claim on it."""
 
     ASSIGNED = "ASSIGNED"
@@ -121,7 +121,7 @@ class ClaimStanding(Enum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class CheckClaim(Command["CheckClaim", ClaimStanding]):
+class CheckClaim(Command["CheckClaim", ClaimState]):
     """Compare a workspace's claim with the session."""
 
     workspace_id: str
@@ -140,7 +140,7 @@ class RecordSettlement(Command["RecordSettlement", None]):
 
 @final
 @dataclass(frozen=True, slots=True)
-class OperatorFound:
+class OperatorClaimed:
     """The operator's workspace has claimed the session and the relation is staged."""
 
     operator: Operator
@@ -201,7 +201,7 @@ class VideoReopened:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FactsMissed:
+class ReportsMissed:
     """Fixes or media events may be lost between servers: a LIVE session reads what is recorded."""
 
 
@@ -351,9 +351,9 @@ class ReportHeartbeats(Command["ReportHeartbeats", Answer[BatchVerdict]]):
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimsChecked:
-    """Answers of the sessions whose claims were checked: (session id, the claim's at_ms, standing)."""
+    """Answers of the sessions whose claims were checked: (session id, the claim's at_ms, claim_state)."""
 
-    standings: tuple[tuple[str, int, ClaimStanding], ...]
+    claim_states: tuple[tuple[str, int, ClaimState], ...]
     starts: int
     """How many starts the operator's workspace had been asked for when the sessions were asked."""
 
@@ -387,7 +387,7 @@ class OperatorChanged:
 
 @final
 @dataclass(frozen=True, slots=True)
-class OperatorSeen:
+class HeartbeatResumed:
     """An operator sent its first heartbeat, or one after a silence."""
 
     workspace_id: str
@@ -395,7 +395,7 @@ class OperatorSeen:
 
 @final
 @dataclass(frozen=True, slots=True)
-class OperatorsSeen:
+class SightingReport:
     """When operators of another server were seen last, as (workspace id, version, instant).
 
     Sent every few seconds for those that sent a heartbeat. A version that the index does not have is read.
@@ -608,7 +608,7 @@ SessionCommand: TypeAlias = (
 )
 """Commands that change a session; they wait while an operation is pending."""
 
-SessionOutcome: TypeAlias = OperatorFound | OperatorAssigned | VideoReady | OperationFailed
+SessionOutcome: TypeAlias = OperatorClaimed | OperatorAssigned | VideoReady | OperationFailed
 """How a pending operation ended."""
 
 SessionMessage: TypeAlias = (
@@ -620,13 +620,13 @@ SessionMessage: TypeAlias = (
     | FixReported
     | MediaProved
     | MediaBroke
-    | ConsumerSeen
+    | ConsumerActive
     | FundsReported
     | Tick
     | VideoReopened
     | ReopenVideo
     | RowWritten
-    | FactsMissed
+    | ReportsMissed
     | OperatorAcknowledged
     | AcknowledgementDue
 )
@@ -653,8 +653,8 @@ DispatcherMessage: TypeAlias = (
     | BeginDispatch
     | DispatchEnded
     | OperatorChanged
-    | OperatorSeen
-    | OperatorsSeen
+    | HeartbeatResumed
+    | SightingReport
     | CountOperators
     | CountCells
     | NoShow

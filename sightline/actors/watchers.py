@@ -108,7 +108,7 @@ def _keep(notes: dict[str, None], session_id: str) -> None:
         del notes[next(iter(notes))]
 
 
-class Elsewhere(Protocol):
+class OtherStreams(Protocol):
     """The streams of other servers."""
 
     def follow(self, kind: str, actor_id: str, *, is_on: bool) -> None:
@@ -135,7 +135,7 @@ class Watchers:
     The methods `notify...` are called for changes of actors of this process, `wake...` also for those of others.
     """
 
-    elsewhere: Elsewhere | None = None
+    elsewhere: OtherStreams | None = None
 
     def __init__(self) -> None:
         self._watches: dict[tuple[str, str], set[Watch]] = {}

@@ -27,7 +27,7 @@ from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
-from sightline.system.lock import lock_place
+from sightline.system.lock import directory_id_of
 from sightline.system.secrets import Secrets
 
 
@@ -71,7 +71,7 @@ class Base:
         server = ServerIdentity(
             incarnation=incarnation or ids.uuid(),
             host=socket.gethostname(),
-            place=lock_place(worker_directory or settings.data_dir, ids),
+            directory_id=directory_id_of(worker_directory or settings.data_dir, ids),
             url=internal_url,
         )
         return cls(

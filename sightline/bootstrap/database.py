@@ -81,7 +81,7 @@ async def open_migrated_database(
             await retry.run(lambda: require_direct_connections(database))
             keeper = MarkKeeper(directory, database, guard)
             await retry.run(keeper.begin)
-            await retry.run(lambda: _migrate(database, server.place))
+            await retry.run(lambda: _migrate(database, server.directory_id))
             await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
             keeping = await stack.enter_async_context(trio.open_nursery())
             keeping.start_soon(keeper.run)
@@ -90,12 +90,12 @@ async def open_migrated_database(
             keeping.cancel_scope.cancel()
 
 
-async def _migrate(database: Database, place: str) -> None:
+async def _migrate(database: Database, directory_id: str) -> None:
     """Bring the schema up to date, and wait until the leases of servers that were killed have run out."""
     deadline = trio.current_time() + LEASE_ENDS_S
     while True:
         try:
-            await migrate(database, place=place)
+            await migrate(database, directory_id=directory_id)
         except OlderServersError as error:
             if trio.current_time() >= deadline:
                 raise

@@ -27,7 +27,7 @@ from sightline.http.metrics import Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
-from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions, PipelineServices
 from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
 from sightline.http.pipeline.routes import routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets
@@ -85,7 +85,7 @@ def make_public_app(
         ids=core.base.ids,
         options=resource_options(core.base.settings, core.base.secrets),
     )
-    edge = Edge(
+    edge = PipelineServices(
         authenticate=identity.authenticator.authenticate,
         authorize=identity.authorizer.authorize,
         check_origin=_check_origin,
@@ -111,7 +111,7 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
         clock=core.base.clock,
         options=resource_options(core.base.settings, core.base.secrets),
     )
-    edge = Edge(
+    edge = PipelineServices(
         authenticate=identity.authenticator.authenticate,
         authorize=identity.authorizer.authorize,
         check_origin=_check_origin,
@@ -142,7 +142,7 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
         token=token.get_secret_value() if token is not None else None,
         operator_token=core.base.secrets.internal_token,
     )
-    return build_app(routes, edge, EdgeOptions(access=access, rate_limits=RateLimits(is_enabled=False)))
+    return build_app(routes, edge, PipelineOptions(access=access, rate_limits=RateLimits(is_enabled=False)))
 
 
 def internal_listener(ports: Ports) -> ListenerOptions:

@@ -5,7 +5,7 @@ from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
-from sightline.bootstrap.membership.hints import connect_sign_ins
+from sightline.bootstrap.membership.peer_wakeups import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
 from sightline.domain.access import Holder, Operation
 from sightline.domain.errors import RefusedError

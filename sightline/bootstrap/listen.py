@@ -21,7 +21,7 @@ from sightline.bootstrap.observability.readiness import CHECK_EVERY_S, Readiness
 from sightline.bootstrap.observability.self_report import LoopDelay, SelfReport
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.bootstrap.options.http import internal_limits, public_hosts, public_limits
-from sightline.cluster.rates import RatesElsewhere
+from sightline.cluster.rates import RemoteRates
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.audit import Audit
 from sightline.http.metrics import Metrics
@@ -47,7 +47,7 @@ async def serve_http(core: Core, ports: Ports, stop: trio.Event, on_ready: Calla
     metrics = Metrics(partial(read_metrics, core, delay, readiness))
     identity = make_identity(core)
     audit = Audit(PostgresAuditLog(core.stores.database), core.base.clock, core.base.ids)
-    rates = RatesElsewhere(core.membership.peers)
+    rates = RemoteRates(core.membership.peers)
     internal_app = make_internal_app(core, identity, audit, metrics, readiness)
     public_app = McpEndpoint(
         make_public_app(core, identity, audit, metrics, failures, rates),

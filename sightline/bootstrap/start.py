@@ -25,15 +25,15 @@ from sightline.bootstrap.background import start_background
 from sightline.bootstrap.core import Base, Core, Stores, Video
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.membership.bus import require_protected_nats
-from sightline.bootstrap.membership.hints import connect_hints
 from sightline.bootstrap.membership.member import keep_lease, open_membership
+from sightline.bootstrap.membership.peer_wakeups import connect_wakeups
 from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import Sampler
 from sightline.bootstrap.start_errors import check_setting, database_setting
 from sightline.bootstrap.units import open_units
 from sightline.bootstrap.video import join_video, open_video_backend
-from sightline.chain.service import ChainService, open_chain, open_place
+from sightline.chain.service import ChainService, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
 from sightline.domain.units import DAY_MS
 from sightline.ports.video import WatchAccess
@@ -69,7 +69,7 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
         database_unit = units.open(
             open_migrated_database(settings, retry, base.server, base.own_directory, base.tracer)
         )
-        endpoint_unit = units.open(open_place(chain_chosen, ids=base.ids))
+        endpoint_unit = units.open(open_endpoint(chain_chosen, ids=base.ids))
         video_unit = units.open(open_video_backend(settings, base.secrets, base.public_url, clock=clock, access=access))
         database, endpoint = await database_unit.ready(), await endpoint_unit.ready()
 
@@ -88,7 +88,7 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
                     wallets=PostgresLedger(stores.wallets),
                     clock=clock,
                     ids=base.ids,
-                    place=endpoint,
+                    endpoint=endpoint,
                 )
             )
         )
@@ -113,7 +113,7 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
             actors.registry, actors.deps, actors.broker, stores.administration, refunds.pay, stores.withdrawals.record
         )
         await retry.run(administration.suspensions.load)
-        connect_hints(membership.peers, chain, administration.suspensions)
+        connect_wakeups(membership.peers, chain, administration.suspensions)
         core = Core(
             base=base,
             stores=stores,

@@ -290,7 +290,7 @@ class ChainService:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Endpoint:
     """Endpoint, contracts and key of a chain that was reached."""
 
     rpc: JsonRpc
@@ -305,7 +305,7 @@ class Place:
 
 
 @asynccontextmanager
-async def open_place(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Place]:
+async def open_endpoint(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Endpoint]:
     """Start the embedded chain or connect to the external one; does not use the database.
 
     Raises:
@@ -330,14 +330,14 @@ async def open_chain(
     wallets: WalletLedger | None = None,
     clock: Clock,
     ids: Ids,
-    place: Place | None = None,
+    endpoint: Endpoint | None = None,
 ) -> AsyncIterator[ChainService]:
     """Check the chain against the database and create relayer, watcher and readers.
 
     Args:
         outbox: What the relayer uses; by default the ledger.
         wallets: What the watcher uses; by default the ledger.
-        place: The chain that `open_place` reached. Without it, `open_place` runs here and may raise its errors.
+        endpoint: The chain that `open_endpoint` reached. Without it, it is opened here.
 
     Raises:
         ChainRefusedError: The contracts do not exist.
@@ -345,38 +345,45 @@ async def open_chain(
         ChainUnavailableError: The endpoint does not answer.
     """
     async with AsyncExitStack() as stack:
-        if place is None:
-            place = await stack.enter_async_context(open_place(options, ids=ids))
-        await _require_identity(ledger, place.identity)
-        token = to_checksum_address(place.identity.usdc_address)
-        settlement = to_checksum_address(place.identity.settlement_address)
-        reader = RpcReader(place.rpc, token=token, settlement=settlement)
+        if endpoint is None:
+            endpoint = await stack.enter_async_context(open_endpoint(options, ids=ids))
+        await _require_identity(ledger, endpoint.identity)
+        token = to_checksum_address(endpoint.identity.usdc_address)
+        settlement = to_checksum_address(endpoint.identity.settlement_address)
+        reader = RpcReader(endpoint.rpc, token=token, settlement=settlement)
         session_cap_micro = await _require_contracts(
-            reader, token, settlement, place.signer.address, options.platform_fee_bps
+            reader, token, settlement, endpoint.signer.address, options.platform_fee_bps
         )
-        relayer_options = _relayer_options(options, place, settles_many=await _settles_many(reader, settlement))
+        relayer_options = _relayer_options(options, endpoint, settles_many=await _settles_many(reader, settlement))
         make_relayer = partial(
-            Relayer, place.rpc, outbox or ledger, place.signer, place.identity, relayer_options, clock=clock, ids=ids
+            Relayer,
+            endpoint.rpc,
+            outbox or ledger,
+            endpoint.signer,
+            endpoint.identity,
+            relayer_options,
+            clock=clock,
+            ids=ids,
         )
         make_watcher = partial(
-            Watcher, place.rpc, reader, wallets or ledger, place.identity,
-            WatcherOptions(depth=place.depth, poll_ms=place.poll_ms, start_block=options.start_block),
-            relayer=place.signer.address, clock=clock, ids=ids,
+            Watcher, endpoint.rpc, reader, wallets or ledger, endpoint.identity,
+            WatcherOptions(depth=endpoint.depth, poll_ms=endpoint.poll_ms, start_block=options.start_block),
+            relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
         config = ChainConfig(
             environment=ENVIRONMENT,
-            chain_id=place.identity.chain_id,
-            chain_name=place.chain_name,
-            rpc_url=options.public_rpc_url or place.url,
+            chain_id=endpoint.identity.chain_id,
+            chain_name=endpoint.chain_name,
+            rpc_url=options.public_rpc_url or endpoint.url,
             rpc_is_private=options.public_rpc_url is None,
             explorer_url=options.explorer_url,
             usdc_address=token,
             settlement_address=settlement,
         )
         yield ChainService(
-            config=config, reader=reader, rpc=place.rpc, relayer_address=place.signer.address,
-            make_relayer=make_relayer, make_watcher=make_watcher, faucet=place.faucet, clock=clock,
-            session_cap_micro=session_cap_micro, refund_signer=place.refund_signer,
+            config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
+            make_relayer=make_relayer, make_watcher=make_watcher, faucet=endpoint.faucet, clock=clock,
+            session_cap_micro=session_cap_micro, refund_signer=endpoint.refund_signer,
         )  # fmt: skip
 
 
@@ -390,10 +397,10 @@ async def _settles_many(reader: RpcReader, settlement: str) -> bool:
     return True
 
 
-def _relayer_options(options: ChainOptions, place: Place, *, settles_many: bool) -> RelayerOptions:
+def _relayer_options(options: ChainOptions, endpoint: Endpoint, *, settles_many: bool) -> RelayerOptions:
     return RelayerOptions(
-        depth=place.depth,
-        poll_ms=place.poll_ms,
+        depth=endpoint.depth,
+        poll_ms=endpoint.poll_ms,
         settle_gas=options.settle_gas,
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
@@ -416,7 +423,7 @@ def embedded_options(options: ChainOptions) -> EmbeddedOptions:
     return embedded
 
 
-async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Place:
+async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Endpoint:
     node: EmbeddedNode = (
         running_node(options.data_dir)
         if options.is_running
@@ -425,7 +432,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> P
     rpc = await stack.enter_async_context(
         open_rpc(node.url, RpcOptions(timeout_ms=max(options.rpc_timeout_ms, 15_000)), ids)
     )
-    return Place(
+    return Endpoint(
         rpc=rpc,
         url=node.url,
         identity=ChainIdentity(
@@ -443,7 +450,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> P
     )
 
 
-async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> Place:
+async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> Endpoint:
     usdc, settlement, key = options.usdc_address, options.settlement_address, options.relayer_key
     if usdc is None or settlement is None or key is None:
         raise ChainRefusedError("an external chain needs usdc_address, settlement_address and a relayer key")
@@ -467,7 +474,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         usdc_address=usdc.lower(),
         settlement_address=settlement.lower(),
     )
-    return Place(
+    return Endpoint(
         rpc=rpc,
         url=url,
         identity=identity,

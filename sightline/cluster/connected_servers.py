@@ -9,12 +9,12 @@ import trio
 
 from sightline.actors.deps import SESSION, WORKSPACE, Deps
 from sightline.actors.kernel import Command, KindName, Registry
-from sightline.actors.messages import FactsMissed, GetSession, GetWorkspace, ReadSessions, ReadWorkspaces
+from sightline.actors.messages import GetSession, GetWorkspace, ReadSessions, ReadWorkspaces, ReportsMissed
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.watchers import Watchers
 from sightline.cluster.peers.peers import Peers
-from sightline.cluster.seen_reports import SeenReports
-from sightline.cluster.streams import StreamsElsewhere
+from sightline.cluster.sighting_reports import SightingReports
+from sightline.cluster.streams import RemoteStreams
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Live, Session
@@ -41,8 +41,8 @@ class ConnectedServers:
     def attach(self, registry: Registry, deps: Deps) -> None:
         """See `OtherServers.attach`."""
         self._registry = registry
-        self._reports = SeenReports(registry, deps)
-        self._streams = deps.watchers.elsewhere = StreamsElsewhere(deps.watchers, self._peers)
+        self._reports = SightingReports(registry, deps)
+        self._streams = deps.watchers.elsewhere = RemoteStreams(deps.watchers, self._peers)
         look_up = LookUp(registry, deps)
         self._peers.on_loss = partial(_read_again, registry, deps.watchers)
         self._peers.answer_quietly(GetSession, look_up.quiet_session)
@@ -108,7 +108,7 @@ def _read_again(registry: Registry, watchers: Watchers, server: str) -> None:
     reloaded = 0
     for session_id, session in registry.snapshots(SESSION):
         if isinstance(session.phase, Live) and registry.peek(WORKSPACE, session.phase.operator.workspace_id) is None:
-            registry.ref(SESSION, session_id).tell(FactsMissed(), conflate_key="missed")
+            registry.ref(SESSION, session_id).tell(ReportsMissed(), conflate_key="missed")
             reloaded += 1
     if reloaded:
         log.warning("live_sessions_reloaded", sessions=reloaded, server=server)

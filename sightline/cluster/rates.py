@@ -14,7 +14,7 @@ ITEMS_MAX: Final = 2_000
 
 
 @final
-class RatesElsewhere:
+class RemoteRates:
     """Collects what callers take here and sends it to the other servers every 100 ms; a message may be lost."""
 
     def __init__(self, peers: Peers) -> None:

@@ -319,15 +319,15 @@ class ShardHost:
         Give everything away if this server's clock is over a second off, or if it does not reach the others: they
         cannot ask for what it owns.
         """
-        is_apart = not own.is_connected
+        is_cut_off = not own.is_connected
         if not self._is_unfit:
-            event = "cut_off_from_other_servers" if is_apart else "clock_differs"
+            event = "cut_off_from_other_servers" if is_cut_off else "clock_differs"
             log.error(event, ahead_ms=own.clock_offset_ms, shards=len(self._owned.epochs))
             self._is_unfit = True
         # What was released for this server has no owner until it is taken. It is taken here to be given away.
         offered = await self._leases.take(own.incarnation, own.offered) if own.offered else {}
         running = self._owned.epochs.keys()
-        gives_all = is_apart or abs(own.clock_offset_ms) > CLOCK_GIVE_MS
+        gives_all = is_cut_off or abs(own.clock_offset_ms) > CLOCK_GIVE_MS
         # Without an actor in memory: what was offered, and what an earlier `release` or `take` without answer left.
         given = sorted(own.shards | offered.keys() | running if gives_all else own.shards - running | offered.keys())
         for place, receiver in enumerate(fit):

@@ -17,8 +17,8 @@ TELL_EVERY_S: Final = 5.0
 
 
 @final
-class StreamsElsewhere:
-    """Implements `Elsewhere`. Attach it to the watchers, and `run` it."""
+class RemoteStreams:
+    """Implements `OtherStreams`. Attach it to the watchers, and `run` it."""
 
     def __init__(self, watchers: Watchers, peers: Peers) -> None:
         self._watchers = watchers

@@ -188,7 +188,7 @@ class Invitations:
         update = TupleUpdate(member_edge(workspace_id, address, invitation.role))
         inviter = member_edge(workspace_id, invitation.invited_by, Role.OWNER)
         now_ms = self._clock.now_ms()
-        if not self._relations.is_apart:
+        if not self._relations.is_external:
             return await self._store.accept(invitation.id, address, now_ms=now_ms, updates=[update], requires=[inviter])
         # With an external graph the row ends first, so that of two acceptances one writes the edge. A crash in between
         # uses the invitation up.

@@ -152,7 +152,7 @@ class SpiceDbRelations:
         return self._tokens.encode(response.written_at.token)
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         """SpiceDB is: edges are written before the row they belong to."""
         return True
 

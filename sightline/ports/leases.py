@@ -71,9 +71,9 @@ class ServerIdentity:
     """Unique for each run."""
     host: str
     """Name of the machine, for people."""
-    place: str
-    """Identifies the locked data directory. A server that holds the lock of a place knows that the earlier server of
-    this place has ended, and does not wait for its lease."""
+    directory_id: str
+    """Identifies the locked data directory. A server that holds its lock knows that the earlier server of
+    this directory has ended, and does not wait for its lease."""
     url: str = ""
     """URL of its internal listener, as other servers reach it. They learn it from the lease only, never from a
     message."""
@@ -182,13 +182,13 @@ class ShardLeases(Protocol):
     """
 
     async def enter(self, server: ServerIdentity) -> None:
-        """Get a lease of TTL_MS without shards. Ends earlier servers of the same place.
+        """Get a lease of TTL_MS without shards. Ends earlier servers of the same directory.
 
         Where one of the servers is alone, it also ends those whose lease has run out: nobody waits for them.
 
         Raises:
             ServiceHeldError: This server is alone and another one has a valid lease, or the other way round. Nothing
-                was changed, but servers of the same place have ended.
+                was changed, but servers of the same directory have ended.
             IncompatibleServersError: A server with a valid lease understands no version of frames that this one does.
         """
         ...

@@ -71,7 +71,7 @@ class Relations(Protocol):
     """
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         """Whether the graph is kept outside of the store, so that `stage` writes before the caller's transaction."""
         ...
 

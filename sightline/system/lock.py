@@ -49,7 +49,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def lock_place(directory: Path, ids: Ids) -> str:
+def directory_id_of(directory: Path, ids: Ids) -> str:
     """Identify the lock of a directory: equal for two processes if they lock the same file under the same kernel.
 
     A process that holds the lock knows that every earlier process of this place has ended. Where the kernel has no

@@ -12,7 +12,7 @@ from sightline.ports.relations import OPERATOR_WORKSPACE, Staged, TupleUpdate
 
 if TYPE_CHECKING:
     from sightline.ports.relations import ObjectRef, RelationTuple
-    from simulation.adapters.store import Line
+    from simulation.adapters.store import Process
     from simulation.faults import Faults
     from simulation.memory.identity import MemoryRelations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 class FaultyRelations:
     """The Relations port over an in-memory graph that survives crashes of the server.
 
-    With `is_apart` the graph is a separate system, like SpiceDB: edges are written before the row they belong to, and
-    removed again if the row is not committed.
+    With `is_external` the graph is a separate system, like SpiceDB: edges are written before the row they belong to,
+    and removed again if the row is not committed.
     """
 
-    def __init__(self, inner: MemoryRelations, faults: Faults, line: Line, *, is_apart: bool) -> None:
+    def __init__(self, inner: MemoryRelations, faults: Faults, process: Process, *, is_external: bool) -> None:
         self._inner = inner
         self._faults = faults
-        self._line = line
-        self._is_apart = is_apart
+        self._process = process
+        self._is_external = is_external
 
     async def _travel(self) -> None:
-        await self._line.pass_through()
+        await self._process.pass_through()
         await trio.sleep(self._faults.latency_s())
-        await self._line.pass_through()
+        await self._process.pass_through()
         if self._faults.hits(self._faults.rates.relations_refused):
             raise AuthzUnavailableError("simulated: the graph did not answer")
 
@@ -44,14 +44,14 @@ class FaultyRelations:
         return await self._inner.write(updates, requires=requires)
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         """What the world was set up with."""
-        return self._is_apart
+        return self._is_external
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         """Give the updates to the caller's commit, or write them now; another operator's edge is removed."""
         await self._travel()
-        if not self._is_apart:
+        if not self._is_external:
             return await self._inner.stage(updates)
         put = {update.edge for update in updates if update.edge.relation == OPERATOR_WORKSPACE}
         others: list[TupleUpdate] = []
@@ -61,7 +61,7 @@ class FaultyRelations:
                 TupleUpdate(e, present=False) for e in found if e.relation == OPERATOR_WORKSPACE and e not in put
             ]
         token = await self._inner.write([*updates, *others])
-        await self._line.pass_through()
+        await self._process.pass_through()
         return Staged(token=token, undo=tuple(update.inverse() for update in updates))
 
     async def check(

@@ -43,7 +43,7 @@ NO_ANSWER_S: Final = 5.0
 
 
 @final
-class Line:
+class Process:
     """The connection between one server process and everything outside of it."""
 
     def __init__(self) -> None:
@@ -93,14 +93,14 @@ class FaultyStore:
         self,
         inner: MemoryStore,
         faults: Faults,
-        line: Line,
+        process: Process,
         history: History,
         owner: str,
         is_reachable: Callable[[], bool] = lambda: True,
     ) -> None:
         self._inner = inner
         self._faults = faults
-        self._line = line
+        self._process = process
         self._history = history
         self._owner = owner
         self._is_reachable = is_reachable
@@ -137,9 +137,9 @@ class FaultyStore:
         raise OutcomeUnknownError("simulated: the answer to the write was lost")
 
     async def _travel(self) -> None:
-        await self._line.pass_through()
+        await self._process.pass_through()
         await trio.sleep(self._faults.latency_s())
-        await self._line.pass_through()
+        await self._process.pass_through()
 
     async def _require_reachable(self, error: SightlineError) -> None:
         """Fail after a while if the server is cut off the database."""

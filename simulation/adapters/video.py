@@ -22,7 +22,7 @@ from sightline.ports.video import (
 
 if TYPE_CHECKING:
     from sightline.ports.clock import Clock
-    from simulation.adapters.store import Line
+    from simulation.adapters.store import Process
     from simulation.faults import Faults
 
 EVENTS_MAX = 100_000
@@ -32,9 +32,9 @@ EVENTS_MAX = 100_000
 class SimVideo:
     """The VideoBackend port of one server process. Its inputs are lost with the process."""
 
-    def __init__(self, faults: Faults, line: Line, clock: Clock, nursery: trio.Nursery) -> None:
+    def __init__(self, faults: Faults, process: Process, clock: Clock, nursery: trio.Nursery) -> None:
         self._faults = faults
-        self._line = line
+        self._process = process
         self._clock = clock
         self._nursery = nursery
         self._inputs: set[str] = set()
@@ -42,13 +42,13 @@ class SimVideo:
 
     async def create_input(self, session_id: str) -> VideoInput:
         """Open the input of a session."""
-        await self._line.pass_through()
+        await self._process.pass_through()
         await trio.sleep(self._faults.latency_s())
         if self._faults.hits(self._faults.rates.video_hangs):
             await trio.sleep_forever()
         if self._faults.hits(self._faults.rates.video_refused):
             raise VideoUnavailableError("simulated: the engine is down")
-        await self._line.pass_through()
+        await self._process.pass_through()
         self._inputs.add(session_id)
         return self.describe_input(session_id)
 
@@ -58,7 +58,7 @@ class SimVideo:
 
     async def close_input(self, ref: str) -> None:
         """Remove the input."""
-        await self._line.pass_through()
+        await self._process.pass_through()
         self._inputs.discard(ref.removeprefix("vid-"))
 
     def whep_url_for(self, whep_url: str, holder: Holder) -> str:
@@ -91,7 +91,7 @@ class SimVideo:
 
     def publish(self, session_id: str, kind: MediaKind) -> bool:
         """Publish frames, or stop publishing. Returns False if the input does not exist."""
-        if session_id not in self._inputs or self._line.is_dead:
+        if session_id not in self._inputs or self._process.is_dead:
             return False
         ref = f"vid-{session_id}"
         event = MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=self._clock.now_ms())

@@ -9,8 +9,8 @@ import trio
 from sightline.actors.kernel import AnyRef, Envelope, Lane, Sent
 from sightline.actors.messages import (
     FreeOperator,
+    HeartbeatResumed,
     OperatorChanged,
-    OperatorSeen,
     RestoreClaim,
     VacateOperator,
 )
@@ -28,7 +28,7 @@ MAY_REPEAT: Final = (
     VacateOperator,
     RestoreClaim,
     OperatorChanged,
-    OperatorSeen,
+    HeartbeatResumed,
 )
 MAY_BE_LATE: Final = (FixReported, MediaProved)
 """Evidence carries its own time. Messages that change a claim are delivered in order, because the actors rely on it."""

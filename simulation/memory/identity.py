@@ -186,7 +186,7 @@ class MemoryRelations:
         return self.token_for(self.apply(updates))
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         """Not: the edges are part of the store in memory."""
         return False
 

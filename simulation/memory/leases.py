@@ -30,7 +30,7 @@ log = structlog.get_logger("sightline")
 @final
 @dataclass(slots=True)
 class _Lease:
-    place: str
+    directory_id: str
     held_since_ms: int
     expires_at_ms: int
     clock_offset_ms: int = 0
@@ -71,7 +71,7 @@ class MemoryShardLeases:
         await trio.lowlevel.checkpoint()
         now_ms = self._now_ms()
         for incarnation, lease in list(self._leases.items()):
-            if lease.place == server.place and incarnation != server.incarnation:
+            if lease.directory_id == server.directory_id and incarnation != server.incarnation:
                 self._end(incarnation)
         wires: dict[str, WireRange] = {}
         for incarnation, other in list(self._leases.items()):
@@ -86,7 +86,7 @@ class MemoryShardLeases:
         if wires:
             raise IncompatibleServersError(server.wire, wires)
         lease = _Lease(
-            server.place, now_ms, 0, host=server.host, wire=server.wire, url=server.url, is_alone=server.is_alone
+            server.directory_id, now_ms, 0, host=server.host, wire=server.wire, url=server.url, is_alone=server.is_alone
         )
         self._leases.setdefault(server.incarnation, lease)
         self._extend(self._leases[server.incarnation])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sightline.ports.bus import Arrival, BusStatistics
     from sightline.ports.clock import Clock
     from sightline.ports.leases import ServerState
-    from simulation.adapters.store import Line
+    from simulation.adapters.store import Process
     from simulation.memory.leases import MemoryShardLeases
 
 T = TypeVar("T")
@@ -87,10 +87,10 @@ class SimMachine:
 class DatabaseLink:
     """Calls of one process to the database: slow, lost, or cut off."""
 
-    def __init__(self, network: Network, machine: SimMachine, line: Line) -> None:
+    def __init__(self, network: Network, machine: SimMachine, process: Process) -> None:
         self._network = network
         self._machine = machine
-        self._line = line
+        self._process = process
 
     async def call(self, act: Callable[[], Awaitable[T]]) -> T:
         """Let the database do something. What was sent is done, even if the caller does not wait for the answer.
@@ -100,7 +100,7 @@ class DatabaseLink:
             OutcomeUnknownError: The answer was lost.
             ServiceHeldError: As `act` raises it.
         """
-        await self._line.pass_through()
+        await self._process.pass_through()
         if not self._machine.reaches_database():
             await trio.sleep(NO_ANSWER_S)
             raise StoreUnavailableError("simulated: the database cannot be reached")
@@ -120,7 +120,7 @@ class DatabaseLink:
         self._network.send(travel)
         with trio.move_on_after(NO_ANSWER_S):
             await answered.wait()
-        await self._line.pass_through()
+        await self._process.pass_through()
         if not answered.is_set() or not self._machine.reaches_database() or self._network.loses_answer():
             raise OutcomeUnknownError("simulated: the answer was lost")
         if refused:
@@ -137,7 +137,7 @@ class SimMember:
         network: Network,
         machine: SimMachine,
         name: str,
-        line: Line,
+        process: Process,
         *,
         is_alone: bool = False,
         questions: Collection[type] = QUESTIONS,
@@ -150,7 +150,7 @@ class SimMember:
             questions: Commands that may be handled twice.
         """
         self.name = name
-        self.link = DatabaseLink(network, machine, line)
+        self.link = DatabaseLink(network, machine, process)
 
         def boot_now_ms() -> int:
             """A clock that has nothing to do with that of another server or of the database."""
@@ -160,8 +160,8 @@ class SimMember:
         self.membership = ServiceMember(
             leases,
             TrioLeaseKeeper(leases, name, boot_now_ms),
-            PausingBus(network.bus.join(name), line),
-            ServerIdentity(incarnation=name, host=name, place=str(machine.number), is_alone=is_alone),
+            PausingBus(network.bus.join(name), process),
+            ServerIdentity(incarnation=name, host=name, directory_id=str(machine.number), is_alone=is_alone),
             now_ms=boot_now_ms,
             shards=network.shards,
             questions=questions,
@@ -187,9 +187,9 @@ class SimMember:
 class PausingBus:
     """The bus as a process reaches it: while the process is paused it neither sends nor receives."""
 
-    def __init__(self, bus: MemoryBus, line: Line) -> None:
+    def __init__(self, bus: MemoryBus, process: Process) -> None:
         self._bus = bus
-        self._line = line
+        self._process = process
 
     @property
     def is_connected(self) -> bool:
@@ -203,7 +203,7 @@ class PausingBus:
 
     def send(self, to: str, frame: bytes) -> int | None:
         """Send a frame. A paused process sends nothing: what it computes meanwhile in the simulation is lost."""
-        return None if self._line.is_stopped else self._bus.send(to, frame)
+        return None if self._process.is_stopped else self._bus.send(to, frame)
 
     def statistics(self) -> BusStatistics:
         """Counts since the start."""
@@ -212,7 +212,7 @@ class PausingBus:
     async def receive(self) -> Arrival:
         """Wait for the next arrival, and for the end of a pause."""
         arrival = await self._bus.receive()
-        await self._line.pass_through()
+        await self._process.pass_through()
         return arrival
 
 

@@ -12,7 +12,7 @@ from sightline.actors.shards import shard_of
 from sightline.cluster.membership import LeaseEndedError
 from sightline.cluster.peers import codec
 from sightline.domain.errors import StoreUnavailableError
-from simulation.adapters.store import Line
+from simulation.adapters.store import Process
 from simulation.servers.counter import COUNTER, Add, Counter, Get
 from simulation.servers.member import Network, SimMachine, SimMember
 
@@ -55,7 +55,7 @@ class SimServer:
         self._starts = 0
         self.name = ""
         """The incarnation."""
-        self.line = Line()
+        self.process = Process()
         self._member: SimMember | None = None
         self._registry: Registry | None = None
         self._scope = trio.CancelScope()
@@ -67,7 +67,7 @@ class SimServer:
         """Start the process again whenever it has ended."""
         while True:
             self._starts += 1
-            self.name, self.line = f"{self.machine.number}.{self._starts}", Line()
+            self.name, self.process = f"{self.machine.number}.{self._starts}", Process()
             self._scope, self._ended = trio.CancelScope(), trio.Event()
             self._world.note("start", self.name)
             with self._scope:
@@ -77,7 +77,7 @@ class SimServer:
             await trio.sleep(RESTART_S)
 
     async def _live(self) -> None:
-        member = SimMember(self._world, self.machine, self.name, self.line, questions=QUESTIONS)
+        member = SimMember(self._world, self.machine, self.name, self.process, questions=QUESTIONS)
         registry = self._registry = Registry(
             clock=self._world.clock,
             rng=random.Random(self.name),
@@ -107,7 +107,7 @@ class SimServer:
 
     async def kill(self) -> None:
         """Kill the process, without any clean-up that has an effect."""
-        self.line.cut()
+        self.process.cut()
         self._world.note("kill", self.name)
         self._scope.cancel()
         await self._ended.wait()
@@ -150,12 +150,12 @@ class SimServer:
 
     async def _admit(self) -> None:
         """Check the lease once for each call, before it reads anything, as the HTTP pipeline does."""
-        await self.line.pass_through()
+        await self.process.pass_through()
         if self._member is None or not self._member.membership.is_valid():
             raise StoreUnavailableError("the lease was not renewed")
         # What the pipeline awaits between this check and the handler.
         await trio.sleep(self._rng.random() * 0.01)
-        await self.line.pass_through()
+        await self.process.pass_through()
 
     def _require_registry(self) -> Registry:
         assert self._registry is not None

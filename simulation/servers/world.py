@@ -158,7 +158,7 @@ class ServersWorld(Trace):
         for shard, epoch in epochs.items():
             owner, before = self._owners.get(shard, ("", 0))
             self.require(epoch > before, "epochs", f"epoch of shard {shard} went from {before} to {epoch}")
-            is_alive = any(server.name == owner and not server.line.is_dead for server in self.servers)
+            is_alive = any(server.name == owner and not server.process.is_dead for server in self.servers)
             after_outage = self.clock.now_ms() - self._outage_ended_ms < TTL_MS
             is_stolen = is_alive and after_outage and shard not in free
             self.require(not is_stolen, "no theft", f"{incarnation} took shard {shard} of {owner} after an outage")
@@ -275,13 +275,13 @@ class ServersWorld(Trace):
 
     async def _pause(self, rng: random.Random) -> None:
         """Suspend a process."""
-        line, seconds = rng.choice(self.servers).line, rng.choice((1, 4, 8, 30)) * (0.5 + rng.random())
+        process, seconds = rng.choice(self.servers).process, rng.choice((1, 4, 8, 30)) * (0.5 + rng.random())
         self.note("pause", seconds)
-        line.pause()
+        process.pause()
         try:
             await trio.sleep(seconds)
         finally:
-            line.resume()
+            process.resume()
 
     async def _cut(self, rng: random.Random) -> None:
         """Cut one server off the database."""

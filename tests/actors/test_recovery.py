@@ -8,10 +8,10 @@ import trio
 from sightline.actors.deps import SESSION, WORKSPACE
 from sightline.actors.messages import (
     ClaimsChecked,
-    ClaimStanding,
-    FactsMissed,
+    ClaimState,
     GetSession,
     GetWorkspace,
+    ReportsMissed,
     VacateOperator,
 )
 from sightline.actors.shards import shard_of
@@ -50,14 +50,14 @@ async def is_related(world, session, operator):
     return await world.relations.check(session_ref(session), OPERATOR_WORKSPACE, workspace_ref(operator))
 
 
-async def standing_of(world, operator):
+async def claim_state_of(world, operator):
     """Availability and claims, as stored."""
     stored = await world.store.load_workspace(operator)
     return stored.availability.value, {claim.session_id: claim.is_live for claim in stored.claims.values()}
 
 
 async def is_standing(world, operator, availability, claims):
-    return await standing_of(world, operator) == (availability, claims)
+    return await claim_state_of(world, operator) == (availability, claims)
 
 
 @pytest.mark.parametrize("edge_is_there", [False, True])
@@ -67,7 +67,7 @@ async def test_a_claim_whose_session_is_still_requested_is_given_back_with_its_r
     await crash_and_leave(world, operator, ClaimByDispatch(session))
     if edge_is_there:  # a graph of its own, not in our transaction
         await world.relations.write([TupleUpdate(operator_edge(session, operator))])
-    assert await standing_of(world, operator) == ("BUSY", {session: False})
+    assert await claim_state_of(world, operator) == ("BUSY", {session: False})
     await nursery.start(world.run)
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
     assert not await is_related(world, session, operator)
@@ -90,7 +90,7 @@ async def test_a_claim_on_a_session_that_went_to_another_is_given_back_and_the_o
     await crash_and_leave(world, loser, ClaimByDispatch(session))
     await nursery.start(world.run)
     await world.until(lambda: is_standing(world, loser, "ONLINE", {}))
-    assert await standing_of(world, winner) == ("ONLINE", {session: False})
+    assert await claim_state_of(world, winner) == ("ONLINE", {session: False})
     assert await is_related(world, session, winner)
 
 
@@ -111,7 +111,7 @@ async def test_a_claim_that_is_live_on_a_session_that_never_started_is_only_an_a
     session = await world.request(consumer)
     await world.broker.accept(session, world.caller(operator), operator)
     await crash_and_leave(world, operator, Occupy(session))
-    assert await standing_of(world, operator) == ("BUSY", {session: True})
+    assert await claim_state_of(world, operator) == ("BUSY", {session: True})
     await nursery.start(world.run)
     await world.until(lambda: is_standing(world, operator, "ONLINE", {session: False}))
     assert (await world.broker.start(session, world.caller(operator))).value.state == "LIVE"
@@ -128,9 +128,9 @@ async def test_a_session_without_its_claim_gets_it_back_as_it_was(world, nursery
         await world.broker.accept(session, world.caller(operator), operator)
     if state is SessionState.LIVE:
         await world.broker.start(session, world.caller(operator))
-    before = await standing_of(world, operator)
+    before = await claim_state_of(world, operator)
     await crash_and_leave(world, operator, Release(session))
-    assert await standing_of(world, operator) == ("ONLINE", {})
+    assert await claim_state_of(world, operator) == ("ONLINE", {})
     await nursery.start(world.run)
     is_live = state is SessionState.LIVE
     assert before == ("BUSY" if is_live or is_dispatched else "ONLINE", {session: is_live})
@@ -149,7 +149,7 @@ async def test_a_relation_is_not_cleared_while_the_graph_is_silent_and_is_when_i
     world.faults.at["write"] = ["refused"]
     await nursery.start(world.run)
     await trio.sleep(20)
-    assert await standing_of(world, operator) == ("ONLINE", {session: False})
+    assert await claim_state_of(world, operator) == ("ONLINE", {session: False})
     await world.until(lambda: is_standing(world, operator, "ONLINE", {}))
     assert not await is_related(world, session, operator)
 
@@ -225,7 +225,7 @@ async def test_a_live_session_reads_its_row_once_when_messages_may_be_lost(world
     ref = world.registry.ref(SESSION, session)
     before = world.registry.statistics().kinds["session"].reloads
     began = trio.current_time()
-    ref.tell(FactsMissed())
+    ref.tell(ReportsMissed())
     assert (await ref.ask(GetSession(), timeout_s=30)).state is SessionState.LIVE
     assert world.registry.statistics().kinds["session"].reloads == before + 1
     assert trio.current_time() - began < 1
@@ -239,9 +239,9 @@ async def test_an_answer_that_a_session_gave_before_its_start_leaves_the_operato
     workspace = world.registry.ref(WORKSPACE, operator)
     await world.broker.start(session, world.caller(operator))
     # Other sessions took long to answer, so the answers arrive after the start.
-    workspace.tell(ClaimsChecked(((session, claim.at_ms, ClaimStanding.ASSIGNED),), starts=0))
+    workspace.tell(ClaimsChecked(((session, claim.at_ms, ClaimState.ASSIGNED),), starts=0))
     await workspace.ask(GetWorkspace(), timeout_s=1)
-    assert await standing_of(world, operator) == ("BUSY", {session: True})
+    assert await claim_state_of(world, operator) == ("BUSY", {session: True})
 
 
 async def test_the_undo_of_an_earlier_start_leaves_the_operator_live(world):
@@ -250,7 +250,7 @@ async def test_the_undo_of_an_earlier_start_leaves_the_operator_live(world):
     workspace = world.registry.ref(WORKSPACE, operator)
     workspace.tell(VacateOperator(session, world.clock.now_ms() - 1_000))
     await workspace.ask(GetWorkspace(), timeout_s=1)
-    assert await standing_of(world, operator) == ("BUSY", {session: True})
+    assert await claim_state_of(world, operator) == ("BUSY", {session: True})
 
 
 async def test_the_operator_of_a_live_session_is_made_live_again_if_its_start_was_undone(world):

@@ -88,7 +88,7 @@ class Port:
 
     def __getattr__(self, name):
         method = getattr(self._inner, name)
-        if name in {"events", "token_for", "describe_input", "is_apart"}:
+        if name in {"events", "token_for", "describe_input", "is_external"}:
             return method
 
         async def call(*args, **kwargs):
@@ -149,7 +149,7 @@ class Video:
 class GraphApart:
     """The graph of a store in memory as a server of its own: an edge is written before the row it belongs to."""
 
-    is_apart = True
+    is_external = True
 
     def __init__(self, inner):
         self._inner = inner

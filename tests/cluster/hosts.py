@@ -31,7 +31,7 @@ async def start_host(
 ) -> ShardHost:
     """Enter, and run the host and the keeper of its lease."""
     keeper = TrioLeaseKeeper(leases, name, now_ms)
-    identity = ServerIdentity(incarnation=name, host=name, place=name)
+    identity = ServerIdentity(incarnation=name, host=name, directory_id=name)
     host = ShardHost(
         leases, identity, owned, registry, recover=recover_nothing, keeper=keeper, now_ms=now_ms, **options
     )

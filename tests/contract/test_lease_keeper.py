@@ -26,8 +26,8 @@ class Kept:
     leases: ShardLeases
 
 
-def a_server(name: str, place: str = "a directory") -> ServerIdentity:
-    return ServerIdentity(incarnation=name, host=name, place=place)
+def a_server(name: str, directory_id: str = "a directory") -> ServerIdentity:
+    return ServerIdentity(incarnation=name, host=name, directory_id=directory_id)
 
 
 @pytest.fixture

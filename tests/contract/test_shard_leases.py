@@ -42,7 +42,9 @@ class Cluster:
 
     async def enter(self, *names: str) -> None:
         for name in names:
-            await self.leases.enter(ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}"))
+            await self.leases.enter(
+                ServerIdentity(incarnation=name, host=f"host of {name}", directory_id=f"place of {name}")
+            )
 
     async def pass_a_term(self, *renewed: str) -> None:
         """Let more than a term pass, while these servers renew."""
@@ -195,9 +197,9 @@ async def test_a_server_that_leaves_frees_its_shards_at_once(cluster: Cluster) -
 
 
 async def test_the_next_server_of_the_same_place_replaces_the_earlier_one_at_once(cluster: Cluster) -> None:
-    await cluster.leases.enter(ServerIdentity(incarnation="first", host="h", place="a directory"))
+    await cluster.leases.enter(ServerIdentity(incarnation="first", host="h", directory_id="a directory"))
     await cluster.leases.take("first", EVERY)
-    await cluster.leases.enter(ServerIdentity(incarnation="again", host="h", place="a directory"))
+    await cluster.leases.enter(ServerIdentity(incarnation="again", host="h", directory_id="a directory"))
     assert set(await cluster.leases.take("again", EVERY)) == set(EVERY)
     assert await cluster.leases.renew("first") is None
 
@@ -229,9 +231,9 @@ async def test_a_lease_that_was_made_before_the_clock_went_back_does_not_last_fo
     assert set(await cluster.leases.take("second", EVERY)) == set(EVERY)
 
 
-def alone(name: str, place: str | None = None) -> ServerIdentity:
-    where = place or f"place of {name}"
-    return ServerIdentity(incarnation=name, host=f"host of {name}", place=where, is_alone=True)
+def alone(name: str, directory_id: str | None = None) -> ServerIdentity:
+    where = directory_id or f"place of {name}"
+    return ServerIdentity(incarnation=name, host=f"host of {name}", directory_id=where, is_alone=True)
 
 
 @pytest.mark.parametrize("second", ["alone", "several"])
@@ -314,7 +316,7 @@ async def test_a_server_reports_its_clock_and_its_connection(cluster: Cluster) -
 
 def speaking(name: str, first: int, last: int) -> ServerIdentity:
     wire = WireRange(first, last)
-    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}", wire=wire)
+    return ServerIdentity(incarnation=name, host=f"host of {name}", directory_id=f"place of {name}", wire=wire)
 
 
 async def test_a_server_without_a_wire_version_in_common_with_a_living_one_is_refused(cluster: Cluster) -> None:
@@ -337,5 +339,5 @@ async def test_a_server_whose_lease_has_run_out_refuses_nobody(cluster: Cluster)
 
 async def test_a_server_is_not_refused_because_of_the_earlier_one_of_its_place(cluster: Cluster) -> None:
     await cluster.leases.enter(speaking("one", 1, 1))
-    again = ServerIdentity(incarnation="again", host="h", place="place of one", wire=WireRange(2, 2))
+    again = ServerIdentity(incarnation="again", host="h", directory_id="place of one", wire=WireRange(2, 2))
     await cluster.leases.enter(again)

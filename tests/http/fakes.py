@@ -185,8 +185,8 @@ class BreakableRelations:
         return await self._look().write(updates, requires=requires)
 
     @property
-    def is_apart(self) -> bool:
-        return self.is_down or self._graph.is_apart  # only a separate graph can be down while the store answers
+    def is_external(self) -> bool:
+        return self.is_down or self._graph.is_external  # only a separate graph can be down while the store answers
 
     async def stage(self, updates: Sequence[TupleUpdate]) -> Staged:
         return await self._look().stage(updates)

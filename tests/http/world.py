@@ -43,7 +43,7 @@ from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import MetricFamily, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
-from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions, PipelineServices
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route, routes_of
@@ -453,8 +453,8 @@ class World:
             options=self.options.resources,
         )
 
-    def _edge(self) -> Edge:
-        return Edge(
+    def _edge(self) -> PipelineServices:
+        return PipelineServices(
             authenticate=self.authenticator.authenticate,
             authorize=Authorizer(
                 self.members, self.clock, AuthorizeOptions(signature_age_max_ms=self.options.signature_age_max_ms)
@@ -466,8 +466,8 @@ class World:
             tickets=self.tickets,
         )
 
-    def _edge_options(self) -> EdgeOptions:
-        return EdgeOptions(
+    def _edge_options(self) -> PipelineOptions:
+        return PipelineOptions(
             rate_limits=self.options.rate_limits,
             recheck_s=self.options.recheck_s,
             cors_origins=self.options.cors_origins,

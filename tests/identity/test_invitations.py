@@ -196,7 +196,7 @@ class ApartRelations:
         self.writes = 0
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         return True
 
     async def write(self, updates: Sequence[TupleUpdate], *, requires: Sequence[RelationTuple] = ()) -> str:

@@ -23,7 +23,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.relations import Staged
 from sightline.ports.store import Committed, RejectedAssignment, RejectedWhy, ShardLease
 from simulation.adapters.relations import FaultyRelations
-from simulation.adapters.store import FaultyStore, Line
+from simulation.adapters.store import FaultyStore, Process
 from simulation.memory.ledger import MemoryLedger
 from simulation.memory.store import MemoryStore
 from simulation.simulate import simulate
@@ -340,7 +340,7 @@ def dead_servers_write(patch):
     async def pass_through(self):
         return None
 
-    patch.setattr(Line, "pass_through", pass_through)
+    patch.setattr(Process, "pass_through", pass_through)
 
 
 BUGS = [

@@ -22,7 +22,7 @@ LEFT_S = "SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM server_
 
 
 def a_server(name: str) -> ServerIdentity:
-    return ServerIdentity(incarnation=name, host=name, place=name, is_alone=True)
+    return ServerIdentity(incarnation=name, host=name, directory_id=name, is_alone=True)
 
 
 async def a_keeper(database: Database, name: str) -> PostgresLeaseKeeper:
@@ -137,6 +137,6 @@ async def test_a_server_is_ended_with_its_shards_and_connections_and_its_success
                 await trio.sleep(0.01)
     assert [(server.incarnation, server.shards) for server in await leases.servers()] == [("two", frozenset({3}))]
     assert set(await leases.take("two", [1, 2])) == {1, 2}
-    await leases.enter(replace(a_server("one again"), place=a_server("one").place, is_alone=False))
+    await leases.enter(replace(a_server("one again"), directory_id=a_server("one").directory_id, is_alone=False))
     await end_server(database, "one")  # the statement was given up, and is executed late
     assert await leases.renew("one again") is not None

@@ -14,7 +14,7 @@ from sightline.storage.postgres.operations.readiness import probe_database
 
 
 def a_server(name: str) -> ServerIdentity:
-    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}")
+    return ServerIdentity(incarnation=name, host=f"host of {name}", directory_id=f"place of {name}")
 
 
 async def test_one_server_owns_everything(database: Database) -> None:

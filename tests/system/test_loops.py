@@ -33,7 +33,7 @@ OTHER_LOOPS: Final = {
     "cluster/bus/nats_connection.py:_check": "one connection: an error ends it",
     "cluster/peers/peers.py:_sweep_forever": "touches no store, chain or file",
     "cluster/streams.py:run": "touches no store, chain or file",
-    "cluster/seen_reports.py:run": "touches no store, chain or file",
+    "cluster/sighting_reports.py:run": "touches no store, chain or file",
     "cluster/rates.py:run": "touches no store, chain or file",
     "cluster/membership.py:join": "a start may fail: it ends at its deadline",
     "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",

@@ -24,13 +24,13 @@ from sightline.actors.messages import (
     DispatcherMessage,
     GetConduct,
     GetWorkspace,
+    HeartbeatResumed,
     NoShow,
     OperatorChanged,
-    OperatorSeen,
-    OperatorsSeen,
     PickOperator,
     PresenceProved,
     SaveConducts,
+    SightingReport,
 )
 from sightline.domain.conduct import NO_SHOWS_WITHIN_MS, Conduct
 from sightline.domain.errors import SightlineError
@@ -91,9 +91,9 @@ class DispatcherActor:
             case OperatorChanged(workspace=workspace):
                 self._reserved.pop(workspace.id, None)
                 self._index.put(workspace, now_ms)
-            case OperatorSeen(workspace_id=workspace_id):
+            case HeartbeatResumed(workspace_id=workspace_id):
                 self._index.seen(workspace_id, now_ms)
-            case OperatorsSeen(operators=operators):
+            case SightingReport(operators=operators):
                 self._take_report(operators, now_ms)
             case BeginDispatch(consumer_workspace_id=consumer_id, session_id=session_id):
                 envelope.reply(message, self._in_flight.begin(consumer_id, session_id, now_ms))

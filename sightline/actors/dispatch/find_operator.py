@@ -24,8 +24,8 @@ from sightline.actors.messages import (
     GetConduct,
     GetWorkspace,
     OperatorAssigned,
+    OperatorClaimed,
     OperatorDiffers,
-    OperatorFound,
     PickOperator,
     PreparedAssignment,
 )
@@ -58,7 +58,7 @@ NO_OPERATOR: Final = Refusal(Code.UNAVAILABLE, "dispatch:noOperator", "No operat
 
 async def find_operator(
     registry: Directory, deps: Deps, session: Session, prepare: Prepare
-) -> OperatorAssigned | OperatorFound:
+) -> OperatorAssigned | OperatorClaimed:
     """Assign the longest-idle operator to a session; if it refuses, the next one.
 
     Raises:
@@ -87,7 +87,7 @@ async def find_operator(
 
 async def accept_session(
     registry: Directory, deps: Deps, session: Session, workspace_id: str, prepare: Prepare
-) -> OperatorAssigned | OperatorFound:
+) -> OperatorAssigned | OperatorClaimed:
     """Assign the operator that accepts the session.
 
     Raises:
@@ -128,9 +128,9 @@ async def _require_reliable(registry: Directory, deps: Deps, wallet: str) -> Non
 
 async def _assign(
     registry: Directory, deps: Deps, operator: Operator, claim: ClaimByDispatch | ClaimByAccept, prepare: Prepare
-) -> OperatorAssigned | OperatorFound | Refusal:
+) -> OperatorAssigned | OperatorClaimed | Refusal:
     """Assign one operator; returns its refusal as a value."""
-    if not deps.relations.is_apart:
+    if not deps.relations.is_external:
         return await _claim_and_assign(registry, deps, operator, claim, prepare)
     try:
         return await _claim_and_stage(registry, deps, operator.workspace_id, claim)
@@ -170,7 +170,7 @@ async def _claim_and_assign(
 
 async def _claim_and_stage(
     registry: Directory, deps: Deps, workspace_id: str, claim: ClaimByDispatch | ClaimByAccept
-) -> OperatorFound:
+) -> OperatorClaimed:
     """Claim one operator for the session and stage the relation between them."""
     operator = await _claim(registry, deps, workspace_id, claim)
     try:
@@ -178,7 +178,7 @@ async def _claim_and_stage(
     except BaseException:
         registry.ref(WORKSPACE, workspace_id).tell(FreeOperator(claim.session_id), lane=Lane.CONTROL)
         raise
-    return OperatorFound(operator, staged)
+    return OperatorClaimed(operator, staged)
 
 
 async def _claim(

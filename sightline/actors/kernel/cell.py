@@ -30,7 +30,7 @@ from sightline.actors.kernel.errors import (
 )
 from sightline.actors.kernel.mailbox import Lane, Mailbox, Sent
 from sightline.actors.kernel.message import Command
-from sightline.actors.kernel.supervision import Strikes, Verdict, judge, parked_pause_s
+from sightline.actors.kernel.supervision import Strikes, Verdict, classify_failure, parked_pause_s
 from sightline.actors.kernel.waitfor import turn_of
 from sightline.domain.errors import InvariantError, SightlineError, UnavailableError
 
@@ -172,7 +172,7 @@ class Cell:
                 try:
                     message = on_value(await work())
                 except Exception as error:  # noqa: BLE001  sent to the actor as a message
-                    message = on_error(judge(error)[1])
+                    message = on_error(classify_failure(error)[1])
             except Exception as error:  # noqa: BLE001  a bug in on_error must not cancel the other helpers
                 self.kind.log().error("helper_failed", exc_info=error, kind=self.kind.name, id=self.id)
                 return
@@ -263,7 +263,7 @@ class Cell:
             self.was_active = True
             return behaviour
         if self.phase is Phase.LOADING:
-            self._load_failed(*judge(failure))
+            self._load_failed(*classify_failure(failure))
         return None
 
     async def _serve(self, behaviour: Behaviour[object, object]) -> None:
@@ -311,7 +311,7 @@ class Cell:
         counters.handle.add(ended - started)
         self.current = None
         if failure is not None:
-            self._turn_failed(envelope, *judge(failure))
+            self._turn_failed(envelope, *classify_failure(failure))
             return
         if self.strikes is not None:
             self.strikes.calm()

@@ -52,14 +52,16 @@ class Verdict(IntEnum):
     CRASH = 3
 
 
-def judge(error: BaseException) -> tuple[Verdict, Exception]:
+def classify_failure(error: BaseException) -> tuple[Verdict, Exception]:
     """Judge an exception or the leaves of a group.
 
     Returns:
         The worst verdict and the leaf that caused it.
     """
     if isinstance(error, BaseExceptionGroup):
-        leaves = [judge(leaf) for leaf in error.exceptions if isinstance(leaf, Exception | BaseExceptionGroup)]
+        leaves = [
+            classify_failure(leaf) for leaf in error.exceptions if isinstance(leaf, Exception | BaseExceptionGroup)
+        ]
         return max(leaves, key=lambda leaf: leaf[0])
     assert isinstance(error, Exception), "a cancellation is never judged"
     return _verdict(error), error

@@ -22,20 +22,20 @@ from sightline.actors.messages import (
     AcknowledgementDue,
     CancelSession,
     CheckClaim,
-    ClaimStanding,
+    ClaimState,
     CreateSession,
     DispatchSession,
     DropAssignment,
     EndByPlatform,
     EndSession,
-    FactsMissed,
     GetSession,
     OperationFailed,
     OperatorAcknowledged,
     OperatorAssigned,
-    OperatorFound,
+    OperatorClaimed,
     RecordSettlement,
     ReopenVideo,
+    ReportsMissed,
     RestoreClaim,
     RowWritten,
     SessionCommand,
@@ -63,7 +63,7 @@ from sightline.domain.session.messages import (
     Assign,
     Cancel,
     CancelAssignment,
-    ConsumerSeen,
+    ConsumerActive,
     End,
     FixReported,
     FundsReported,
@@ -145,7 +145,7 @@ class SessionActor:
                 case MediaProved():
                     await self._durable.take_fact(message)
                     self._deps.media_proved[self._context.id] = None
-                case MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
+                case MediaBroke() | ConsumerActive() | FundsReported() | Tick():
                     await self._durable.take_fact(message)
                 case RecordSettlement(mined=mined):
                     await self._durable.take_fact(mined)
@@ -164,13 +164,13 @@ class SessionActor:
                     self._acknowledge(workspace_id)
                 case AcknowledgementDue(assigned_at_ms=assigned_at_ms):
                     await self._withdraw_silent(assigned_at_ms)
-                case FactsMissed():
+                case ReportsMissed():
                     session = self._durable.session
                     # Handled again after the load that it caused, it is done.
                     is_done = envelope.retries > 0 or self._pending is not None
                     if session is not None and isinstance(session.phase, Live) and not is_done:
                         raise ReloadRequestedError("messages of another server may be lost")
-                case OperatorAssigned() | OperatorFound() | VideoReady() | OperationFailed():
+                case OperatorAssigned() | OperatorClaimed() | VideoReady() | OperationFailed():
                     await self._finish_pending(message)
                 case (
                     CreateSession()
@@ -308,7 +308,7 @@ class SessionActor:
         self,
         envelope: Envelope[SessionMessage],
         command: Operation,
-        work: Callable[[], Awaitable[OperatorAssigned | OperatorFound | VideoReady]],
+        work: Callable[[], Awaitable[OperatorAssigned | OperatorClaimed | VideoReady]],
     ) -> None:
         self._pending = envelope, command
         self._context.spawn(work, on_value=lambda done: done, on_error=OperationFailed, lane=Lane.CONTROL)
@@ -332,7 +332,7 @@ class SessionActor:
                     envelope.fail(error)
                 case OperatorAssigned():
                     envelope.reply(command, self._durable.adopt_assignment(outcome))
-                case OperatorFound():
+                case OperatorClaimed():
                     is_dispatched = isinstance(command, DispatchSession)
                     step = await self._durable.step(Assign(outcome.operator, is_dispatched))
                     tuples, token = outcome.staged.in_commit, outcome.staged.token
@@ -376,15 +376,15 @@ class SessionActor:
                 return
         raise error
 
-    async def _check_claim(self, workspace_id: str) -> ClaimStanding:
+    async def _check_claim(self, workspace_id: str) -> ClaimState:
         await self._durable.settle_deadline(self._now())
         if self._pending is not None:
-            return ClaimStanding.PENDING
-        standing = self._durable.standing_of(workspace_id)
-        if standing is ClaimStanding.NEVER and await self._durable.is_behind():
+            return ClaimState.PENDING
+        claim_state = self._durable.claim_state_of(workspace_id)
+        if claim_state is ClaimState.NEVER and await self._durable.is_behind():
             # The assignment was stored after this actor had read its row: the claim must not be released.
             raise ReloadRequestedError("the session's row has moved on", retry=True)
-        return standing
+        return claim_state
 
     def _require_version(self, version: int) -> None:
         """Reload if another actor has stored a later version of the row, unless a pending operation will tell it."""

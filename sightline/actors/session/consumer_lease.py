@@ -4,7 +4,7 @@ from typing import Final
 
 from sightline.actors.deps import SESSION
 from sightline.actors.kernel.registry import Registry
-from sightline.domain.session.messages import ConsumerSeen
+from sightline.domain.session.messages import ConsumerActive
 from sightline.domain.session.model import Live, Session
 
 RENEW_EVERY_MS: Final = 1_000
@@ -16,4 +16,4 @@ def renew_lease(registry: Registry, session: Session, now_ms: int) -> None:
     if session.terms.consumer_lease_s is None or not isinstance(phase, Live):
         return
     if now_ms - max(phase.consumer_seen_ms, phase.started_at_ms) >= RENEW_EVERY_MS:
-        registry.ref(SESSION, session.id).tell(ConsumerSeen(), conflate_key="consumer")
+        registry.ref(SESSION, session.id).tell(ConsumerActive(), conflate_key="consumer")

@@ -9,7 +9,7 @@ from typing import final
 from sightline.actors.answers import record_of
 from sightline.actors.deps import Deps
 from sightline.actors.kernel import Context
-from sightline.actors.messages import ClaimStanding, OperatorAssigned, PreparedAssignment, SessionMessage
+from sightline.actors.messages import ClaimState, OperatorAssigned, PreparedAssignment, SessionMessage
 from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.session.effects import carry_out
 from sightline.actors.types import Answer, Caller
@@ -78,14 +78,14 @@ class DurableSession:
         """Whether the stored row has moved on without this actor."""
         return await self.newest() is not self.session
 
-    def standing_of(self, workspace_id: str) -> ClaimStanding:
+    def claim_state_of(self, workspace_id: str) -> ClaimState:
         """How the session stands to a workspace's claim on it."""
         session = self.session
         if session is None or Party.OPERATOR not in parties_of(session, workspace_id):
-            return ClaimStanding.NEVER
+            return ClaimState.NEVER
         if not isinstance(session.phase, Assigned | Live):
-            return ClaimStanding.GONE
-        return ClaimStanding.LIVE if isinstance(session.phase, Live) else ClaimStanding.ASSIGNED
+            return ClaimState.GONE
+        return ClaimState.LIVE if isinstance(session.phase, Live) else ClaimState.ASSIGNED
 
     # Steps.
 

@@ -12,7 +12,7 @@ from sightline.actors.messages import (
     NoShow,
     OperationFailed,
     OperatorAssigned,
-    OperatorFound,
+    OperatorClaimed,
     PresenceProved,
     ReopenVideo,
     SessionMessage,
@@ -81,7 +81,7 @@ async def release_unused(
     phase = session.phase if session is not None else None
     operator = phase.operator if isinstance(phase, Assigned | Live) else None
     match outcome:
-        case OperatorFound(operator=found, staged=staged):
+        case OperatorClaimed(operator=found, staged=staged):
             if operator is not None and operator.workspace_id == found.workspace_id:
                 return
             _tell_operator(context, found.workspace_id, FreeOperator(context.id))

@@ -11,7 +11,7 @@ from sightline.actors.kernel.registry import Registry
 from sightline.actors.messages import ReopenVideo
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.domain.errors import SightlineError
-from sightline.domain.session.messages import ConsumerSeen, MediaBroke, MediaProved
+from sightline.domain.session.messages import ConsumerActive, MediaBroke, MediaProved
 from sightline.domain.session.model import Live
 from sightline.ports.video import MediaEvent, MediaKind
 
@@ -54,7 +54,7 @@ class MediaPump:
                 if known is not None:
                     renew_lease(self._registry, known, event.at_ms)
                 else:  # loading, or another server's
-                    session.tell(ConsumerSeen(), conflate_key="consumer")
+                    session.tell(ConsumerActive(), conflate_key="consumer")
             case MediaKind.LOST:
                 session.tell(ReopenVideo(), lane=Lane.CONTROL)
             case MediaKind.NO_RTP | MediaKind.NO_FRAME:

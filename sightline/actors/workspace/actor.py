@@ -14,7 +14,7 @@ from sightline.actors.messages import (
     AssignOperator,
     ClaimOperator,
     ClaimsChecked,
-    ClaimStanding,
+    ClaimState,
     CreateWorkspace,
     FreeOperator,
     GetWorkspace,
@@ -277,23 +277,23 @@ class WorkspaceActor:
         if unconfirmed:
             self._context.spawn(
                 lambda: ask_sessions(registry, self._deps, workspace.id, unconfirmed),
-                on_value=lambda standings: ClaimsChecked(standings, starts),
+                on_value=lambda claim_states: ClaimsChecked(claim_states, starts),
                 on_error=lambda _error: None,
             )
 
     async def _claims_checked(self, checked: ClaimsChecked) -> None:
-        for session_id, at_ms, standing in checked.standings:
+        for session_id, at_ms, claim_state in checked.claim_states:
             claim = self._workspace.claims.get(session_id) if self._workspace is not None else None
             if claim is None or claim.at_ms != at_ms:
                 continue
-            if standing is ClaimStanding.NEVER and not await clear_edge(self._deps, session_id, self._context.id):
+            if claim_state is ClaimState.NEVER and not await clear_edge(self._deps, session_id, self._context.id):
                 continue
-            if standing in (ClaimStanding.GONE, ClaimStanding.NEVER):
+            if claim_state in (ClaimState.GONE, ClaimState.NEVER):
                 await self._fact(Release(session_id))
-            elif standing is ClaimStanding.ASSIGNED and claim.is_live and checked.starts == self._starts:
+            elif claim_state is ClaimState.ASSIGNED and claim.is_live and checked.starts == self._starts:
                 # Otherwise the session may have begun its start after it was asked. The next check decides.
                 await self._fact(Vacate(session_id))
-            elif standing is ClaimStanding.LIVE and not claim.is_live:
+            elif claim_state is ClaimState.LIVE and not claim.is_live:
                 await self._restore(RestoreClaim(session_id, is_live=True, is_dispatched=claim.is_dispatched))
 
     def _arm_reconciliation(self) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from sightline.actors.deps import SESSION, Deps
 from sightline.actors.kernel import Directory
-from sightline.actors.messages import CheckClaim, ClaimStanding
+from sightline.actors.messages import CheckClaim, ClaimState
 from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import Claim, Workspace
 from sightline.domain.session.model import Assigned, Live
@@ -40,18 +40,18 @@ def _is_confirmed(registry: Directory, workspace_id: str, claim: Claim) -> bool:
 
 async def ask_sessions(
     registry: Directory, deps: Deps, workspace_id: str, unconfirmed: Sequence[Claim]
-) -> tuple[tuple[str, int, ClaimStanding], ...]:
-    """Session id, time and standing of each claim; without those whose session does not answer."""
-    standings = []
+) -> tuple[tuple[str, int, ClaimState], ...]:
+    """Session id, time and claim_state of each claim; without those whose session does not answer."""
+    claim_states = []
     for claim in unconfirmed:
         session = registry.ref(SESSION, claim.session_id)
         try:
             check = CheckClaim(workspace_id)
-            standing = await session.ask(check, timeout_s=deps.limits.ask_timeout_s)
+            claim_state = await session.ask(check, timeout_s=deps.limits.ask_timeout_s)
         except SightlineError:
             continue
-        standings.append((claim.session_id, claim.at_ms, standing))
-    return tuple(standings)
+        claim_states.append((claim.session_id, claim.at_ms, claim_state))
+    return tuple(claim_states)
 
 
 async def clear_edge(deps: Deps, session_id: str, workspace_id: str) -> bool:

@@ -12,8 +12,8 @@ from sightline.actors.answers import record_of
 from sightline.actors.deps import DISPATCHER, SESSION, Deps
 from sightline.actors.kernel import Context, Envelope, Lane, OverloadedError, ReloadRequestedError
 from sightline.actors.messages import (
+    HeartbeatResumed,
     OperatorAcknowledged,
-    OperatorSeen,
     ReportHeartbeat,
     ReportHeartbeats,
     WorkspaceMessage,
@@ -150,7 +150,7 @@ class HeartbeatIntake:
         seen_ms = before.last_seen_at_ms
         if seen_ms is None or now_ms - seen_ms > self._deps.limits.seen_within_ms:
             dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
-            dispatcher.tell(OperatorSeen(before.id), lane=Lane.CONTROL)
+            dispatcher.tell(HeartbeatResumed(before.id), lane=Lane.CONTROL)
         for claim in before.claims.values():
             if claim.is_dispatched and not claim.is_live:
                 assigned = self._context.registry.ref(SESSION, claim.session_id)

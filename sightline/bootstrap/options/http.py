@@ -6,7 +6,7 @@ from typing import Final
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.config import Settings
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
-from sightline.http.pipeline.options import EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.server import Limits as HttpLimits
 from sightline.http.services import ResourceOptions
@@ -36,9 +36,9 @@ def resource_options(settings: Settings, secrets: Secrets) -> ResourceOptions:
     )
 
 
-def edge_options(settings: Settings) -> EdgeOptions:
+def edge_options(settings: Settings) -> PipelineOptions:
     """Build the options of the public listener's request pipeline."""
-    return EdgeOptions(
+    return PipelineOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
         cors_origins=settings.cors_origins,

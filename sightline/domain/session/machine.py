@@ -34,7 +34,7 @@ from sightline.domain.session.messages import (
     CancelAssignment,
     ChargeHold,
     CloseVideo,
-    ConsumerSeen,
+    ConsumerActive,
     Effect,
     End,
     Event,
@@ -95,7 +95,7 @@ END_REASONS = {
     Party.PLATFORM: EndReason.PLATFORM_ENDED,
 }
 
-FACTS = (FixReported, MediaProved, MediaBroke, ConsumerSeen, FundsReported, Tick, SettlementMined)
+REPORTS = (FixReported, MediaProved, MediaBroke, ConsumerActive, FundsReported, Tick, SettlementMined)
 
 
 def wrong_state(session: Session) -> Refusal:
@@ -134,7 +134,7 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
     at_ms = max(newest_ms, min(now_ms, _received_ms(message, now_ms)))
     late = settle_deadline(session, at_ms, limits)
     if late is not None:
-        if isinstance(message, FACTS):
+        if isinstance(message, REPORTS):
             return late
         return EXPIRED if late.session.is_terminal else _then(late, step(late.session, message, now_ms, limits))
     match session.phase:
@@ -274,7 +274,13 @@ def _in_requested(
         case GoLive() | End() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
-            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+            FixReported()
+            | MediaProved()
+            | MediaBroke()
+            | ConsumerActive()
+            | FundsReported()
+            | Tick()
+            | SettlementMined()
         ):
             return Step(session=session)
         case _:
@@ -298,7 +304,13 @@ def _in_assigned(
         case Assign() | Cancel() | End():
             return wrong_state(session)
         case (
-            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+            FixReported()
+            | MediaProved()
+            | MediaBroke()
+            | ConsumerActive()
+            | FundsReported()
+            | Tick()
+            | SettlementMined()
         ):
             return Step(session=session)
         case _:
@@ -316,7 +328,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return _learn(session, phase, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
-        case ConsumerSeen():
+        case ConsumerActive():
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
@@ -337,7 +349,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
-        case FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick():
+        case FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick():
             return Step(session=session)
         case _:
             assert_never(message)
@@ -348,7 +360,13 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
         case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
-            FixReported() | MediaProved() | MediaBroke() | ConsumerSeen() | FundsReported() | Tick() | SettlementMined()
+            FixReported()
+            | MediaProved()
+            | MediaBroke()
+            | ConsumerActive()
+            | FundsReported()
+            | Tick()
+            | SettlementMined()
         ):
             return Step(session=session)
         case _:

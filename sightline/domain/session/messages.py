@@ -109,7 +109,7 @@ class Tick:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ConsumerSeen:
+class ConsumerActive:
     """The consumer side made an authenticated call about the session, or is watching it: renews the consumer lease."""
 
 
@@ -139,7 +139,7 @@ Message: TypeAlias = (
     | FixReported
     | MediaProved
     | MediaBroke
-    | ConsumerSeen
+    | ConsumerActive
     | FundsReported
     | Tick
     | SettlementMined

@@ -14,14 +14,14 @@ from sightline.http.asgi.background import Background
 from sightline.http.asgi.cors import Cors
 from sightline.http.openapi.docs_page import document_routes
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions, PipelineServices
 from sightline.http.pipeline.pipeline import Pipeline
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route
 from sightline.http.server import ASGIApp, Receive, Scope, Send
 
 
-def build_app(routes: Sequence[AnyRoute], edge: Edge, options: EdgeOptions) -> ASGIApp:
+def build_app(routes: Sequence[AnyRoute], edge: PipelineServices, options: PipelineOptions) -> ASGIApp:
     """Build the application of a route table; adds /openapi.json and /docs."""
     table = [*routes, *document_routes(routes, options)]
     app = _App(Pipeline(Router(table), edge, options), table, options)
@@ -30,7 +30,7 @@ def build_app(routes: Sequence[AnyRoute], edge: Edge, options: EdgeOptions) -> A
 
 @final
 class _App:
-    def __init__(self, pipeline: Pipeline, table: Sequence[AnyRoute], options: EdgeOptions) -> None:
+    def __init__(self, pipeline: Pipeline, table: Sequence[AnyRoute], options: PipelineOptions) -> None:
         self._pipeline = pipeline
         self._background = Background(options.finish_s)
         carried = [route for route in table if isinstance(route, Route) and not route.is_hot]

@@ -26,7 +26,7 @@ class TracedApp:
 
 
 def observing(observe: Observe, tracer: Tracer) -> Observe:
-    """Return an `Edge.observe` that also names the span of the request and adds its status."""
+    """Return an `PipelineServices.observe` that also names the span of the request and adds its status."""
 
     def observe_both(route: str, method: str, status: int, seconds: float) -> None:
         observe(route, method, status, seconds)

@@ -10,13 +10,13 @@ import orjson
 
 from sightline.http.openapi.document import build_document
 from sightline.http.pipeline.call import Call, Raw
-from sightline.http.pipeline.options import EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions
 from sightline.http.pipeline.routes import AnyRoute, Route
 
 _CACHE: Final = ("cache-control", "no-cache")
 
 
-def document_routes(routes: Sequence[AnyRoute], options: EdgeOptions) -> list[Route]:
+def document_routes(routes: Sequence[AnyRoute], options: PipelineOptions) -> list[Route]:
     """Return the routes /openapi.json and /docs."""
     document = orjson.dumps(build_document(routes, options.version))
     page, policy = _page()

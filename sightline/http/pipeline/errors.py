@@ -165,7 +165,7 @@ def request_id_of(sent: str | None, ids: Ids) -> str:
     return sent if sent is not None and _REQUEST_ID.match(sent) else ids.uuid()
 
 
-def standing_headers(strict_transport_s: int | None) -> Headers:
+def default_headers(strict_transport_s: int | None) -> Headers:
     """Headers of every answer.
 
     Source: RFC 6797 (Strict-Transport-Security). Without includeSubDomains: this server decides for its own host only.
@@ -183,7 +183,7 @@ def standing_headers(strict_transport_s: int | None) -> Headers:
 
 def render_fault(clock: Clock, ids: Ids, strict_transport_s: int | None = None) -> Callable[[Fault], RenderedFault]:
     """How the server words what it refuses by itself."""
-    standing = standing_headers(strict_transport_s)
+    defaults = default_headers(strict_transport_s)
 
     def render(fault: Fault) -> RenderedFault:
         error = _fault_error(fault)
@@ -192,7 +192,7 @@ def render_fault(clock: Clock, ids: Ids, strict_transport_s: int | None = None) 
             (b"content-type", b"application/json"),
             (b"cache-control", b"no-store"),
             (b"x-request-id", request_id_of(sent, ids).encode("ascii")),
-            *standing,
+            *defaults,
             *error.headers,
         ]
         return RenderedFault(headers, error.body(clock.now_ms()))

@@ -41,7 +41,7 @@ def _observe_nothing(route: str, method: str, status: int, seconds: float, /) ->
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class PipelineServices:
     """The services that the pipeline calls.
 
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
@@ -64,7 +64,7 @@ class Edge:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeOptions:
+class PipelineOptions:
     """Settings of the pipeline.
 
     `public_url` is the base URL of the server without a trailing slash; None uses the Host header of each request.

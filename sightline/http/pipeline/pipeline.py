@@ -19,10 +19,10 @@ from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnav
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
-from sightline.http.pipeline.errors import NOT_A_PAGE, ApiError, refused, request_id_of, standing_headers, to_api_error
+from sightline.http.pipeline.errors import NOT_A_PAGE, ApiError, default_headers, refused, request_id_of, to_api_error
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.json_body import parse_json
-from sightline.http.pipeline.options import Edge, EdgeOptions
+from sightline.http.pipeline.options import PipelineOptions, PipelineServices
 from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
 from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
@@ -89,12 +89,12 @@ class Outgoing:
 class Pipeline:
     """Checks, calls, maps, logs. Holds no state but the buckets."""
 
-    def __init__(self, router: Router, edge: Edge, options: EdgeOptions) -> None:
+    def __init__(self, router: Router, edge: PipelineServices, options: PipelineOptions) -> None:
         self.router = router
         self._edge = edge
         self._options = options
         self._limiter = RateLimiter(options.rate_limits, edge.rate_sharing)
-        self._standing = standing_headers(options.strict_transport_s)
+        self._standing = default_headers(options.strict_transport_s)
         self._log = structlog.get_logger().bind()  # bound once: each call writes a line
         self._heartbeats = 0
 

@@ -105,12 +105,12 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(
-    database: Database, migrations: Sequence[Migration] | None = None, *, place: str | None = None
+    database: Database, migrations: Sequence[Migration] | None = None, *, directory_id: str | None = None
 ) -> tuple[str, ...]:
     """Apply missing migrations and return their names.
 
     Args:
-        place: The `ServerIdentity.place` of this server, whose earlier servers have ended.
+        directory_id: The `ServerIdentity.directory_id` of this server, whose earlier servers have ended.
 
     Raises:
         OlderServersError: Other servers could not work with a migration. Those before it were applied.
@@ -122,7 +122,7 @@ async def migrate(
     for migration in wanted:
 
         async def unit(connection: Connection, migration: Migration = migration) -> bool:
-            return await _apply(connection, migration, wanted, place)
+            return await _apply(connection, migration, wanted, directory_id)
 
         try:
             is_new = await database.transact(unit, deadline_ms=DEADLINE_MS)
@@ -154,7 +154,9 @@ async def _stored(connection: Connection) -> dict[int, _Stored]:
     return {row["number"]: _Stored(row["name"], row["checksum"], row["compatible_from"]) for row in rows}
 
 
-async def _apply(connection: Connection, migration: Migration, wanted: Sequence[Migration], place: str | None) -> bool:
+async def _apply(
+    connection: Connection, migration: Migration, wanted: Sequence[Migration], directory_id: str | None
+) -> bool:
     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_KEY)
     await connection.execute(_MAKE_TABLE)
     stored = await _stored(connection)
@@ -162,7 +164,7 @@ async def _apply(connection: Connection, migration: Migration, wanted: Sequence[
     if migration.number in stored:
         return False
     if ANNOUNCED_SINCE in stored:
-        await _end_older_servers(connection, migration, place)
+        await _end_older_servers(connection, migration, directory_id)
     await connection.execute("SET LOCAL statement_timeout = 0")
     await connection.execute(migration.sql)
     await connection.execute(
@@ -175,10 +177,10 @@ async def _apply(connection: Connection, migration: Migration, wanted: Sequence[
     return True
 
 
-async def _end_older_servers(connection: Connection, migration: Migration, place: str | None) -> None:
+async def _end_older_servers(connection: Connection, migration: Migration, directory_id: str | None) -> None:
     """Refuse the migration while a server runs that cannot work with it, and let none that was suspended come back."""
     running = []
-    for server in await connection.fetch(_OTHER_SERVERS, place):
+    for server in await connection.fetch(_OTHER_SERVERS, directory_id):
         if not {migration.number, migration.compatible_from} & {*server["migrations"]}:
             if server["is_running"]:
                 running.append(server["host"])

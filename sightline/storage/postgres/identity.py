@@ -272,7 +272,7 @@ class PostgresRelations:
             raise AuthzUnavailableError(str(error)) from error
 
     @property
-    def is_apart(self) -> bool:
+    def is_external(self) -> bool:
         """Not: the edges are rows of the same database."""
         return False
 

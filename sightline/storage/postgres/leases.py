@@ -137,7 +137,7 @@ class PostgresShardLeases:
 
 async def _enter(connection: Connection, server: ServerIdentity) -> None:
     known = await require_known_schema(connection)
-    await connection.execute(_ENTER, server.incarnation, server.host, server.place, _TTL)  # one server at a time
+    await connection.execute(_ENTER, server.incarnation, server.host, server.directory_id, _TTL)  # one server at a time
     wires: dict[str, WireRange] = {}
     for other in await connection.fetch(_OTHERS, server.incarnation, _TTL):
         wire = WireRange(other["wire_first"], other["wire_last"])

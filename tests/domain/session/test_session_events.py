@@ -10,7 +10,7 @@ from sightline.domain.session.messages import (
     Cancel,
     ChargeHold,
     CloseVideo,
-    ConsumerSeen,
+    ConsumerActive,
     End,
     Event,
     EventKind,
@@ -164,7 +164,7 @@ def test_of_the_lease_and_the_maximum_the_earlier_one_ends_the_session(lease_s, 
 
 
 def test_a_call_of_the_consumer_renews_its_lease_from_then():
-    film = Film(a_live_session(consumer_lease_s=10)).both(T0, T0 + 8_000).tell(ConsumerSeen(), T0 + 9_000)
+    film = Film(a_live_session(consumer_lease_s=10)).both(T0, T0 + 8_000).tell(ConsumerActive(), T0 + 9_000)
     assert film.live.consumer_seen_ms == T0 + 9_000
     film.both(T0 + 10_000, T0 + 18_000)
     assert film.session.state is SessionState.LIVE

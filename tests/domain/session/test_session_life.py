@@ -12,7 +12,7 @@ from sightline.domain.session.messages import (
     CancelAssignment,
     ChargeHold,
     CloseVideo,
-    ConsumerSeen,
+    ConsumerActive,
     End,
     EventKind,
     FixReported,
@@ -291,7 +291,7 @@ def test_callers_see_the_deadline_of_the_present_state(session, deadline_ms):
 
 def test_a_session_whose_consumer_made_no_call_for_its_lease_ends_exactly_then():
     film = Film(a_live_session(consumer_lease_s=15)).both(T0, T0 + 10_000)
-    film.tell(ConsumerSeen(), T0 + 10_000).both(T0 + 12_000, T0 + 24_000)
+    film.tell(ConsumerActive(), T0 + 10_000).both(T0 + 12_000, T0 + 24_000)
     assert machine.next_due_ms(film.session, T0 + 24_000, LIMITS) == T0 + 25_000
     film.tell(Tick(), T0 + 24_999)
     assert film.session.state is SessionState.LIVE

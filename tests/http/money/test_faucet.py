@@ -28,7 +28,7 @@ class CountingFaucet:
 
 
 def options(daily: int = 50_000_000) -> WorldOptions:
-    return WorldOptions(resources=ResourceOptions(faucet_daily_micro=daily), faucet=CountingFaucet())
+    return WorldOptions(resources=ResourceOptions(faucet_daily_micro=daily), faucet=CountingFaucet().fund)
 
 
 async def test_a_wallet_gets_test_money_up_to_the_maximum_of_a_day() -> None:

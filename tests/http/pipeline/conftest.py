@@ -20,7 +20,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.domain.refusal import Code, Refusal
-from sightline.http.asgi.app import Edge, EdgeOptions, build_app
+from sightline.http.asgi.app import PipelineOptions, PipelineServices, build_app
 from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
@@ -251,7 +251,7 @@ async def _running(
         stage.calls.append((route, method, status))
         stage.observed.set()
 
-    edge = Edge(
+    edge = PipelineServices(
         authenticate=authenticate,
         authorize=authorize,
         check_origin=check_origin,
@@ -260,7 +260,7 @@ async def _running(
         observe=observe,
         owns_data=lambda: owns_data,
     )
-    options = EdgeOptions(
+    options = PipelineOptions(
         rate_limits=rate_limits or RateLimits(),
         public_url=public_url,
         strict_transport_s=strict_transport_s,

@@ -8,7 +8,7 @@ import trio.testing
 
 from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.cluster.peers.peers import Peers
-from sightline.cluster.rates import RatesElsewhere
+from sightline.cluster.rates import RemoteRates
 from sightline.cluster.routes import Routes
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits
@@ -28,7 +28,7 @@ async def limiters() -> AsyncIterator[tuple[list[RateLimiter], list[Peers]]]:
             routes = Routes(name)
             routes.read(dict.fromkeys(names, ()))
             peers.append(Peers(network.join(name), routes))
-            sharing = RatesElsewhere(peers[-1])
+            sharing = RemoteRates(peers[-1])
             made.append(RateLimiter(RateLimits(budgets={RateClass.DEFAULT: BUDGET}), sharing))
             await nursery.start(peers[-1].run)
             nursery.start_soon(sharing.run)

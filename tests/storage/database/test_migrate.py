@@ -125,7 +125,7 @@ ENDED = "UPDATE server_lease SET expires_at = clock_timestamp() - interval '1 se
 
 
 def a_server(name: str) -> ServerIdentity:
-    return ServerIdentity(incarnation=name, host=f"host of {name}", place=f"place of {name}")
+    return ServerIdentity(incarnation=name, host=f"host of {name}", directory_id=f"place of {name}")
 
 
 async def test_a_migration_is_applied_while_servers_run_that_can_work_with_it(empty: Database) -> None:
@@ -157,9 +157,9 @@ async def test_a_single_server_is_protected_from_migrations_of_a_spare(empty: Da
     await migrate(empty)
     await PostgresShardLeases(empty).enter(replace(a_server("single"), is_alone=True))
     with pytest.raises(OlderServersError, match="host of single"):
-        await migrate(empty, [*known_migrations(), BREAKING], place="place of the spare")
+        await migrate(empty, [*known_migrations(), BREAKING], directory_id="place of the spare")
     # It has ended, if its data directory is locked by the server that applies the migration.
-    assert await migrate(empty, [*known_migrations(), BREAKING], place="place of single") == (BREAKING.name,)
+    assert await migrate(empty, [*known_migrations(), BREAKING], directory_id="place of single") == (BREAKING.name,)
 
 
 async def test_servers_that_say_nothing_of_migrations_know_0580(empty: Database) -> None:

@@ -10,7 +10,7 @@ import trio
 from sightline.actors.types import NewWorkspace
 from sightline.domain.errors import SightlineError, UnavailableError
 from sightline.domain.operator.model import WorkspaceRole
-from simulation.people.device import create
+from simulation.clients.device import create
 
 if TYPE_CHECKING:
     from simulation.world import World

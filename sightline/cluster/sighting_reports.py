@@ -10,7 +10,7 @@ import trio
 
 from sightline.actors.deps import DISPATCHER, WORKSPACE, Deps
 from sightline.actors.kernel import Lane, Registry
-from sightline.actors.messages import OperatorsSeen
+from sightline.actors.messages import SightingReport
 from sightline.actors.shards import DISPATCHER_ID
 from sightline.domain.operator.model import Availability
 
@@ -22,7 +22,7 @@ OPERATORS_MAX: Final = 1_000
 
 
 @final
-class SeenReports:
+class SightingReports:
     """Reports the operators of this server while the dispatcher runs on another one."""
 
     def __init__(self, registry: Registry, deps: Deps) -> None:
@@ -48,4 +48,4 @@ class SeenReports:
         ]
         dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
         for start in range(0, len(seen), OPERATORS_MAX):
-            dispatcher.tell(OperatorsSeen(tuple(seen[start : start + OPERATORS_MAX])), lane=Lane.CONTROL)
+            dispatcher.tell(SightingReport(tuple(seen[start : start + OPERATORS_MAX])), lane=Lane.CONTROL)

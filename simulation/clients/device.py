@@ -16,7 +16,7 @@ from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.store import SessionView
 from sightline.ports.video import MediaKind
-from simulation.people.client import Client
+from simulation.clients.client import Client
 
 if TYPE_CHECKING:
     from sightline.actors.service.broker import Broker

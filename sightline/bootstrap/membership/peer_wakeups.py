@@ -8,7 +8,7 @@ from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.leases import ServerRole
 
 
-def connect_hints(peers: Peers, chain: ChainService, suspensions: Suspensions) -> None:
+def connect_wakeups(peers: Peers, chain: ChainService, suspensions: Suspensions) -> None:
     """Exchange hints with other servers: wake relayer and watcher, and read the suspensions again."""
     chain.wake_elsewhere = lambda role: peers.tell_all(WakeRole(role.value))
     peers.listen(WakeRole, lambda _sender, wake: _wake(chain, wake))

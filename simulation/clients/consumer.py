@@ -12,8 +12,8 @@ from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import WorkspaceRole
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
-from simulation.people.client import Client
-from simulation.people.device import CITY_LAT, CITY_LNG, create_workspace
+from simulation.clients.client import Client
+from simulation.clients.device import CITY_LAT, CITY_LNG, create_workspace
 
 if TYPE_CHECKING:
     from simulation.world import World
