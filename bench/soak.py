@@ -218,7 +218,7 @@ class Soak:
         while True:
             if self._live:
                 url = self._rng.choice(sorted(self._live.values()))
-                command = [sys.executable, "-m", "sightline.video.play", url, "--seconds", str(VIEW_S), "--json"]
+                command = [sys.executable, "-m", "sightline_client.video.play", url, "--seconds", str(VIEW_S), "--json"]
                 done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
                 self._results.counts["viewers"] += 1
                 if done.returncode == 0:

@@ -122,7 +122,7 @@ def publish(
     seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
 ) -> None:
     """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
-    from sightline.video.publish import publish_source
+    from sightline_client.video.publish import publish_source
 
     raise typer.Exit(publish_source(source, whip, seconds))
 
@@ -169,9 +169,9 @@ def device(
 
     from sightline.cli.device import DeviceOptions, run_device
     from sightline.system.logs import configure_logs
-    from sightline.video.assets import clip_path
     from sightline_client import DEFAULT_URL
     from sightline_client.operator import Position
+    from sightline_client.video.assets import clip_path
 
     with consumer.one_line_errors():
         known = load_client_settings()

@@ -160,7 +160,7 @@ class Demo:
         size = f"{frame.width}x{frame.height}, {len(frame.jpeg)} bytes"
         self._checks.note("first frame", f"{size}, {waited:.1f} s after LIVE")
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
-        player = ("-m", "sightline.video.play", "--seconds", str(PLAY_S), "--json")
+        player = ("-m", "sightline_client.video.play", "--seconds", str(PLAY_S), "--json")
         played = json.loads(await self._local.run(*player, SIGHTLINE_WHEP_URL=str(session.whep_url)))
         self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
 

@@ -52,7 +52,7 @@ async def run_device(options: DeviceOptions) -> int:
             return 1
 
         async def publish(session: Session) -> None:
-            command = [sys.executable, "-m", "sightline.video.publish"]
+            command = [sys.executable, "-m", "sightline_client.video.publish"]
             env = {**os.environ, SOURCE_VARIABLE: options.source, WHIP_VARIABLE: str(session.whip_url)}
             await trio.run_process(command, check=False, stdout=sys.stderr.fileno(), env=env)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import av
 import pytest
 
-from sightline.video.assets import clip_path
-from sightline.video.live_source import (
+from sightline_client.video.assets import clip_path
+from sightline_client.video.live_source import (
     LiveTrack,
     SourceLostError,
     UnusableSourceError,
