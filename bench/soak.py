@@ -36,8 +36,9 @@ from bench.cameras import render
 from bench.idle import kind_of
 from bench.servers import spot
 from bench.wire import percentiles
-from sightline.cli.local import SCOPES, LocalServer
+from sightline.cli.local import LocalServer
 from sightline_client import AsyncChain, AsyncSightline, InvalidStateError, SightlineError
+from sightline_client.commands.access import SCOPES
 from sightline_client.models import SessionState, SettlementState
 
 SAMPLE_S: Final = 26

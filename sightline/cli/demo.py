@@ -17,8 +17,8 @@ from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
-from sightline.cli.signals import stop_like_ctrl_c
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
+from sightline_client.commands.signals import stop_like_ctrl_c
 from sightline_client.models import ChainConfig, SessionState, SettlementState
 
 T = TypeVar("T")
