@@ -98,7 +98,7 @@ def fleet(
 
     It may be run again: what exists is kept, what changed is applied.
     """
-    from sightline_client.commands.fleet import run_fleet
-
     with one_line_errors(), client(api) as sl:
+        from sightline_client.commands.fleet import run_fleet
+
         raise typer.Exit(run_fleet(sl, own_wallet(), file, out, is_online=online))

@@ -68,9 +68,14 @@ def signup(
 ) -> None:
     """Create a wallet, a workspace and an API key, and print them. SIGHTLINE_WALLET_KEY names an own wallet."""
     from sightline_client import usdc
-    from sightline_client.wallet import LocalWallet
+    from sightline_client.commands import installed_commands
 
     with one_line_errors(), client(api) as sl:
+        from sightline_client.wallet import LocalWallet
+
+        funds = None if fund is None else usdc(fund)
+        if funds is not None and not installed_commands():
+            raise ValueError("--fund needs the server's package on this machine. Run: pip install sightline-live")
         own = configured_wallet()
         wallet = LocalWallet.create() if own is None else own
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
@@ -86,8 +91,8 @@ def signup(
             "walletAddress": wallet.address,
             "walletKey": wallet.private_key,
         }
-        if fund is not None:
-            _fund(sl, wallet, usdc(fund), data_dir)
+        if funds is not None:
+            _fund(sl, wallet, funds, data_dir)
     _print(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
@@ -104,10 +109,7 @@ def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "Lo
 
 def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> None:
     from sightline_client import Chain
-    from sightline_client.commands import installed_commands
 
-    if not installed_commands():
-        raise ValueError("--fund needs the server's package on this machine. Run: pip install sightline-live")
     command = [sys.executable, "-m", "sightline_client", "faucet", wallet.address, str(amount)]
     command += ["--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
@@ -120,7 +122,6 @@ def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -
 @app.command(rich_help_panel=PANEL)
 def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
-
     with one_line_errors(), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
         scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
