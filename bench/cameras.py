@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import av
 
-from sightline.video.assets import clip_path
-from sightline.video.publish import publish
 from sightline_client.models import Session
 from sightline_client.operator import Operator, Position, operator_client
+from sightline_client.video.assets import clip_path
+from sightline_client.video.publish import publish
 
 WIDTH: Final = 320
 HEIGHT: Final = 180

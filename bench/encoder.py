@@ -17,8 +17,8 @@ import av
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCRtpSender
 from av.video.frame import PictureType
 
-from sightline.video.rtc import patches
-from sightline.video.whip_client import OfferClient
+from sightline_client.video.stock_peers import tune_stock_peers
+from sightline_client.video.whip_client import OfferClient
 
 RATE: Final = 30
 STEP: Final = 3
@@ -89,7 +89,7 @@ class EncoderTrack(MediaStreamTrack):
 
 async def publish(renditions: Renditions, whip_url: str) -> None:
     """Publish until SIGTERM."""
-    patches.tune_stock_peers()
+    tune_stock_peers()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     peer, client = RTCPeerConnection(RTCConfiguration(iceServers=[])), OfferClient(whip_url)

@@ -21,8 +21,8 @@ import trio
 from bench.video import percentile
 from bench.viewers import LOADER
 from sightline.ports.video import Frame, FrameQuery
-from sightline.video.assets import CLIP_FRAMES, clip_path
 from sightline.video.options import Options
+from sightline_client.video.assets import CLIP_FRAMES, clip_path
 from tests.video.support.harness import SECRET, a_frame, a_rig, a_session_id, counter_of
 
 POLL_EVERY_S: Final = 0.1

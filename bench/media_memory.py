@@ -34,10 +34,10 @@ from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline.system.logs import configure_logs
 from sightline.video.options import Options
-from sightline.video.play import play
-from sightline.video.publish import publish
-from sightline.video.whip_client import OfferRefusedError
 from sightline.video.worker.media_server import MediaServer
+from sightline_client.video.play import play
+from sightline_client.video.publish import publish
+from sightline_client.video.whip_client import OfferRefusedError
 
 SAMPLE_S: Final = 20.0
 POLL_S: Final = 1.0

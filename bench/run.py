@@ -39,7 +39,7 @@ from bench.servers import (
     sightline_sessions,
 )
 from bench.wire import Client
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 
 FRAME_BYTES = 80_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -243,7 +243,8 @@ class Bench:
             "POST", f"/sessions/{session}/accept", {"operatorWorkspaceId": device["id"]}, key=device["key"]
         )
         started = await client.call("POST", f"/sessions/{session}/start", key=device["key"])
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", started["whipUrl"]]
+        program = [sys.executable, "-m", "sightline_client.video.publish"]
+        command = [*program, str(clip_path()), "--whip", started["whipUrl"]]
         publisher = await asyncio.create_subprocess_exec(
             *command, "--seconds", "4", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
         )

@@ -36,8 +36,9 @@ from bench.cameras import render
 from bench.idle import kind_of
 from bench.servers import spot
 from bench.wire import percentiles
-from sightline.cli.local import SCOPES, LocalServer
+from sightline.cli.local import LocalServer
 from sightline_client import AsyncChain, AsyncSightline, InvalidStateError, SightlineError
+from sightline_client.commands.access import SCOPES
 from sightline_client.models import SessionState, SettlementState
 
 SAMPLE_S: Final = 26
@@ -218,7 +219,7 @@ class Soak:
         while True:
             if self._live:
                 url = self._rng.choice(sorted(self._live.values()))
-                command = [sys.executable, "-m", "sightline.video.play", url, "--seconds", str(VIEW_S), "--json"]
+                command = [sys.executable, "-m", "sightline_client.video.play", url, "--seconds", str(VIEW_S), "--json"]
                 done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
                 self._results.counts["viewers"] += 1
                 if done.returncode == 0:

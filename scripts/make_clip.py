@@ -1,9 +1,11 @@
 # ruff: noqa: T201  # a script for people
-"""Render the demo clip: `python scripts/make_clip.py sightline/video/assets/clip.mp4`.
+"""Render the demo clip, which is packages/sightline-client/src/sightline_client/video/assets/clip.mp4.
+
+Usage: `python scripts/make_clip.py FILE`.
 
 A synthetic street: houses, cars, a sun, a clock with hands, people who walk on the near pavement, and the frame number
-twice, as digits and as a row of blocks for tests (`sightline.video.assets.read_counter`). The people are drawn so
-that the HOG detector of OpenCV finds them (examples/people_counter.py).
+twice, as digits and as a row of blocks for tests (`sightline_client.video.assets.read_counter`). The people are drawn
+so that the HOG detector of OpenCV finds them (examples/people_counter.py).
 720p30, H.264 constrained baseline, one keyframe a second, no B-frames: the format that every WebRTC client accepts.
 """
 
@@ -15,7 +17,7 @@ from pathlib import Path
 import av
 import numpy as np
 
-from sightline.video.assets import COUNTER_BITS, COUNTER_BLOCK, COUNTER_LEFT, COUNTER_TOP
+from sightline_client.video.assets import COUNTER_BITS, COUNTER_BLOCK, COUNTER_LEFT, COUNTER_TOP
 
 WIDTH, HEIGHT, RATE, SECONDS = 1280, 720, 30, 8
 KERB, NEAR = 300, 440  # pavement of the houses, near pavement

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import trio
 
-from sightline.video.assets import clip_path
 from sightline_client import AsyncChain
+from sightline_client.video.assets import clip_path
 from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
@@ -44,7 +44,8 @@ async def filmed(server, consumer, operator):
                 await seller.post(f"/workspaces/{operator.workspace_id}/location", **report)
                 await trio.sleep(1)
 
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", started["whipUrl"]]
+        program = [sys.executable, "-m", "sightline_client.video.publish"]
+        command = [*program, str(clip_path()), "--whip", started["whipUrl"]]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(beat)
             nursery.start_soon(trio.run_process, command)

@@ -1,4 +1,4 @@
-"""Sightline brokers on-demand live video: dispatch, proof of presence, video, metering, settlement."""
+"""Commands of a host and of a developer. The client's command `sightline` finds them by an entry point."""
 
 # Each command imports its modules when it runs, so that `--help` is fast.
 import sys
@@ -7,32 +7,13 @@ from typing import Annotated
 
 import typer
 
-from sightline.cli import admin, consumer
-from sightline.cli.client_settings import load_client_settings
-from sightline.cli.options import DEVELOP, FILM, HOST, WATCH, AsJson, ConfigFile, DataDir, load, settings_of
+from sightline.cli import admin
+from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
+from sightline_client.commands import application
+from sightline_client.commands.options import AsJson
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-
-
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"sightline {version('sightline-live')}")
-        raise typer.Exit
-
-
+app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
-consumer.register(app)
-
-
-@app.callback()
-def common(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options before the command name. The text that `--help` shows is the module's docstring."""
 
 
 @app.command(rich_help_panel=HOST)
@@ -106,112 +87,6 @@ def faucet(
     from sightline.bootstrap.maintenance.faucet import run_faucet
 
     raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc, as_json=as_json))
-
-
-@app.command(rich_help_panel=FILM)
-def publish(
-    source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
-    whip: Annotated[
-        str,
-        typer.Option(
-            help="WHIP URL to publish to. On a command line other accounts of the machine can read it.",
-            envvar="SIGHTLINE_WHIP_URL",
-            show_envvar=True,
-        ),
-    ],
-    seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
-) -> None:
-    """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
-    from sightline.video.publish import publish_source
-
-    raise typer.Exit(publish_source(source, whip, seconds))
-
-
-@app.command(rich_help_panel=WATCH)
-def verify(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame.")],
-    root: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check the C2PA signature of a frame, and print who signed it and who states what.
-
-    Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
-    """
-    from sightline.cli.verify import run_verify
-
-    raise typer.Exit(run_verify(file, root, as_json=as_json))
-
-
-@app.command(rich_help_panel=FILM)
-def device(
-    api: consumer.Url = None,
-    lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
-    lng: Annotated[float | None, typer.Option(min=-180, max=180, help="Longitude of a fixed device.")] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SIGHTLINE_SOURCE",
-            show_envvar=True,
-            help="rtsp://... URL of a camera, /dev/video0, or a video file; default: the included clip.",
-        ),
-    ] = None,
-    gps: Annotated[
-        str | None, typer.Option(help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA.")
-    ] = None,
-) -> None:
-    """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
-
-    Give --lat and --lng, or --gps. The API key is that of SIGHTLINE_API_KEY or of the settings file.
-    """
-    import trio
-
-    from sightline.cli.device import DeviceOptions, run_device
-    from sightline.system.logs import configure_logs
-    from sightline.video.assets import clip_path
-    from sightline_client import DEFAULT_URL
-    from sightline_client.operator import Position
-
-    with consumer.one_line_errors():
-        known = load_client_settings()
-    if not known.api_key:
-        typer.echo(
-            "SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace; "
-            "`sightline signup --role SUPPLIER` creates one.",
-            err=True,
-        )
-        raise typer.Exit(1)
-    if gps is None and (lat is None or lng is None):
-        typer.echo("The device has no position. Give --lat and --lng, or --gps.", err=True)
-        raise typer.Exit(2)
-    configure_logs()
-    url = api or known.url or DEFAULT_URL
-    place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
-    chosen = source if source is not None else str(clip_path())
-    options = DeviceOptions(api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps)
-    raise typer.Exit(trio.run(run_device, options))
-
-
-@app.command(rich_help_panel=FILM)
-def fleet(
-    file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="CSV with the columns slug, lat, lng, source.")
-    ],
-    out: Annotated[Path, typer.Option(help="Directory for one environment file per camera; they hold keys.")] = Path(
-        "cameras"
-    ),
-    api: consumer.Url = None,
-    online: Annotated[bool, typer.Option("--online", help="Also set the workspaces ONLINE.")] = False,
-) -> None:
-    """Make an operator workspace and a key for each camera of a CSV file, owned by SIGHTLINE_WALLET_KEY.
-
-    It may be run again: what exists is kept, what changed is applied.
-    """
-    from sightline.cli.fleet import run_fleet
-
-    with consumer.one_line_errors(), consumer.client(api) as sl:
-        raise typer.Exit(run_fleet(sl, consumer.own_wallet(), file, out, is_online=online))
 
 
 @app.command(rich_help_panel=HOST)
@@ -378,5 +253,5 @@ def dev(
 
 
 def main() -> None:
-    """Entry point of the command."""
-    app()
+    """Run the command `sightline` with the commands of this package."""
+    application(app)()

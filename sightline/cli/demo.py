@@ -17,8 +17,8 @@ from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
-from sightline.cli.signals import stop_like_ctrl_c
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
+from sightline_client.commands.signals import stop_like_ctrl_c
 from sightline_client.models import ChainConfig, SessionState, SettlementState
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Demo:
         size = f"{frame.width}x{frame.height}, {len(frame.jpeg)} bytes"
         self._checks.note("first frame", f"{size}, {waited:.1f} s after LIVE")
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
-        player = ("-m", "sightline.video.play", "--seconds", str(PLAY_S), "--json")
+        player = ("-m", "sightline_client.video.play", "--seconds", str(PLAY_S), "--json")
         played = json.loads(await self._local.run(*player, SIGHTLINE_WHEP_URL=str(session.whep_url)))
         self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
 

@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError
-from sightline.cli.signals import stop_like_ctrl_c
 from sightline_client import AsyncSightline
+from sightline_client.commands.signals import stop_like_ctrl_c
 
 FUNDS: Final = 1_000_000_000
 

@@ -12,6 +12,7 @@ from typing import Final, final
 import trio
 
 from sightline_client import AsyncChain, AsyncSightline
+from sightline_client.commands.access import SCOPES
 from sightline_client.wallet import LocalWallet
 
 PLACE: Final = (52.520008, 13.404954)
@@ -20,11 +21,6 @@ COVERAGE_M: Final = 2_000
 PATIENCE_S: Final = 30.0
 READY_WITHIN_S: Final = 90.0
 """A first start creates the database and the chain; a busy machine with two cores took 36 s."""
-SCOPES: Final = {
-    "CONSUMER": ["sessions:read", "sessions:create", "pricing:read", "wallet:read"],
-    "SUPPLIER": ["sessions:operate", "sessions:read", "wallet:read"],
-}
-"""Scopes of an API key, by the role of its workspace."""
 
 
 class LocalServerError(Exception):

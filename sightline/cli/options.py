@@ -9,8 +9,6 @@ import typer
 if TYPE_CHECKING:
     from sightline.config import LoadedSettings, Settings
 
-WATCH: Final = "Watch"
-FILM: Final = "Film"
 HOST: Final = "Host"
 DEVELOP: Final = "Try and develop"
 """Headings of `sightline --help`."""
@@ -18,7 +16,6 @@ DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIG
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
 
 
 def load(config_file: Path | None, **overrides: object) -> "LoadedSettings":

@@ -1,1 +1,1 @@
-"""Evidence in frames: EXIF and XMP metadata, C2PA content credentials, and their verification."""
+"""Evidence in frames: EXIF and XMP metadata, C2PA content credentials."""

@@ -18,8 +18,8 @@ import trio
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.system.ids import SystemIds
 from sightline.system.server_address_file import read_server_addresses
-from sightline.video.assets import clip_path
 from sightline_client import ApiError, AsyncChain
+from sightline_client.video.assets import clip_path
 from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -84,7 +84,8 @@ async def a_filmed_session(office: Office) -> AsyncIterator[str]:
                     await seller.post(f"/workspaces/{operator.workspace_id}/location", **report)
                 await trio.sleep(1)
 
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", started["whipUrl"]]
+        program = [sys.executable, "-m", "sightline_client.video.publish"]
+        command = [*program, str(clip_path()), "--whip", started["whipUrl"]]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(beat)
             nursery.start_soon(

@@ -4,6 +4,7 @@ import typer
 from typer.core import TyperGroup
 
 from sightline.cli import app
+from sightline_client.commands import application
 
 WITHOUT = {
     "serve": "prints one line, `ready URL`",
@@ -19,7 +20,7 @@ WITHOUT = {
 
 
 def test_every_command_that_prints_data_takes_json() -> None:
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(application(app))
     assert isinstance(root, TyperGroup)
     without = set()
     for name, command in root.commands.items():

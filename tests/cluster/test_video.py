@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 import trio
 
-from sightline.video.assets import clip_path
 from sightline_client import Frame, OutcomeUnknownError, UnavailableError
+from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -93,7 +93,7 @@ async def a_device(server: Server, operator: Tenant) -> AsyncIterator[None]:
 @asynccontextmanager
 async def publishing(url: str) -> AsyncIterator[None]:
     """Publish the clip, and publish again when the publisher ends, as a device does."""
-    command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", url]
+    command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", url]
 
     async def publish_forever() -> None:
         while True:

@@ -5,8 +5,8 @@ import sys
 import pytest
 import trio
 
-from sightline.video.assets import clip_path
 from sightline_client import ApiError
+from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
@@ -25,7 +25,7 @@ async def test_a_live_session_goes_on_after_kill_9_and_is_settled(server: Server
         whip_url = started["whipUrl"]
 
         async def publish(*, task_status: trio.TaskStatus[None]) -> None:
-            command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", whip_url]
+            command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", whip_url]
             task_status.started()
             await trio.run_process(command, check=False, capture_stderr=True)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import httpx
 import trio
 
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 from tests.e2e.history import TERMINAL, History, Made, Outcome, ShownOpen, Told
 from tests.e2e.server import PLACE, Server, Tenant
 
@@ -307,7 +307,8 @@ async def _publish(stage: Stage, whip_url: str) -> None:
     path = httpx.URL(whip_url).path  # any of several servers takes it
     while True:
         await stage.up.wait()
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", stage.server.url + path]
+        program = [sys.executable, "-m", "sightline_client.video.publish"]
+        command = [*program, str(clip_path()), "--whip", stage.server.url + path]
         async with trio.open_nursery() as nursery:
 
             async def until_down(scope: trio.CancelScope = nursery.cancel_scope) -> None:

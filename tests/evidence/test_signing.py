@@ -13,12 +13,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from typer.testing import CliRunner
 
-from sightline.cli import app
 from sightline.domain.geofence import Fix
 from sightline.evidence.certificates import SigningIdentity, load_identity
-from sightline.evidence.verification import PictureVerdict, verify_picture
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline_client.commands import application
+from sightline_client.content_credentials import PictureVerdict, verify_picture
 from tests.evidence.pictures import CAPTURED_AT_MS, SESSION_ID, a_picture, evidence_in, facts_of
 
 FIX = Fix(lat=52.520008, lng=13.404954, accuracy_m=5, at_ms=CAPTURED_AT_MS, taken_at_ms=CAPTURED_AT_MS)
@@ -151,7 +151,7 @@ async def test_the_command_prints_what_was_signed_and_who_states_it(tmp_path: Pa
     (tmp_path / "frame.jpg").write_bytes(picture)
     (tmp_path / "root.pem").write_text(chain)
     frame, root = str(tmp_path / "frame.jpg"), str(tmp_path / "root.pem")
-    trusted = CliRunner().invoke(app, ["verify", frame, "--root", root])
+    trusted = CliRunner().invoke(application(), ["verify", frame, "--root", root])
     assert trusted.exit_code == 0
     for shown in ("not changed since", "https://live.example", SESSION_ID, "52.520008, 13.404954", "07:33:20.123Z"):
         assert shown in trusted.output
@@ -160,10 +160,10 @@ async def test_the_command_prints_what_was_signed_and_who_states_it(tmp_path: Pa
     assert lines["position"].endswith("(stated by the operator's device)")
     assert lines["captured at"].endswith("(clock of the operator's device)")
     assert lines["in geofence"] == "true (computed by the service from the stated position)"
-    unknown = CliRunner().invoke(app, ["verify", frame])
+    unknown = CliRunner().invoke(application(), ["verify", frame])
     assert (unknown.exit_code, "signer is not trusted" in unknown.output) == (1, True)
     (tmp_path / "frame.jpg").write_bytes(picture[:-40] + bytes(20) + picture[-20:])
-    changed = CliRunner().invoke(app, ["verify", frame, "--root", root])
+    changed = CliRunner().invoke(application(), ["verify", frame, "--root", root])
     assert (changed.exit_code, "CHANGED" in changed.output, SESSION_ID in changed.output) == (1, True, False)
 
 

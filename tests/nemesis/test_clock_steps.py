@@ -12,8 +12,8 @@ import trio
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from sightline.system.ids import SystemIds
-from sightline.video.assets import clip_path
 from sightline_client import AsyncChain
+from sightline_client.video.assets import clip_path
 from sightline_client.wallet import LocalWallet
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -61,7 +61,7 @@ class Pair:
         return Api(self.server.url, key=self.consumer.key)
 
     async def film(self) -> None:
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", self.whip_url]
+        command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", self.whip_url]
         await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
 
     async def beat(self) -> None:

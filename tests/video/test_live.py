@@ -14,8 +14,8 @@ import trio
 
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, PictureState
-from sightline.video.assets import CLIP_FRAMES, clip_path
 from sightline.video.options import Options
+from sightline_client.video.assets import CLIP_FRAMES, clip_path
 from tests.video.support.harness import (
     SECRET,
     a_frame,

@@ -13,7 +13,7 @@ import simplejpeg
 import trio
 
 from sightline.ports.video import Frame, FrameQuery
-from sightline.video.assets import CLIP_FRAMES, CLIP_RATE, clip_path
+from sightline_client.video.assets import CLIP_FRAMES, CLIP_RATE, clip_path
 from tests.video.support.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
 from tests.video.support.lossy import LossyLink
 

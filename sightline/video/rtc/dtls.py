@@ -1,6 +1,6 @@
 """DTLS and SRTP of one peer on top of its ICE agent: aiortc's, with our cipher list and the reason of a failure.
 
-Uses private names of aiortc; see `patches`.
+Uses private names of aiortc; see `ice`.
 """
 
 from collections.abc import Callable, Sequence

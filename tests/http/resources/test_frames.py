@@ -5,7 +5,7 @@ import pytest
 import trio
 import trio.testing
 
-from sightline.evidence.verification import PictureVerdict, verify_picture
+from sightline_client.content_credentials import PictureVerdict, verify_picture
 from tests.evidence.pictures import a_picture
 from tests.http.fakes import JPEG
 from tests.http.world import BERLIN, Party, World, data_of, error_of

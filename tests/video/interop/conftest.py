@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 
 HERE = Path(__file__).parent
 

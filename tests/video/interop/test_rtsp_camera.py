@@ -12,8 +12,8 @@ from pathlib import Path
 import av
 import trio
 
-from sightline.video.assets import clip_path
-from sightline.video.live_source import open_live_track
+from sightline_client.video.assets import clip_path
+from sightline_client.video.live_source import open_live_track
 from tests.client.api import Api
 from tests.e2e.conftest import running_server
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until

@@ -9,7 +9,7 @@ import time
 
 import av
 
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 
 
 def main() -> None:

@@ -32,9 +32,9 @@ from sightline.ports.video import (
     WatchAccess,
 )
 from sightline.system.clock import SystemClock
-from sightline.video.assets import clip_path, read_counter
 from sightline.video.embedded import EmbeddedBackend, open_embedded
 from sightline.video.options import Options
+from sightline_client.video.assets import clip_path, read_counter
 from tests.video.support.http_server import Handler, Reply, listen, serve
 from tests.video.support.lossy import LossyLink, strip_candidates
 
@@ -133,7 +133,7 @@ async def publishing(
     whip_url: str, *, path: str | None = None, extra: list[str] | None = None, show: bool = False
 ) -> AsyncIterator[Any]:
     """Publish the clip from a separate process; end it by SIGTERM, as a user of the command line would."""
-    command = [sys.executable, "-m", "sightline.video.publish", path or str(clip_path()), *(extra or [])]
+    command = [sys.executable, "-m", "sightline_client.video.publish", path or str(clip_path()), *(extra or [])]
     stderr = subprocess.PIPE if show else None
     env = os.environ | {"SIGHTLINE_WHIP_URL": whip_url}
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=stderr, env=env)
@@ -151,7 +151,7 @@ async def publishing(
 
 async def play_json(whep_url: str, seconds: float) -> dict[str, Any]:
     """Return the report of a player process."""
-    command = [sys.executable, "-m", "sightline.video.play", "--seconds", str(seconds), "--json"]
+    command = [sys.executable, "-m", "sightline_client.video.play", "--seconds", str(seconds), "--json"]
     env = os.environ | {"SIGHTLINE_WHEP_URL": whep_url}
     result = await trio.run_process(command, capture_stdout=True, check=False, env=env)
     return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}

@@ -9,9 +9,9 @@ import sys
 from aiohttp import web
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCRtpSender, RTCSessionDescription
 
-from sightline.video.assets import clip_path
-from sightline.video.publish import FileTrack
-from sightline.video.rtc import patches
+from sightline_client.video.assets import clip_path
+from sightline_client.video.publish import FileTrack
+from sightline_client.video.stock_peers import tune_stock_peers
 
 peers: set[RTCPeerConnection] = set()
 
@@ -46,7 +46,7 @@ async def stop(request: web.Request) -> web.Response:
 
 async def main() -> None:
     """Serve until stdin closes."""
-    patches.tune_stock_peers()
+    tune_stock_peers()
     app = web.Application()
     app.add_routes([web.post("/{name}/whep", play), web.delete("/{name}/whep/{peer}", stop)])
     runner = web.AppRunner(app)

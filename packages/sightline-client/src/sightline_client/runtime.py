@@ -4,6 +4,7 @@ Each async name has a sync twin that takes its place in the generated sync clien
 """
 
 import random
+import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +19,11 @@ unix_s = time.time
 def new_key() -> str:
     """Create an Idempotency-Key."""
     return uuid.uuid4().hex
+
+
+def new_secret() -> bytes:
+    """Create a secret of 24 random bytes."""
+    return secrets.token_bytes(24)
 
 
 def jitter() -> float:

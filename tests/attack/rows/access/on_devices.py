@@ -7,7 +7,7 @@ from contextlib import suppress
 import psutil
 import trio
 
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 from tests.attack.catalogue import attack
 from tests.attack.target import Target
 from tests.client.api import Api
@@ -38,7 +38,7 @@ async def process_list(target: Target) -> str:
                 dispatch = f"/sessions/{session['id']}/dispatch"
                 while (await target.call("POST", dispatch, consumer.key)).status_code == 503:  # noqa: ASYNC110
                     await trio.sleep(0.2)
-                while not any("sightline.video.publish" in line for line in command_lines(device.pid)):  # noqa: ASYNC110
+                while not any("sightline_client.video.publish" in line for line in command_lines(device.pid)):  # noqa: ASYNC110
                     await trio.sleep(0.05)
         shown = [*command_lines(device.pid), *command_lines(os.getpid())]
         leaks = [line for line in shown if "/whip/" in line or operator.key in line]

@@ -1,6 +1,6 @@
 """Publishes a file (in a loop) or a camera by WHIP, without encoding.
 
-Command: `python -m sightline.video.publish SOURCE --whip URL`, or both by the environment.
+Command: `python -m sightline_client.video.publish SOURCE --whip URL`, or both by the environment.
 
 Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost.
 """
@@ -19,9 +19,9 @@ import av
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
-from sightline.video.live_source import LiveTrack, SourceLostError, UnusableSourceError, is_live, open_live_track
-from sightline.video.rtc import patches
-from sightline.video.whip_client import OfferClient, OfferRefusedError
+from sightline_client.video.live_source import LiveTrack, SourceLostError, UnusableSourceError, is_live, open_live_track
+from sightline_client.video.stock_peers import tune_stock_peers
+from sightline_client.video.whip_client import OfferClient, OfferRefusedError
 
 SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
 """Names the source where a command line would show the password of a camera's URL to other accounts."""
@@ -125,7 +125,7 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
     """
     if not is_live(source):
         FileTrack(Path(source)).stop()  # report an unusable file before connecting
-    patches.tune_stock_peers()
+    tune_stock_peers()
     loop = asyncio.get_running_loop()
     ends_at = None if seconds is None else loop.time() + seconds
     connected_once, failures, lost_at = False, 0, 0.0
@@ -227,7 +227,7 @@ def publish_source(source: str, whip_url: str, seconds: float | None = None) -> 
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="sightline.video.publish", description="Publish a file or a camera by WHIP.")
+    parser = argparse.ArgumentParser(description="Publish a file or a camera by WHIP.")
     parser.add_argument("source", nargs="?", default=os.environ.get(SOURCE_VARIABLE))
     parser.add_argument("--whip", default=os.environ.get(WHIP_VARIABLE), metavar="URL")
     parser.add_argument("--seconds", type=float, default=None)

@@ -7,18 +7,18 @@ because the run was killed or the answer did not arrive, is found by its label a
 
 import csv
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
-from sightline.cli.local import SCOPES
-from sightline.ports.ids import Ids
-from sightline.system.files import write_durably
-from sightline.system.ids import SystemIds
 from sightline_client import ApiError, Sightline, SightlineError
+from sightline_client.commands.access import SCOPES
+from sightline_client.runtime import new_key
 from sightline_client.wallet import LocalWallet
 
 REQUIRED: Final = ("slug", "lat", "lng", "source")
@@ -28,7 +28,6 @@ RADIUS_M: Final = 100.0
 SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,30}[a-z0-9]")
 KEY_LINE: Final = re.compile(r"^SIGHTLINE_API_KEY='([^']+)'$", re.MULTILINE)
 LABEL_LINE: Final = re.compile(r"^# Label of the key: (fleet [0-9a-f]+)$", re.MULTILINE)
-LABEL_BYTES: Final = 8
 FILE_BYTES_MAX: Final = 16 << 20
 CAMERAS_MAX: Final = 10_000
 SOURCE_MAX: Final = 2_000
@@ -169,10 +168,9 @@ def _problems(row: dict[str, str], surplus: int, lines_of: dict[str, int]) -> It
 class Fleet:
     """Makes the workspaces of one wallet, and their files, through a client that is signed in with the wallet."""
 
-    def __init__(self, api: Sightline, wallet: LocalWallet, ids: Ids, directory: Path, *, is_online: bool) -> None:
+    def __init__(self, api: Sightline, wallet: LocalWallet, directory: Path, *, is_online: bool) -> None:
         self._api = api
         self._wallet = wallet
-        self._ids = ids
         self._directory = directory
         self._is_online = is_online
 
@@ -230,15 +228,15 @@ class Fleet:
         known, labels = KEY_LINE.search(old), LABEL_LINE.findall(old)
         live = [each for each in self._api.keys.list(workspace_id) if each.revoked_at is None]
         if known is not None and known[1].startswith(tuple(each.prefix for each in live)):
-            write_durably(path, _environment(self._api.url, known[1], (labels or [None])[0], camera))
+            _write_durably(path, _environment(self._api.url, known[1], (labels or [None])[0], camera))
             return True
         for each in live:
             if each.label in labels:
                 self._api.keys.revoke(workspace_id, each.key_id)
-        label = f"fleet {self._ids.token_bytes(LABEL_BYTES).hex()}"
-        write_durably(path, _environment(self._api.url, None, label, camera))
+        label = f"fleet {new_key()}"
+        _write_durably(path, _environment(self._api.url, None, label, camera))
         key = self._api.keys.mint(workspace_id, label=label, scopes=SCOPES["SUPPLIER"]).plaintext
-        write_durably(path, _environment(self._api.url, key, label, camera))
+        _write_durably(path, _environment(self._api.url, key, label, camera))
         return False
 
 
@@ -261,6 +259,24 @@ def _environment(url: str, key: str | None, label: str | None, camera: Camera) -
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def _write_durably(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner only, and wait until it is on the disk.
+
+    Raises:
+        OSError: The file cannot be written. The old one, if any, is unchanged.
+    """
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with open(draft, "xb", opener=partial(os.open, mode=0o600)) as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
 def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, *, is_online: bool) -> int:
     """Make the fleet of a CSV file. Returns the exit code: 0, or 1 when a row is bad or a camera was refused.
 
@@ -275,4 +291,4 @@ def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, 
         sys.stderr.write("Nothing was made.\n")
         return 1
     api.auth.sign_in(wallet)
-    return 1 if Fleet(api, wallet, SystemIds(), directory, is_online=is_online).make(cameras) else 0
+    return 1 if Fleet(api, wallet, directory, is_online=is_online).make(cameras) else 0

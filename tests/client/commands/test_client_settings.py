@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli.client_settings import ClientSettings, load_client_settings
 from sightline.config import load_settings
+from sightline_client.commands.client_settings import ClientSettings, load_client_settings
 
 FILE = '[client]\nurl = "https://file.example"\napi_key = "svc_file"\n'
 VARIABLES = ("SIGHTLINE_CONFIG", "SIGHTLINE_URL", "SIGHTLINE_API_KEY", "SIGHTLINE_WALLET_KEY", "XDG_CONFIG_HOME")

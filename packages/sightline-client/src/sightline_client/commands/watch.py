@@ -1,47 +1,39 @@
-"""Commands of a consumer, on the sync client: login, signup, keys, invitations, request, watch, end, listen."""
+"""Commands of a consumer: signup, login, request, watch, end, listen, verify, keys, invitations."""
 
 import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sightline.cli.client_settings import default_path, load_client_settings
-from sightline.cli.options import WATCH, AsJson
+from sightline_client.commands.access import SCOPES, client, configured_wallet, one_line_errors, own_wallet
+from sightline_client.commands.options import AsJson, Url
 
-# Each command imports the client when it runs, so that `--help` and `serve` are fast.
+# Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Sightline
     from sightline_client.models import MintedKey, Model, Workspace
     from sightline_client.wallet import LocalWallet
 
+PANEL: Final = "Watch"
+"""Heading of `sightline --help`."""
+
+app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
 
 invitations_app = typer.Typer(
     no_args_is_help=True, help="Answer invitations to workspaces. Needs SIGHTLINE_WALLET_KEY."
 )
+app.add_typer(keys_app, name="keys", rich_help_panel=PANEL)
+app.add_typer(invitations_app, name="invitations", rich_help_panel=PANEL)
 
-Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
 
 MaxCharge = Annotated[str | None, typer.Option(help="Highest charge in USDC; more is refused.")]
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Print an error of the client as one line, and exit with 1."""
-    from sightline_client import SightlineError
-
-    try:
-        yield
-    except (SightlineError, ValueError) as error:
-        typer.echo(" ".join(str(error).split()), err=True)
-        raise typer.Exit(1) from None
 
 
 def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
@@ -51,45 +43,6 @@ def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None
         typer.echo(json.dumps(value))
     else:
         typer.echo(value.model_dump_json(by_alias=True))
-
-
-def own_wallet() -> "LocalWallet":
-    """Load the wallet of SIGHTLINE_WALLET_KEY or of the settings file.
-
-    Raises:
-        ValueError: The key is not set, or is not a private key.
-    """
-    wallet = _configured_wallet()
-    if wallet is None:
-        raise ValueError(
-            "SIGHTLINE_WALLET_KEY is not set. Set it to the private key of the wallet, or create one with "
-            "`sightline signup`."
-        )
-    return wallet
-
-
-def _configured_wallet() -> "LocalWallet | None":
-    from sightline_client.wallet import LocalWallet
-
-    key = load_client_settings().wallet_key
-    return LocalWallet.from_key(key) if key else None
-
-
-def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
-    """Open a client with the server and the key of option, environment or settings file.
-
-    Raises:
-        ValueError: `needs_key`, and there is no API key.
-    """
-    from sightline_client import Sightline
-
-    settings = load_client_settings()
-    if needs_key and not settings.api_key:
-        raise ValueError(
-            f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
-            "`sightline signup` creates a key, `sightline login` one for an existing wallet."
-        )
-    return Sightline(url or settings.url, settings.api_key)
 
 
 def _sign_in(sl: "Sightline", slug: str | None) -> str:
@@ -102,6 +55,7 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
     return found[0].id
 
 
+@app.command(rich_help_panel=PANEL)
 def signup(
     role: Annotated[str, typer.Option(help="CONSUMER or SUPPLIER.")] = "CONSUMER",
     slug: Annotated[str | None, typer.Option(help="Slug of the workspace; default: made from the address.")] = None,
@@ -113,12 +67,16 @@ def signup(
     as_json: AsJson = False,
 ) -> None:
     """Create a wallet, a workspace and an API key, and print them. SIGHTLINE_WALLET_KEY names an own wallet."""
-    from sightline.cli.local import SCOPES
     from sightline_client import usdc
-    from sightline_client.wallet import LocalWallet
+    from sightline_client.commands import installed_commands
 
     with one_line_errors(), client(api) as sl:
-        own = _configured_wallet()
+        from sightline_client.wallet import LocalWallet
+
+        funds = None if fund is None else usdc(fund)
+        if funds is not None and not installed_commands():
+            raise ValueError("--fund needs the server's package on this machine. Run: pip install sightline-live")
+        own = configured_wallet()
         wallet = LocalWallet.create() if own is None else own
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
         if role not in SCOPES:
@@ -133,8 +91,8 @@ def signup(
             "walletAddress": wallet.address,
             "walletKey": wallet.private_key,
         }
-        if fund is not None:
-            _fund(sl, wallet, usdc(fund), data_dir)
+        if funds is not None:
+            _fund(sl, wallet, funds, data_dir)
     _print(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
@@ -152,7 +110,7 @@ def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "Lo
 def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> None:
     from sightline_client import Chain
 
-    command = [sys.executable, "-m", "sightline.cli", "faucet", wallet.address, str(amount)]
+    command = [sys.executable, "-m", "sightline_client", "faucet", wallet.address, str(amount)]
     command += ["--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
     if done.returncode != 0:
@@ -161,10 +119,9 @@ def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -
     Chain(config.rpc_url).approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=amount)
 
 
+@app.command(rich_help_panel=PANEL)
 def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
-    from sightline.cli.local import SCOPES
-
     with one_line_errors(), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
         scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
@@ -234,6 +191,7 @@ def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fa
     _print(declined, as_json, f"Declined: {declined.workspace.slug}")
 
 
+@app.command(rich_help_panel=PANEL)
 def request(
     lat: float,
     lng: float,
@@ -262,6 +220,7 @@ def request(
     _print(session, as_json, session.id)
 
 
+@app.command(rich_help_panel=PANEL)
 def watch(
     lat: float,
     lng: float,
@@ -275,8 +234,8 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Request a session, save its frames, end it at Ctrl-C, and print the receipt."""
-    from sightline.cli.signals import stop_like_ctrl_c
     from sightline_client import usdc
+    from sightline_client.commands.signals import stop_like_ctrl_c
 
     with one_line_errors(), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
@@ -307,6 +266,7 @@ def watch(
     _print(said, as_json, text)
 
 
+@app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet."""
     with one_line_errors(), client(api, needs_key=True) as sl:
@@ -315,6 +275,7 @@ def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
 
 
+@app.command(rich_help_panel=PANEL)
 def listen(
     session_id: Annotated[str | None, typer.Argument(help="A session; default: the key's workspace.")] = None,
     forward_to: Annotated[
@@ -354,10 +315,10 @@ def _print_event(event: "Event", as_json: bool) -> None:
 
 def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) -> "Callable[[Event, bool], None]":
     """Print the secret. Returns what forwards an event and prints what became of it."""
-    from sightline.cli.forward import Forwarder
-    from sightline.system.ids import SystemIds
+    from sightline_client.commands.forward import Forwarder
+    from sightline_client.runtime import new_secret
 
-    key = secret or "whsec_" + base64.b64encode(SystemIds().token_bytes(24)).decode()
+    key = secret or "whsec_" + base64.b64encode(new_secret()).decode()
     forwarder = Forwarder(sl, url, key)
     _print({"url": url, "secret": key}, as_json, f"Events go to {url}. They are signed with WEBHOOK_SECRET={key}")
     sys.stdout.flush()
@@ -369,9 +330,19 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
     return forward
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    for command in (signup, login, request, watch, end, listen):
-        app.command(rich_help_panel=WATCH)(command)
-    app.add_typer(keys_app, name="keys", rich_help_panel=WATCH)
-    app.add_typer(invitations_app, name="invitations", rich_help_panel=WATCH)
+@app.command(rich_help_panel=PANEL)
+def verify(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame.")],
+    root: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the C2PA signature of a frame, and print who signed it and who states what.
+
+    Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
+    """
+    with one_line_errors():
+        from sightline_client.commands.verify import run_verify
+
+        raise typer.Exit(run_verify(file, root, as_json=as_json))

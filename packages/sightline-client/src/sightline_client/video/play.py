@@ -1,19 +1,19 @@
-"""Plays a WHEP URL and counts decoded frames: `python -m sightline.video.play URL --seconds 5 --json`."""
+"""Plays a WHEP URL and counts decoded frames: `python -m sightline_client.video.play URL --seconds 5 --json`."""
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
 import av
-import orjson
 from aiortc import RTCConfiguration, RTCPeerConnection
 from aiortc.mediastreams import MediaStreamError
 
-from sightline.video.rtc import patches
-from sightline.video.whip_client import OfferClient, OfferRefusedError
+from sightline_client.video.stock_peers import tune_stock_peers
+from sightline_client.video.whip_client import OfferClient, OfferRefusedError
 
 URL_VARIABLE: Final = "SIGHTLINE_WHEP_URL"
 """Names the URL where a command line would show it to other accounts, which could then watch."""
@@ -40,7 +40,7 @@ async def play(url: str, seconds: float) -> PlayReport:
     Raises:
         OfferRefusedError: The server refused the offer.
     """
-    patches.tune_stock_peers()
+    tune_stock_peers()
     loop = asyncio.get_running_loop()
     report = PlayReport()
     began = loop.time()
@@ -96,7 +96,7 @@ async def _count(track: Any, report: PlayReport, began: float, seconds: float) -
 
 def main() -> int:
     """The command line; exit code 0 if at least one frame was decoded."""
-    parser = argparse.ArgumentParser(prog="sightline.video.play", description="Play a WHEP URL and count frames.")
+    parser = argparse.ArgumentParser(description="Play a WHEP URL and count frames.")
     parser.add_argument("url", nargs="?", default=os.environ.get(URL_VARIABLE))
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
@@ -109,7 +109,7 @@ def main() -> int:
         sys.stderr.write(f"play: {error}\n")
         return 1
     if given.json:
-        sys.stdout.write(orjson.dumps(asdict(report)).decode() + "\n")
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
     else:
         sys.stdout.write(f"{report.frames} frames of {report.width}x{report.height}\n")
     return 0 if report.frames else 1

@@ -8,9 +8,11 @@ from operator import xor
 from pathlib import Path
 from typing import Final, final
 
-import structlog
-import trio
+import anyio
+from anyio.abc import ByteReceiveStream
+from anyio.lowlevel import checkpoint
 
+from sightline_client.device.log import log_line
 from sightline_client.operator import Position
 
 GPSD_PORT: Final = 2947
@@ -24,8 +26,6 @@ UNKNOWN_ACCURACY_M: Final = 50.0
 LOST_ACCURACY_M: Final = 1_000.0
 """Above SIGHTLINE_ACCURACY_MAX_METERS, so that the server does not take the position as proof."""
 
-log = structlog.get_logger("sightline.device")
-
 
 class NoFixError(Exception):
     """The receiver has no position."""
@@ -33,13 +33,13 @@ class NoFixError(Exception):
 
 @final
 class GpsReceiver:
-    """Follows a receiver and keeps its newest position. Run `follow` in a nursery."""
+    """Follows a receiver and keeps its newest position. Run `follow` in a task group."""
 
     def __init__(self, source: str) -> None:
         """`source` is `gpsd://HOST[:PORT]` or the path of a serial device."""
         self._source = source
         self._latest: Position | None = None
-        self._fixed = trio.Event()
+        self._fixed = anyio.Event()
 
     def position(self) -> Position:
         """The newest position. After the receiver was lost it has a large accuracy radius and proves nothing.
@@ -57,7 +57,7 @@ class GpsReceiver:
         Raises:
             NoFixError: None came within FIRST_FIX_S.
         """
-        with trio.move_on_after(FIRST_FIX_S):
+        with anyio.move_on_after(FIRST_FIX_S):
             await self._fixed.wait()
             return
         raise NoFixError(f"{self._source} gave no position within {FIRST_FIX_S:g} s")
@@ -68,14 +68,14 @@ class GpsReceiver:
             try:
                 async for line in self._lines():
                     self._take(parse_gpsd(line) if line.startswith(b"{") else parse_nmea(line))
-            except (OSError, trio.BrokenResourceError) as error:
-                log.warning("gps_lost", source=self._source, error=str(error))
+            except (OSError, anyio.BrokenResourceError) as error:
+                log_line("gps_lost", level="warning", source=self._source, error=str(error))
             # Without a receiver the last position is not proof of presence: report it as inaccurate.
             if self._latest is not None:
                 self._latest = Position(
                     lat=self._latest.lat, lng=self._latest.lng, accuracy_m=LOST_ACCURACY_M, source="GPS"
                 )
-            await trio.sleep(RETRY_S)
+            await anyio.sleep(RETRY_S)
 
     def _take(self, position: Position | None) -> None:
         if position is not None:
@@ -86,24 +86,50 @@ class GpsReceiver:
         stream = await self._open()
         async with stream:
             waiting = b""
-            while chunk := await stream.receive_some(LINE_BYTES_MAX):
-                *lines, waiting = (waiting + bytes(chunk)).split(b"\n")
+            async for chunk in stream:
+                *lines, waiting = (waiting + chunk).split(b"\n")
                 if len(waiting) > LINE_BYTES_MAX:
                     waiting = b""
                 for line in lines:
                     yield line.strip()
 
-    async def _open(self) -> trio.abc.ReceiveStream:
+    async def _open(self) -> ByteReceiveStream:
         if not self._source.startswith("gpsd://"):
-            return trio.lowlevel.FdStream(_open_serial(Path(self._source)))
+            return SerialStream(Path(self._source))
         host, _, port = self._source.removeprefix("gpsd://").partition(":")
-        stream = await trio.open_tcp_stream(host, int(port or GPSD_PORT))
-        await stream.send_all(WATCH)
+        stream = await anyio.connect_tcp(host, int(port or GPSD_PORT))
+        await stream.send(WATCH)
         return stream
 
 
-def _open_serial(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+@final
+class SerialStream(ByteReceiveStream):
+    """Bytes of a serial device."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the device.
+
+        Raises:
+            OSError: It does not exist, or this account may not read it.
+        """
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+
+    async def receive(self, max_bytes: int = LINE_BYTES_MAX) -> bytes:
+        """Wait for bytes; see ByteReceiveStream."""
+        await checkpoint()
+        while True:
+            try:
+                chunk = os.read(self._descriptor, max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self._descriptor)
+            else:
+                if not chunk:
+                    raise anyio.EndOfStream
+                return chunk
+
+    async def aclose(self) -> None:
+        """Close the device."""
+        os.close(self._descriptor)
 
 
 def parse_gpsd(line: bytes) -> Position | None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, final
 from urllib.parse import urljoin
 
-import httpx
+import httpx2
 from aiortc import RTCPeerConnection, RTCSessionDescription
 
 HTTP_TIMEOUT_S: Final = 10.0
@@ -25,7 +25,7 @@ class OfferClient:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._http = httpx.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True)
+        self._http = httpx2.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True)
         self._resource: str | None = None
         self.posted_at_s: float | None = None
         """When the offer went out, on the loop's clock."""
@@ -42,7 +42,7 @@ class OfferClient:
             reply = await self._http.post(
                 self._url, content=peer.localDescription.sdp, headers={"Content-Type": "application/sdp"}
             )
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise OfferRefusedError(f"cannot reach the server: {str(error) or type(error).__name__}") from error
         if reply.status_code != 201:
             after = reply.headers.get("retry-after", "")
@@ -60,13 +60,13 @@ class OfferClient:
         try:
             if resource is not None:
                 await self._http.delete(resource)
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             pass  # the server detects it by timeout
         finally:
             await self._http.aclose()
 
 
-def _reason(reply: httpx.Response) -> str:
+def _reason(reply: httpx2.Response) -> str:
     try:
         body = reply.json()
     except ValueError:

@@ -1,19 +1,23 @@
-"""The `sightline device` command: acts as an operator's device, with one API key.
+"""Acts as an operator's device, with one API key.
 
 It sends heartbeats, starts the sessions that are assigned to its workspace, and publishes video by WHIP.
 """
 
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, final
 
-import structlog
-import trio
+import anyio
+from anyio.abc import Process
 
-from sightline.cli.gps import GpsReceiver, NoFixError
-from sightline_client import ApiError, AsyncSightline, InvalidResponseError, NotReachedError
+from sightline_client._async.client import AsyncSightline
+from sightline_client.device.gps import GpsReceiver, NoFixError
+from sightline_client.device.log import log_line
+from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError
 from sightline_client.models import Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
 
@@ -21,8 +25,8 @@ SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
 WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
 """Tell the publisher its source and where to publish: a command line would show a camera's password, and a URL with
 which anybody can take over the input, to other accounts."""
-
-log = structlog.get_logger("sightline.device")
+STOP_S: Final = 5.0
+"""A publisher that was told to stop is killed after this time. It ends its session at the server before it exits."""
 
 
 @final
@@ -52,9 +56,7 @@ async def run_device(options: DeviceOptions) -> int:
             return 1
 
         async def publish(session: Session) -> None:
-            command = [sys.executable, "-m", "sightline.video.publish"]
-            env = {**os.environ, SOURCE_VARIABLE: options.source, WHIP_VARIABLE: str(session.whip_url)}
-            await trio.run_process(command, check=False, stdout=sys.stderr.fileno(), env=env)
+            await _publish(options.source, str(session.whip_url))
 
         receiver = GpsReceiver(options.gps) if options.gps is not None else None
 
@@ -69,22 +71,48 @@ async def run_device(options: DeviceOptions) -> int:
             position=position,
             publish=publish,
             on_availability=_print_availability,
-            report=log.info,
+            report=log_line,
         )
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as tasks:
             if receiver is not None:
-                nursery.start_soon(receiver.follow)
+                tasks.start_soon(receiver.follow)
                 try:
                     await receiver.await_first()
                 except NoFixError as error:
                     sys.stderr.write(f"{error}. Check --gps.\n")
-                    nursery.cancel_scope.cancel()
+                    tasks.cancel_scope.cancel()
                     return 1
-            nursery.start_soon(operator.run)
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            tasks.start_soon(operator.run)
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)
-            nursery.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
     return 0
+
+
+async def _publish(source: str, whip_url: str) -> None:
+    """Run a publisher until it ends. When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S."""
+    publisher = await anyio.open_process(
+        [sys.executable, "-m", "sightline_client.video.publish"],
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        stderr=None,
+        env=os.environ | {SOURCE_VARIABLE: source, WHIP_VARIABLE: whip_url},
+    )
+    try:
+        await publisher.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stop(publisher)
+
+
+async def _stop(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    with anyio.move_on_after(STOP_S):
+        await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
 
 
 async def _problem(client: AsyncSightline) -> str | None:

@@ -1,4 +1,4 @@
-"""Verifies the C2PA content credentials of a picture."""
+"""Verifies the C2PA content credentials of a picture. Needs the extra `verify`."""
 
 import io
 import json
@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, final
 
-from sightline.evidence.signing import ASSERTION
+from sightline_client.errors import MissingExtraError
 
+try:
+    import c2pa
+except ImportError:
+    raise MissingExtraError("verify") from None
+
+ASSERTION: Final = "live.sightline.frame"
+"""Label of the assertion that holds the facts of the frame."""
 _UNTRUSTED: Final = "signingCredential.untrusted"
 
 
@@ -49,8 +56,6 @@ def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
     Args:
         roots: Trusted root certificates as PEM.
     """
-    import c2pa
-
     # A file can name a manifest elsewhere: it is not fetched, since the file may come from a stranger.
     settings: dict[str, Any] = {"verify": {"verify_trust": True, "remote_manifest_fetch": False}}
     if roots is not None:

@@ -8,7 +8,7 @@ import pytest
 
 COMMAND = """
 import signal, trio
-from sightline.cli.signals import stop_like_ctrl_c
+from sightline_client.commands.signals import stop_like_ctrl_c
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 stop_like_ctrl_c()

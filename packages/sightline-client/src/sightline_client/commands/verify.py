@@ -1,13 +1,12 @@
 """`sightline verify`: check the signature of a frame, and print what was signed with the origin of each statement."""
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from sightline.evidence.verification import PictureReport, PictureVerdict, verify_picture
+from sightline_client.content_credentials import PictureReport, PictureVerdict, verify_picture
 
 JPEG_START = b"\xff\xd8"
 _EXPLAINED = {
@@ -37,7 +36,7 @@ def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     if as_json:
-        sys.stdout.write(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n")
+        sys.stdout.write(json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write("\n".join(_lines(file, report)) + "\n")
     return 0 if report.verdict is PictureVerdict.TRUSTED else 1

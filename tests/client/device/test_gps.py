@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from sightline.cli.gps import LOST_ACCURACY_M, GpsReceiver, NoFixError, parse_gpsd, parse_nmea
+from sightline_client.device.gps import LOST_ACCURACY_M, GpsReceiver, NoFixError, parse_gpsd, parse_nmea
 
 TPV = b'{"class":"TPV","mode":3,"lat":52.52,"lon":13.405,"eph":4.5,"track":370.0,"speed":1.5,"altMSL":34.0}'
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import av
 import pytest
 
-from sightline.video.assets import clip_path
-from sightline.video.live_source import (
+from sightline_client.video.assets import clip_path
+from sightline_client.video.live_source import (
     LiveTrack,
     SourceLostError,
     UnusableSourceError,
@@ -83,7 +83,7 @@ def test_another_codec_is_refused_with_what_to_set(tmp_path: Path) -> None:
 
 
 def test_a_device_without_a_position_is_refused() -> None:
-    command = [sys.executable, "-m", "sightline.cli", "device", "--api", "http://127.0.0.1:1"]
+    command = [sys.executable, "-m", "sightline_client", "device", "--api", "http://127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"SIGHTLINE_API_KEY": "svc_test_x"})
     assert done.returncode == 2
     assert "Give --lat and --lng, or --gps." in done.stderr

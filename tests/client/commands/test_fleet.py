@@ -12,9 +12,8 @@ from typing import Final
 import httpx2
 import pytest
 
-from sightline.cli.fleet import Camera, Fleet, FleetFileError, read_cameras
-from sightline.system.ids import SystemIds
 from sightline_client import Sightline, SightlineError
+from sightline_client.commands.fleet import Camera, Fleet, FleetFileError, read_cameras
 from sightline_client.models import ApiKey
 from sightline_client.wallet import LocalWallet
 from tests.e2e.conftest import running_server
@@ -22,7 +21,7 @@ from tests.e2e.server import Server
 
 __all__ = ["running_server"]
 
-GUIDE: Final = (Path(__file__).parents[2] / "docs" / "guides" / "cameras.md").read_text()
+GUIDE: Final = (Path(__file__).parents[3] / "docs" / "guides" / "cameras.md").read_text()
 
 
 def guide_file(directory: Path) -> Path:
@@ -39,7 +38,7 @@ def fleet(server: Server, wallet: LocalWallet, directory: Path) -> "subprocess.C
     command = line.replace("/etc/sightline/cameras", str(directory / "out")).split()
     env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_WALLET_KEY": wallet.private_key}
     return subprocess.run(
-        [sys.executable, "-m", "sightline.cli", *command],
+        [sys.executable, "-m", "sightline_client", *command],
         env=env, cwd=directory, capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
 
@@ -106,7 +105,7 @@ def test_a_run_killed_between_making_a_key_and_writing_it_leaves_no_unused_key(
         with http, Sightline(running_server.url, http=http) as api:
             api.auth.sign_in(wallet)
             with contextlib.suppress(KilledError):
-                Fleet(api, wallet, SystemIds(), tmp_path, is_online=False).make([row])
+                Fleet(api, wallet, tmp_path, is_online=False).make([row])
             (workspace,) = api.workspaces.list()
             api.auth.select(workspace.id)
             return [key for key in api.keys.list(workspace.id) if key.revoked_at is None]
@@ -241,7 +240,7 @@ def test_a_run_that_the_server_stops_says_how_many_cameras_are_complete(
         wallet = LocalWallet.create()
         api.auth.sign_in(wallet)
         with pytest.raises(SightlineError):
-            Fleet(api, wallet, SystemIds(), tmp_path, is_online=False).make(rows)
+            Fleet(api, wallet, tmp_path, is_online=False).make(rows)
     said = capsys.readouterr()
     assert said.err == "Stopped at lost-two: 1 of 2 cameras are complete. Run the command again.\n"
     assert "hunter2" not in said.out + said.err

@@ -1,17 +1,13 @@
-"""Settings of aioice for stock aiortc peers (publisher, player) and the machine's own addresses.
+"""Settings of aioice for stock aiortc peers: the publisher and the player.
 
-This module, `ice` and `dtls` are the only ones that use private names of aiortc and aioice. Both are pinned to minor
-versions, and tests/video/rtc/test_patches.py checks each name, so that an upgrade fails there.
+aiortc takes none of them as an argument, so constants and a function of `aioice.ice` are replaced. aiortc and aioice
+are pinned to minor versions, and tests/client/video/test_stock_peers.py checks each name, so that an upgrade fails
+there.
 """
 
 import aioice.ice
 
 _stock_host_addresses = aioice.ice.get_host_addresses
-
-
-def host_addresses(*, ipv6: bool) -> list[str]:
-    """The machine's own addresses without loopback."""
-    return list(aioice.ice.get_host_addresses(use_ipv4=True, use_ipv6=ipv6))
 
 
 def tune_stock_peers() -> None:

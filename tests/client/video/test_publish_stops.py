@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from sightline.video.assets import clip_path
+from sightline_client.video.assets import clip_path
 
 
 def test_sigterm_ends_a_publisher_whose_server_never_answers() -> None:
@@ -13,7 +13,7 @@ def test_sigterm_ends_a_publisher_whose_server_never_answers() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/whip/x"
-        command = [sys.executable, "-m", "sightline.video.publish", str(clip_path()), "--whip", url]
+        command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", url]
         publisher = subprocess.Popen(command)
         try:
             connection, _ = silent.accept()

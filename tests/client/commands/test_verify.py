@@ -4,12 +4,12 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from sightline.cli import app
+from sightline_client.commands import application
 
 
 def test_a_file_that_is_no_picture_is_not_called_changed(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("no picture")
-    done = CliRunner().invoke(app, ["verify", str(file)])
+    done = CliRunner().invoke(application(), ["verify", str(file)])
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{file} is not a JPEG picture. Save a frame" in done.stderr

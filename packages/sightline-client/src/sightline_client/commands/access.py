@@ -1,0 +1,75 @@
+"""Server, key and wallet of a command: by option, environment or settings file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from sightline_client.commands.client_settings import default_path, load_client_settings
+
+if TYPE_CHECKING:
+    from sightline_client import Sightline
+    from sightline_client.wallet import LocalWallet
+
+SCOPES: Final = {
+    "CONSUMER": ["sessions:read", "sessions:create", "pricing:read", "wallet:read"],
+    "SUPPLIER": ["sessions:operate", "sessions:read", "wallet:read"],
+}
+"""Scopes of an API key, by the role of its workspace."""
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Print an error of the client as one line, and exit with 1."""
+    from sightline_client.errors import SightlineError
+
+    try:
+        yield
+    except (SightlineError, ValueError) as error:
+        typer.echo(" ".join(str(error).split()), err=True)
+        raise typer.Exit(1) from None
+
+
+def own_wallet() -> "LocalWallet":
+    """Load the wallet of SIGHTLINE_WALLET_KEY or of the settings file.
+
+    Raises:
+        ValueError: The key is not set, or is not a private key.
+    """
+    wallet = configured_wallet()
+    if wallet is None:
+        raise ValueError(
+            "SIGHTLINE_WALLET_KEY is not set. Set it to the private key of the wallet, or create one with "
+            "`sightline signup`."
+        )
+    return wallet
+
+
+def configured_wallet() -> "LocalWallet | None":
+    """Load the wallet, if its key is set.
+
+    Raises:
+        ValueError: The key is not a private key.
+    """
+    from sightline_client.wallet import LocalWallet
+
+    key = load_client_settings().wallet_key
+    return LocalWallet.from_key(key) if key else None
+
+
+def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
+    """Open a client with the server and the key of option, environment or settings file.
+
+    Raises:
+        ValueError: `needs_key`, and there is no API key.
+    """
+    from sightline_client import Sightline
+
+    settings = load_client_settings()
+    if needs_key and not settings.api_key:
+        raise ValueError(
+            f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
+            "`sightline signup` creates a key, `sightline login` one for an existing wallet."
+        )
+    return Sightline(url or settings.url, settings.api_key)

@@ -1,0 +1,104 @@
+"""Commands of an operator: publish, device, fleet."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from sightline_client.commands.access import client, one_line_errors, own_wallet
+from sightline_client.commands.client_settings import load_client_settings
+from sightline_client.commands.options import Url
+
+PANEL: Final = "Film"
+"""Heading of `sightline --help`."""
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL)
+def publish(
+    source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
+    whip: Annotated[
+        str,
+        typer.Option(
+            help="WHIP URL to publish to. On a command line other accounts of the machine can read it.",
+            envvar="SIGHTLINE_WHIP_URL",
+            show_envvar=True,
+        ),
+    ],
+    seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
+) -> None:
+    """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
+    with one_line_errors():
+        from sightline_client.video.publish import publish_source
+
+    raise typer.Exit(publish_source(source, whip, seconds))
+
+
+@app.command(rich_help_panel=PANEL)
+def device(
+    api: Url = None,
+    lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
+    lng: Annotated[float | None, typer.Option(min=-180, max=180, help="Longitude of a fixed device.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SIGHTLINE_SOURCE",
+            show_envvar=True,
+            help="rtsp://... URL of a camera, /dev/video0, or a video file; default: the included clip.",
+        ),
+    ] = None,
+    gps: Annotated[
+        str | None, typer.Option(help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA.")
+    ] = None,
+) -> None:
+    """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
+
+    Give --lat and --lng, or --gps. The API key is that of SIGHTLINE_API_KEY or of the settings file.
+    """
+    import anyio
+
+    from sightline_client import DEFAULT_URL
+    from sightline_client.device.run import DeviceOptions, run_device
+    from sightline_client.operator import Position
+
+    with one_line_errors():
+        from sightline_client.video.assets import clip_path
+
+        known = load_client_settings()
+    if not known.api_key:
+        typer.echo(
+            "SIGHTLINE_API_KEY is not set. Set it to an API key of the operator's workspace; "
+            "`sightline signup --role SUPPLIER` creates one.",
+            err=True,
+        )
+        raise typer.Exit(1)
+    if gps is None and (lat is None or lng is None):
+        typer.echo("The device has no position. Give --lat and --lng, or --gps.", err=True)
+        raise typer.Exit(2)
+    url = api or known.url or DEFAULT_URL
+    place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
+    chosen = source if source is not None else str(clip_path())
+    options = DeviceOptions(api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps)
+    raise typer.Exit(anyio.run(run_device, options))
+
+
+@app.command(rich_help_panel=PANEL)
+def fleet(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="CSV with the columns slug, lat, lng, source.")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for one environment file per camera; they hold keys.")] = Path(
+        "cameras"
+    ),
+    api: Url = None,
+    online: Annotated[bool, typer.Option("--online", help="Also set the workspaces ONLINE.")] = False,
+) -> None:
+    """Make an operator workspace and a key for each camera of a CSV file, owned by SIGHTLINE_WALLET_KEY.
+
+    It may be run again: what exists is kept, what changed is applied.
+    """
+    with one_line_errors(), client(api) as sl:
+        from sightline_client.commands.fleet import run_fleet
+
+        raise typer.Exit(run_fleet(sl, own_wallet(), file, out, is_online=online))
