@@ -25,6 +25,8 @@ from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_com
 settings.register_profile("sightline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sightline")
 
+pytest_plugins = ["tests.groups"]
+
 TEMPLATE = f"migrated_{os.getpid()}"
 """Names carry the process, so that several test runs can share a server."""
 _numbers = itertools.count(1)
