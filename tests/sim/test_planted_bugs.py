@@ -391,7 +391,7 @@ SHOWS_AT = {
     timers_are_lost: 4,
     window_never_closes: 24,
 }
-"""Seeds that are tried first: they showed the bug when this was written. The others follow, for what a seed draws may change."""
+"""Seeds that are tried first: they showed the bug when this was written. The others follow."""
 SCENARIO_OF = {recovery_loads_no_session: ("restart-storm", 120)}
 """Scenario and active seconds of a bug that the worlds of the seeds show too seldom."""
 
