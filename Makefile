@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 # Compiling the package takes longer than everything else that a start does. Images for builds often forbid to keep the result.
 unexport PYTHONDONTWRITEBYTECODE

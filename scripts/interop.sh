@@ -22,5 +22,5 @@ for bring in scripts/interop_*.sh; do
   timed bash "$bring"
 done
 echo "-- SIGHTLINE_KILL_SEED=$SIGHTLINE_KILL_SEED"
-timed tests -m "interop and not alone" -n 2 --dist loadfile --durations=15 "$@"
+timed tests -m "interop and not alone" -n 2 --dist loadfile --no-loadscope-reorder --durations=15 "$@"
 timed tests -m "interop and alone" --durations=15 "$@"

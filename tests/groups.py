@@ -28,6 +28,26 @@ SMOKE: Final = {
     ),
 }
 """The claims about running servers that `make test` proves too, each with its test."""
+LONG: Final = (
+    "tests/sim/test_planted_bugs.py",
+    "tests/video/test_backends.py",
+    "tests/chain/contracts/test_escrow_planted_bugs.py",
+    "tests/storage/test_sqlstates.py",
+    "tests/chain/test_embedded_chain.py",
+    "tests/http/test_schemathesis.py",
+    "tests/storage/test_store_adversity.py",
+    "tests/cluster/test_demo.py",
+    "tests/cluster/test_cluster.py",
+    "tests/client/test_mcp.py",
+    "tests/e2e/test_durability.py",
+    "tests/cluster/test_versions.py",
+    "tests/cluster/test_video.py",
+    "tests/e2e/test_crash.py",
+    "tests/e2e/test_fencing.py",
+    "tests/bootstrap/test_workers.py",
+    "tests/bootstrap/test_failover.py",
+)
+"""Files that take longest. They begin first, so that no process works alone at the end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.nodeid not in smoke and _starts_server(item, known):
             item.add_marker(pytest.mark.servers)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def _starts_server(item: pytest.Function, known: dict[Any, bool]) -> bool:

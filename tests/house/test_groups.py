@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.groups import COMMANDS, SMOKE, names_server
+from tests.groups import COMMANDS, LONG, SMOKE, names_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +23,11 @@ def test_each_smoke_claim_has_its_test(claim: str) -> None:
 
 def a_command() -> list[str]:
     return [sys.executable, "-m", "sightline.cli", "serve"]
+
+
+@pytest.mark.parametrize("file", LONG)
+def test_each_long_file_is_there(file: str) -> None:
+    assert (ROOT / file).is_file()
 
 
 class Harness:
