@@ -8,13 +8,18 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install install-dev demo serve test check format sdk docs diagrams wheels interop nightly web nemesis cluster-soak attack mutants bench simulate lock sbom clean
+# Compiling the package takes longer than everything else that a start does. Images for builds often forbid to keep the result.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help install install-dev demo serve test test-servers check format sdk docs diagrams wheels interop nightly web nemesis cluster-soak attack mutants bench simulate lock sbom clean
 
 help:
 	@echo "make demo      run one session end to end on a server of its own and check every amount"
 	@echo "make serve     run a server on http://127.0.0.1:8080"
-	@echo "make test      run every test that needs nothing beyond pip"
+	@echo "make test      run every test that starts no server, and one each of start, kill, two servers and video"
+	@echo "make test-servers  run the other tests that need nothing beyond pip: they start servers"
 	@echo "make check     format, lint, import contracts, strict types"
 	@echo "make format    format the code and apply safe fixes"
 	@echo "make sdk       generate the sync half of the Python client from its async half"
@@ -63,7 +68,10 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not interop" -n logical --maxprocesses 8 --dist loadfile $(ARGS)
+	$(PYTEST) -m "not interop and not servers" $(ARGS)
+
+test-servers: $(VENV)/.dev
+	$(PYTEST) -m "not interop and servers" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -109,7 +117,8 @@ nemesis: $(VENV)/.dev
 # The long forms of what `make interop` runs for a short time, with the date as seed.
 nightly: $(VENV)/.dev
 	SIGHTLINE_ESCROW_EXAMPLES=1000 $(BIN)/python -m pytest tests/chain/contracts/test_escrow_invariants.py
-	SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_KILL_SEED=$$(date +%F) WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
+	SIGHTLINE_API_EXAMPLES=12 $(BIN)/python -m pytest tests/http/test_schemathesis.py
+	SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
 	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
 	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)
 

@@ -3,14 +3,15 @@
 # with glibc 2.35 or newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/kept.sh
 
 package=anvil-linux-amd64
 version=1.7.1
 sha256=10c1c727d6c1de973aeb160e59875b9a9a23464d6e74149ee8abb30b3500311b
 target=.interop/anvil
 
+kept "$target" scripts/interop_anvil.sh
 [ -x "$target/anvil" ] && exit 0
-mkdir -p "$target"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && npm pack --silent "@foundry-rs/$package@$version" >/dev/null)

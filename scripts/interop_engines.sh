@@ -4,6 +4,7 @@
 # also pinned and checked. Needs Go 1.24 or newer, and npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/kept.sh
 
 mediamtx=github.com/bluenviron/mediamtx@v1.12.3
 mediamtx_sum=h1:NfHiMm6UQKQZEVhJhypl8Ccp+i8ZGt/IASqB2bSA7Gw=
@@ -15,11 +16,11 @@ target=$PWD/.interop/engines
 tries=4
 pause_s=5
 
+kept "$target" scripts/interop_engines.sh
 [ -x "$target/mediamtx" ] && [ -x "$target/go2rtc" ] && exit 0
 for tool in go npm; do
   command -v "$tool" >/dev/null || { echo "$tool is needed to build MediaMTX and go2rtc" >&2; exit 1; }
 done
-mkdir -p "$target"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -2,5 +2,6 @@
 # Installs Grafana's schema of dashboards from npm, pinned, into .interop/grafana. TypeScript comes with scripts/interop_console.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p .interop/grafana
+source scripts/kept.sh
+kept .interop/grafana scripts/interop_grafana.sh
 npm install --prefix .interop/grafana --no-save --no-audit --no-fund --silent --ignore-scripts @grafana/schema@13.2.3

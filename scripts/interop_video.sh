@@ -3,8 +3,9 @@
 # the Eyevinn browser clients, werift and a bundler from npm. scripts/interop.sh runs the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/kept.sh
 folder=.interop/video
-mkdir -p "$folder"
+kept "$folder" tests/video/interop/package.json scripts/interop_video.sh
 
 have() { command -v "$1" >/dev/null 2>&1; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }

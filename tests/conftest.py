@@ -20,10 +20,13 @@ from sightline.storage.database.bridge import Database, DatabaseOptions, open_da
 from sightline.storage.database.migrate import migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
+from tests.e2e.server import Server
 
 # On a busy machine an example, and drawing one, may take long.
 settings.register_profile("sightline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sightline")
+
+pytest_plugins = ["tests.groups"]
 
 TEMPLATE = f"migrated_{os.getpid()}"
 """Names carry the process, so that several test runs can share a server."""
@@ -50,6 +53,25 @@ def data_directory() -> Iterator[Path]:
     """A new directory for one server's data."""
     with open_data_directory() as directory:
         yield directory
+
+
+@contextmanager
+def run_server() -> Iterator[Server]:
+    """Run a server on a directory of its own."""
+    with open_data_directory() as directory:
+        server = Server(directory)
+        try:
+            trio.run(server.start)
+            yield server
+        finally:
+            server.end()
+
+
+@pytest.fixture(scope="session")
+def running_server() -> Iterator[Server]:
+    """A server that all tests of the process share. A test makes its own tenants at its own place; none stops it."""
+    with run_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Commands of a host and of a developer. The client's command `sightline` finds them by an entry point."""
 
 # Each command imports its modules when it runs, so that `--help` is fast.
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +34,12 @@ def serve(
     config: ConfigFile = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` on stdout when it accepts calls."""
+    # What an import makes stays: with the collector off the imports take a sixth less, and later collections skip it.
+    gc.disable()
     from sightline.bootstrap.run import run_server
+
+    gc.freeze()
+    gc.enable()
 
     if tls not in (None, "auto"):
         raise typer.BadParameter("only `auto` exists; for files set SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY")

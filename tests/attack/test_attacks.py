@@ -6,7 +6,7 @@ import pytest
 
 from tests.attack.run import run_all
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(3_600)]  # each attack has a limit of its own
+pytestmark = [pytest.mark.interop, pytest.mark.alone, pytest.mark.timeout(3_600)]  # each attack has a limit of its own
 
 
 async def test_the_server_holds_against_every_attack_of_the_catalogue(data_directory: Path) -> None:

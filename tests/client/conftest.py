@@ -13,9 +13,9 @@ from tests.conftest import open_data_directory
 COMMAND = [sys.executable, "-m", "sightline.cli"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dev() -> Iterator[dict[str, Any]]:
-    """What `sightline dev --json` prints; the server, the operator and its device run until the module's end."""
+    """What `sightline dev --json` prints; its server, operator and device run until the end of the test process."""
     with open_data_directory() as directory:
         line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
         process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)

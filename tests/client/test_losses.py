@@ -15,10 +15,7 @@ import trio
 from sightline_client import AsyncSightline, RetryPolicy, Sightline, SightlineError
 from tests.client.api import Api
 from tests.client.losing_proxy import LosingProxy, losing_proxy
-from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, Tenant, a_tenant, go_online
-
-__all__ = ["running_server"]
 
 CALLS = int(os.environ.get("SDK_CALLS", "35"))
 PLACES = {"trio": (1.0, 1.0), "asyncio": (2.0, 2.0), "sync": (3.0, 3.0), "cancelled": (4.0, 4.0)}

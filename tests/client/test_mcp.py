@@ -23,11 +23,8 @@ from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from sightline_client.models import Session
 from tests.client.api import Api
-from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, Tenant, a_tenant, fund, go_online, until
 from tests.house.test_readme import device_process
-
-__all__ = ["running_server"]
 
 PLACE = (11.0, 11.0)
 EMPTY_PLACE = (14.0, 14.0)

@@ -27,10 +27,7 @@ from sightline_client import (
 )
 from sightline_client.keccak import keccak256
 from tests.client.test_losses import start_assigned
-from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, a_tenant, go_online
-
-__all__ = ["running_server"]
 
 PLACE = (6.0, 6.0)
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "vectors" / "receipts.json").read_text())

@@ -11,10 +11,7 @@ from standardwebhooks.webhooks import Webhook as StandardWebhook
 
 from sightline_client import AsyncSightline, NotFoundError, Sightline, WebhookError
 from sightline_client.webhooks import signed_headers, verify
-from tests.e2e.conftest import running_server
 from tests.e2e.server import Server, a_tenant
-
-__all__ = ["running_server"]
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 OTHER = "whsec_" + base64.b64encode(b"o" * 32).decode()

@@ -12,6 +12,7 @@ from tests.cluster.nemesis.system import Arrangement
 # If a server dies while a request is being sent, httpx leaves the request's body to the garbage collector.
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.alone,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 FEW_ROUNDS: Final = 5
-ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "12"))
+ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "8"))
 """Of the long form; `make nightly` runs 50."""
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 

@@ -380,6 +380,18 @@ BUGS = [
 
 
 USUAL = (None, 60)
+SHOWS_AT = {
+    answers_are_not_recorded: 2,
+    claim_ignores_availability: 18,
+    heartbeats_are_not_fenced: 30,
+    no_fence: 14,
+    recovery_loads_no_session: 21,
+    requests_never_expire: 4,
+    time_after_the_last_proof_is_charged: 4,
+    timers_are_lost: 4,
+    window_never_closes: 24,
+}
+"""Seeds that are tried first: they showed the bug when this was written. The others follow."""
 SCENARIO_OF = {recovery_loads_no_session: ("restart-storm", 120)}
 """Scenario and active seconds of a bug that the worlds of the seeds show too seldom."""
 
@@ -389,7 +401,8 @@ def test_a_planted_bug_is_caught(bug, checker, monkeypatch):
     bug(monkeypatch)
     caught = {}
     scenario, active_s = SCENARIO_OF.get(bug, USUAL)
-    for seed in SEEDS:
+    first = SHOWS_AT.get(bug, 0)
+    for seed in [*SEEDS[first:], *SEEDS[:first]]:
         report = simulate(seed, scenario=scenario, active_s=active_s)
         if report.violation is not None:
             caught.setdefault(report.violation.checker, report)

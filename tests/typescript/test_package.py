@@ -14,7 +14,7 @@ PROGRAMS = [Path(__file__).with_name("program.ts"), Path(__file__).with_name("ty
 STRICT = ("--strict", "--noEmit", "--exactOptionalPropertyTypes", "--target", "es2022", "--lib", "es2022,dom")
 MODULES = ("--module", "esnext", "--moduleResolution", "bundler")
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]  # builds in the checkout
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -16,10 +16,7 @@ from sightline_client import Sightline, SightlineError
 from sightline_client.commands.fleet import Camera, Fleet, FleetFileError, read_cameras
 from sightline_client.models import ApiKey
 from sightline_client.wallet import LocalWallet
-from tests.e2e.conftest import running_server
 from tests.e2e.server import Server
-
-__all__ = ["running_server"]
 
 GUIDE: Final = (Path(__file__).parents[3] / "docs" / "guides" / "cameras.md").read_text()
 

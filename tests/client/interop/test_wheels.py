@@ -15,7 +15,7 @@ import simplejpeg
 
 from sightline_client.video.assets import clip_path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.alone, pytest.mark.timeout(600)]  # builds in the checkout
 ROOT: Final = Path(__file__).parents[3]
 UV: Final = [sys.executable, "-m", "uv"]
 CLIENT_BYTES_MAX: Final = 30_000_000

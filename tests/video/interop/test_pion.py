@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from sightline.ports.video import MediaKind
 from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 
-PEER = Path(__file__).parents[3] / ".interop" / "video" / "pion"
+pytestmark = pytest.mark.alone
+
+PEER = Path(__file__).parents[3] / ".interop" / "pion" / "pion"
 
 
 async def pion(*arguments: str | float, seconds: float) -> dict[str, Any]:

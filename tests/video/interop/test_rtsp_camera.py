@@ -15,12 +15,9 @@ import trio
 from sightline_client.video.assets import clip_path
 from sightline_client.video.live_source import open_live_track
 from tests.client.api import Api
-from tests.e2e.conftest import running_server
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 from tests.video.support.harness import counter_of
 from tests.video.support.real_engines import CAMERA_PASSWORD, an_rtsp_camera, free_ports
-
-__all__ = ["running_server"]
 
 
 @asynccontextmanager

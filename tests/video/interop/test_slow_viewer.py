@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 import structlog
 import trio
 
 from tests.video.interop.browser import a_browser
 from tests.video.support.harness import a_frame, a_rig, a_session_id, publishing
 from tests.video.support.shaped import ShapedLink
+
+pytestmark = pytest.mark.alone
 
 SETTLE_S, WATCH_S = 15.0, 30.0
 log = structlog.get_logger()

@@ -19,6 +19,8 @@ from tests.video.interop.browser import a_browser
 from tests.video.support.harness import Rig, a_frame, a_rig, a_session_id
 from tests.video.support.shaped import ShapedLink
 
+pytestmark = pytest.mark.alone
+
 WATCH_S: Final = 60.0
 SETTLE_S: Final = 10.0
 """Time after the start and after each change of the link in which the bitrate may still be changing."""
