@@ -63,7 +63,7 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not interop" -n logical --maxprocesses 8 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not interop and not image" -n logical --maxprocesses 8 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -110,6 +110,7 @@ nemesis: $(VENV)/.dev
 nightly: $(VENV)/.dev
 	SIGHTLINE_ESCROW_EXAMPLES=1000 $(BIN)/python -m pytest tests/chain/contracts/test_escrow_invariants.py
 	SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_KILL_SEED=$$(date +%F) WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
+	./scripts/nightly_image.sh && $(BIN)/python -m pytest -m image tests/deploy
 	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
 	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)
 
@@ -136,6 +137,8 @@ lock: $(BIN)/python
 	$(PIP_INSTALL) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt \
 		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt --extra c2pa \
+		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements-c2pa.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file scripts/manual-requirements.txt scripts/manual-requirements.in
 

@@ -8,7 +8,8 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.maintenance.findings import HostFinding, Level, warning
+from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
+from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, warning
 from sightline.bootstrap.maintenance.host_checks import (
     check_data_directory,
     check_open_files,
@@ -50,4 +51,7 @@ async def examine(settings: Settings) -> Sequence[HostFinding]:
     findings += [finding async for finding in check_database(settings, clock, is_running=is_running)]
     findings += [finding async for finding in check_chain(settings, SystemIds())]
     findings += check_nats(settings)
+    problem = signing_problem(settings)
+    if problem is not None:
+        findings.append(failed("frames", problem, f"Run {SIGNING_REMEDY}"))
     return findings
