@@ -12,15 +12,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
+import trio
 import yaml
 
-from tests.conftest import dsn_of, run_postgres
+from sightline.storage.embedded.postgres_child import SOCKET_NAME
+from tests.nemesis.parts import ROLE, ExternalPostgres
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]
 
@@ -60,8 +62,10 @@ class Container:
         return subprocess.run(self.command(*words), capture_output=True, text=True, check=False, timeout=timeout)
 
     @contextmanager
-    def running(self, *words: str) -> Iterator["subprocess.Popen[str]"]:
-        process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def running(self, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+        log = self.root / "server.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(self.command(*words), stdout=file, stderr=file)
         try:
             yield process
         finally:
@@ -70,6 +74,7 @@ class Container:
                 process.wait(60)
             finally:
                 process.kill()
+                sys.stdout.write(log.read_text()[-2_000:])
 
 
 @contextmanager
@@ -77,24 +82,24 @@ def a_container(**env: str) -> Iterator[Container]:
     name = buildah("from", "--pull-never", "localhost/sightline")
     try:
         root = Path(buildah("mount", name))
-        for kind, path in (("proc", "proc"), ("devtmpfs", "dev"), ("tmpfs", "dev/shm"), ("tmpfs", "tmp")):  # noqa: S108
+        for kind, path in (("proc", "proc"), ("devtmpfs", "dev"), ("tmpfs", "dev/shm"), ("tmpfs", "tmp")):
             (root / path).mkdir(exist_ok=True)
             subprocess.run(["mount", "-t", kind, kind, str(root / path)], check=True)
         try:
             (root / "tmp").chmod(0o1777)
             yield Container(root, env)
         finally:
-            for path in ("tmp", "dev/shm", "dev", "proc"):  # noqa: S108
+            for path in ("tmp", "dev/shm", "dev", "proc"):
                 subprocess.run(["umount", "--lazy", str(root / path)], check=True)
     finally:
         buildah("rm", name)
 
 
-def until_ready(process: "subprocess.Popen[str]", url: str) -> httpx.Response:
+def until_ready(process: "subprocess.Popen[bytes]", url: str) -> httpx.Response:
     """Poll readiness; a server that ends says why."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, "the server has ended"
         try:
             answer = httpx.get(url)
         except httpx.TransportError:
@@ -105,7 +110,7 @@ def until_ready(process: "subprocess.Popen[str]", url: str) -> httpx.Response:
     raise AssertionError("not ready")
 
 
-def uid_of(process: "subprocess.Popen[str]") -> int:
+def uid_of(process: "subprocess.Popen[bytes]") -> int:
     return int(re.findall(r"^Uid:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)[0])
 
 
@@ -132,27 +137,34 @@ def test_the_default_command_serves_as_its_user_and_the_health_check_agrees() ->
             assert (data.stat().st_uid, data.stat().st_mode & 0o077) == (UID, 0)
 
 
-def test_the_server_of_the_compose_file_starts_with_its_values() -> None:
+def test_the_server_of_the_compose_file_starts_with_its_values(data_directory: Path) -> None:
     """The same settings, with the addresses of a Postgres and a network that exist here."""
     service = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["sightline"]
     assert service["volumes"] == [f"sightline:{next(iter(facts()['Volumes']))}"]
     values = {"DOMAIN": "video.example", "POSTGRES_PASSWORD": "secret", "ADVERTISED_ADDRESS": "127.0.0.1"}
     fill = re.compile(r"\$\{(\w+):\?\}")
     env = {name: fill.sub(lambda match: values[match[1]], text) for name, text in service["environment"].items()}
-    with run_postgres() as dsn, a_container() as container:
-        (mounted := container.root / "postgres").mkdir()
-        socket = Path(dsn_of(dsn, "postgres").partition("host=")[2].partition("&")[0])
-        subprocess.run(["mount", "--bind", str(socket), str(mounted)], check=True)
+    data_directory.chmod(0o711)
+    (data_directory / "postgres").mkdir(mode=0o700)
+    postgres = ExternalPostgres(data_directory / "postgres")
+    with ExitStack() as stack:
+        stack.callback(postgres.end)
+        postgres.start()
+        trio.run(postgres.make_database)
+        socket = postgres.layout.socket_directory
         socket.chmod(0o755)
-        try:
-            container.env |= env | {"SIGHTLINE_DATABASE_URL": dsn.replace(str(socket), "/postgres")}
-            with container.running("sightline", "serve") as process:
-                answer = until_ready(process, "http://127.0.0.1:8081/readyz")
-                assert answer.json()["checks"]["database"]["ok"]
-                config = httpx.get("http://127.0.0.1:8080/api/v1/config").json()
-                assert "https://video.example" in json.dumps(config)
-        finally:
-            subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+        (socket / SOCKET_NAME).chmod(0o777)
+        container = stack.enter_context(a_container())
+        (mounted := container.root / "postgres").mkdir()
+        subprocess.run(["mount", "--bind", str(socket), str(mounted)], check=True)
+        stack.callback(subprocess.run, ["umount", "--lazy", str(mounted)], check=True)
+        url = f"postgresql://{ROLE}@/{ROLE}?host=/postgres"
+        container.env |= env | {"SIGHTLINE_DATABASE_URL": url}
+        process = stack.enter_context(container.running("sightline", "serve"))
+        answer = until_ready(process, "http://127.0.0.1:8081/readyz")
+        assert answer.json()["checks"]["database"]["ok"]
+        config = httpx.get("http://127.0.0.1:8080/api/v1/config").json()
+        assert "https://video.example" in json.dumps(config)
 
 
 def test_the_image_is_small(tmp_path: Path) -> None:
