@@ -22,8 +22,8 @@ from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_add
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
-from sightline.bootstrap.start import open_core
 from sightline.bootstrap.options.frame_signing import require_signing
+from sightline.bootstrap.start import open_core
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
 from sightline.ports.tracing import Tracer

@@ -8,7 +8,6 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
 from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, warning
 from sightline.bootstrap.maintenance.host_checks import (
     check_data_directory,
@@ -18,6 +17,7 @@ from sightline.bootstrap.maintenance.host_checks import (
     check_udp,
 )
 from sightline.bootstrap.maintenance.service_checks import check_chain, check_database, check_nats
+from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
