@@ -13,6 +13,10 @@ if ! command -v buildah >/dev/null || ! command -v debootstrap >/dev/null; then
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends buildah debootstrap
 fi
 
+# Remove what an interrupted build has left, and the images before the last one.
+in_store rm --all >/dev/null
+in_store rmi --prune --force >/dev/null
+
 base=$(sed -n 's/^FROM \([^ ]*\).*/\1/p' deploy/Containerfile | sort -u)
 [ "$(wc -l <<<"$base")" = 1 ]
 if ! in_store inspect --type image "$base" >/dev/null 2>&1; then
@@ -34,7 +38,5 @@ for path in /etc/pip.conf /etc/ssl/certs /usr/share/ca-certificates /usr/local/s
   [ -e "$path" ] && mounts+=(--volume "$path:$path:ro")
 done
 # --format docker: the OCI format has no health check.
-in_store build --quiet --isolation chroot --format docker --pull-never --layers "${mounts[@]}" \
+in_store build --quiet --isolation chroot --format docker --pull-never "${mounts[@]}" \
   -f deploy/Containerfile -t sightline . >"$target/id"
-in_store images --filter dangling=true --quiet | xargs -r -n 1 buildah --root "$target/store" --runroot "$target/run" \
-  --storage-driver overlay rmi >/dev/null 2>&1 || true
